@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -20,3 +20,10 @@ def telling(names: Iterable[str], *telling_names: str) -> list[Any]:
         )
         for name in rows
     ]
+
+
+def cases(names: str, rows: Mapping[str, Any], **options: Any) -> pytest.MarkDecorator:
+    """Run a test for each row; the key of a row is the id that says what fails."""
+    return pytest.mark.parametrize(
+        names, list(rows.values()), ids=list(rows), **options
+    )

@@ -21,6 +21,7 @@ from heedful.models.contract import Answer
 from heedful.models.function import Function
 from heedful.testing import ScriptedModel
 from tests.checks.support import noisy, wise
+from tests.tables import cases
 
 AT = Context("Explain tides.")
 SERVED = ("alignment", "drift", "pessimist", "summary")  # the roles that guardrails ask
@@ -53,28 +54,21 @@ def bias_of(
 # Roles
 
 
-@pytest.mark.parametrize(
-    ("role", "answer", "score", "preference", "level"),
-    [
-        pytest.param(
-            "alignment", {"alignment": 0}, 0.0, 0.0, "warning", id="alignment"
-        ),
-        pytest.param("drift", {"drift": 0.25}, 0.25, 0.75, "warning", id="drift"),
-        pytest.param(
-            "pessimist", {"biases": []}, 0.0, 1.0, "note", id="pessimist without a bias"
-        ),
-        pytest.param(
+@cases(
+    "role, answer, score, preference, level",
+    {
+        "alignment": ("alignment", {"alignment": 0}, 0.0, 0.0, "warning"),
+        "drift": ("drift", {"drift": 0.25}, 0.25, 0.75, "warning"),
+        "pessimist without a bias": ("pessimist", {"biases": []}, 0.0, 1.0, "note"),
+        "pessimist with a bias": (
             "pessimist",
             {"biases": [bias_of("framing", 0.4)]},
             0.4,
             0.6,
             "note",
-            id="pessimist with a bias",
         ),
-        pytest.param(
-            "summary", {"summary_valid": False}, 0.0, 0.0, "error", id="summary"
-        ),
-    ],
+        "summary": ("summary", {"summary_valid": False}, 0.0, 0.0, "error"),
+    },
 )
 def test_each_role_has_a_score_a_preference_and_a_reason(
     role, answer, score, preference, level
@@ -127,18 +121,15 @@ def test_a_critic_lists_issues_with_suggestions():
     assert evaluation.scores == {"severity": 0.9}
 
 
-@pytest.mark.parametrize(
+@cases(
     "issues",
-    [
-        pytest.param("It is blunt.", id="a text"),
-        pytest.param(
-            [{"issue": "", "suggestion": "", "severity": 1}], id="an issue of no words"
-        ),
-        pytest.param(
-            [{"issue": "It is blunt.", "suggestion": "", "severity": 7}],
-            id="a severity above 1",
-        ),
-    ],
+    {
+        "a text": "It is blunt.",
+        "an issue of no words": [{"issue": "", "suggestion": "", "severity": 1}],
+        "a severity above 1": [
+            {"issue": "It is blunt.", "suggestion": "", "severity": 7}
+        ],
+    },
 )
 def test_issues_that_cannot_be_read_are_asked_for_again(issues):
     model = ScriptedModel(answer_json(issues=issues), answer_json(issues=[]))
@@ -168,23 +159,20 @@ def test_a_role_of_ones_own_may_be_data():
     assert judge_candidate(check).findings[1].key == "bias: rude"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param({"name": " "}, "name of a role", id="a blank name"),
-        pytest.param({"instruction": ""}, "instruction of a role", id="no instruction"),
-        pytest.param({"scores": {}}, "scores of role 'r'", id="no scores"),
-        pytest.param(
+@cases(
+    "arguments, message",
+    {
+        "a blank name": ({"name": " "}, "name of a role"),
+        "no instruction": ({"instruction": ""}, "instruction of a role"),
+        "no scores": ({"scores": {}}, "scores of role 'r'"),
+        "a score named confidence": (
             {"scores": {"confidence": "at_least"}},
             "name of a score is 'confidence'",
-            id="a score named confidence",
         ),
-        pytest.param({"goal": None}, "goal is None", id="no goal"),
-        pytest.param({"seed": "1"}, "seed is '1'", id="a seed that is text"),
-        pytest.param(
-            {"model": object()}, "model of role 'alignment'", id="a model that is none"
-        ),
-    ],
+        "no goal": ({"goal": None}, "goal is None"),
+        "a seed that is text": ({"seed": "1"}, "seed is '1'"),
+        "a model that is none": ({"model": object()}, "model of role 'alignment'"),
+    },
 )
 def test_a_role_or_an_argument_that_cannot_be_used_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
@@ -217,22 +205,19 @@ def test_a_model_is_opened_by_its_name_once_for_all():
 # Malformed answers
 
 GOOD = answer_json(alignment=0.5)
-MALFORMED = [
-    pytest.param("alignment", "Sure! It is 0.9.", "the answer is 'Sure", id="words"),
-    pytest.param(
-        "alignment", "[" * 100_000, "must be one JSON object", id="nested too deeply"
-    ),
-    pytest.param("alignment", "[0.5]", r"it must be one JSON object", id="a list"),
-    pytest.param(
+MALFORMED = {
+    "words": ("alignment", "Sure! It is 0.9.", "the answer is 'Sure"),
+    "nested too deeply": ("alignment", "[" * 100_000, "must be one JSON object"),
+    "a list": ("alignment", "[0.5]", r"it must be one JSON object"),
+    "no list of biases": (
         "pessimist",
         answer_json(biases=None),
         "biases is None; it must be a list",
-        id="no list of biases",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("role", "text", "message"), MALFORMED)
+@cases("role, text, message", MALFORMED)
 def test_a_malformed_answer_is_asked_again_and_then_raises(role, text, message):
     model = ScriptedModel(text, text)
     with pytest.raises(MalformedAnswer, match=message) as raised:
@@ -338,13 +323,13 @@ def test_what_the_model_says_is_data_too():
 # Who can judge
 
 
-@pytest.mark.parametrize(
-    ("judge", "rights"),
-    [
-        pytest.param(wise, {True: 20}, id="wise"),
-        pytest.param(noisy, {False: 20}, id="noisy"),
-        pytest.param(lambda _: "Sure!", {False: 20}, id="no judgement"),
-    ],
+@cases(
+    "judge, rights",
+    {
+        "wise": (wise, {True: 20}),
+        "noisy": (noisy, {False: 20}),
+        "no judgement": (lambda _: "Sure!", {False: 20}),
+    },
 )
 def test_a_judge_is_right_where_the_better_answer_scores_better(judge, rights):
     async def ranked() -> list[tuple[str, bool]]:
@@ -368,11 +353,9 @@ def ask_panel(answers: Sequence[str], role: str = "alignment") -> Evaluation:
     )
 
 
-@pytest.mark.parametrize(
-    ("pairs", "median", "apart", "preference"),
-    [
-        pytest.param([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7, id="two unequally sure"),
-    ],
+@cases(
+    "pairs, median, apart, preference",
+    {"two unequally sure": ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7)},
 )
 def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
     pairs, median, apart, preference
@@ -397,12 +380,12 @@ def test_a_bias_that_several_see_is_one_finding_with_the_highest_severity():
     assert evaluation.scores["bias"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "level"),
-    [
-        pytest.param([True, True, False], "warning", id="most say it is valid"),
-        pytest.param([True, False], "error", id="as many say so as not"),
-    ],
+@cases(
+    "verdicts, level",
+    {
+        "most say it is valid": ([True, True, False], "warning"),
+        "as many say so as not": ([True, False], "error"),
+    },
 )
 def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
     evaluation = ask_panel(
@@ -414,12 +397,9 @@ def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
     assert invalid.level == level
 
 
-@pytest.mark.parametrize(
+@cases(
     "error",
-    [
-        pytest.param(ModelError("away"), id="an error of the model"),
-        pytest.param(KeyError("odd"), id="any other error"),
-    ],
+    {"an error of the model": ModelError("away"), "any other error": KeyError("odd")},
 )
 def test_the_error_of_one_is_raised_and_the_others_are_cancelled(error):
     cancelled: list[bool] = []

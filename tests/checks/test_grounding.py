@@ -10,6 +10,7 @@ from heedful.checks import Evidence, Lexicon, ground, grounding
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from tests.checks.support import findings
+from tests.tables import cases
 
 MODELS = [
     {"model": "Naive", "rmse": 4.1, "r2": 0.61, "n_train": 12_000},
@@ -95,84 +96,67 @@ def find_wrong(
     return [claim.text for claim in claims if claim.verdict == "contradicted"]
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "contradicted"),
-    [
-        pytest.param(
-            MODELS, "Ridge has an RMSE of 3.3.", [], id="rounded as the text writes it"
-        ),
-        pytest.param(
-            MODELS, "Ridge has an RMSE of 4.1.", ["4.1"], id="the number of another row"
+@cases(
+    "evidence, text, contradicted",
+    {
+        "rounded as the text writes it": (MODELS, "Ridge has an RMSE of 3.3.", []),
+        "the number of another row": (
+            MODELS,
+            "Ridge has an RMSE of 4.1.",
+            ["4.1"],
         ),  # it is there, in the row of another
-        pytest.param(
+        "12k is twelve thousand": (
             MODELS,
             "Forest was trained on 12k training rows, with an RMSE of 3.",
             [],
-            id="12k is twelve thousand",
         ),
-        pytest.param(
+        "a change and both its ends": (
             MODELS,
             "From Naive to Ridge RMSE fell from 4.1 to 3.25, by 0.85.",
             [],
-            id="a change and both its ends",
         ),
-        pytest.param(
+        "numbers as words": (
             CHESS,
             "Ada Verne had 18 points, four captures and a draw.",
             ["four"],
-            id="numbers as words",
         ),
-        pytest.param(
+        "the wrong day of the week": (
             CHESS,
             "They met on Thursday, May 6, 2021, not on Sunday.",
             ["Sunday"],
-            id="the wrong day of the week",
         ),
-        pytest.param(
+        "a list in Markdown": (
             RUN,
             "- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5",
             ["2.5", "0.5"],
-            id="a list in Markdown",
         ),
-        pytest.param(
+        "a span of days": (
             WATER,
             "From March 1, 2021 to March 4, 2021 the level reached 3.75.",
             [],
-            id="a span of days",
         ),
-        pytest.param(
-            MODELS,
-            "Ridge has the lowest RMSE.",
-            ["lowest RMSE"],
-            id="lowest that is not",
-        ),
-        pytest.param(
+        "lowest that is not": (MODELS, "Ridge has the lowest RMSE.", ["lowest RMSE"]),
+        "highest that is so and that is not": (
             MODELS,
             "Forest, with the highest R² and the highest RMSE, is best.",
             ["highest RMSE"],
-            id="highest that is so and that is not",
         ),
-    ],
+    },
 )
 def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):
     assert find_wrong(text, evidence) == contradicted
 
 
-@pytest.mark.parametrize(
-    ("text", "contradicted"),
-    [
-        pytest.param(
-            "Ada Verne scored 14 and had 3 boards.",
-            ["14", "3"],
-            id="a word for a column",
-        ),
-        pytest.param(
+@cases(
+    "text, contradicted",
+    {
+        "a word for a column": ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
+        "a pair of words": (
             "The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.",
             ["5"],
-            id="a pair of words",
         ),
-        pytest.param("Cy Marsh made 1 of 2 draws.", ["1"], id="made of tried"),
-    ],
+        "made of tried": ("Cy Marsh made 1 of 2 draws.", ["1"]),
+    },
 )
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     assert find_wrong(text, CHESS, WORDS) == contradicted
@@ -212,10 +196,10 @@ PROSE = (
 BRIDGE = "この橋は1932年に開通した。長さは310メートルである。"
 
 
-@pytest.mark.parametrize(
-    ("evidence", "text", "verdicts"),
-    [
-        pytest.param(
+@cases(
+    "evidence, text, verdicts",
+    {
+        "names and numbers without a row": (
             MODELS,
             "Ridge, tuned by Amelia at Zurich, has an RMSE of 3.25 after 77 rounds.",
             {
@@ -224,21 +208,18 @@ BRIDGE = "この橋は1932年に開通した。長さは310メートルである
                 "3.25": "supported",
                 "77": "not found",
             },
-            id="names and numbers without a row",
         ),
-        pytest.param(
+        "a share that is worked out": (
             MODELS,
             "Ridge improves RMSE by 40 % over Naive.",
             {"40": "not found"},
-            id="a share that is worked out",
         ),
-        pytest.param(
+        "prose that says so": (
             PROSE,
             "The bridge of 310 metres was opened in 1932.",
             {"310": "supported", "1932": "supported"},
-            id="prose that says so",
         ),
-    ],
+    },
 )
 def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdicts):
     found_verdicts = read_verdicts(text, evidence)
@@ -283,109 +264,75 @@ TRAINS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("evidence", "right", "wrong"),
-    [
-        pytest.param(
-            WARDS, "Oncology has 18 beds.", "Oncology has 24 beds.", id="small letters"
-        ),
-        pytest.param(
+@cases(
+    "evidence, right, wrong",
+    {
+        "small letters": (WARDS, "Oncology has 18 beds.", "Oncology has 24 beds."),
+        "the row behind its number": (
             WARDS,
             "There are 18 beds in oncology.",
             "There are 24 beds in oncology.",
-            id="the row behind its number",
         ),
-        pytest.param(
+        "a table with the columns exchanged": (
             WARDS,
             "|ward|beds|occupied|\n|---|---|---|\n|oncology|18|12|",
             "|ward|beds|occupied|\n|---|---|---|\n|oncology|12|18|",
-            id="a table with the columns exchanged",
         ),
-        pytest.param(
+        "a table with a column for each row": (
             WARDS,
             "||cardiology|oncology|\n|---|---|---|\n|beds|24|18|",
             "||cardiology|oncology|\n|---|---|---|\n|beds|18|24|",
-            id="a table with a column for each row",
         ),
-        pytest.param(
+        "a range": (
             WARDS,
             "Oncology has between 15 and 20 beds.",
             "Oncology has between 20 and 25 beds.",
-            id="a range",
         ),
-        pytest.param(
+        "rows by year": (
             {"2023": {"visits": 51}, "2024": {"visits": 60}},
             "In 2023 there were 51 visits.",
             "In 2023 there were 60 visits.",
-            id="rows by year",
         ),
-        pytest.param(
-            WARDS,
-            "In total there are 52 beds.",
-            "In total there are 57 beds.",
-            id="sum",
-        ),
-        pytest.param(
+        "sum": (WARDS, "In total there are 52 beds.", "In total there are 57 beds."),
+        "difference in a row": (
             WARDS,
             "Oncology has 6 free beds: 18 beds, 12 occupied.",
             "Oncology has 7 free beds: 18 beds, 12 occupied.",
-            id="difference in a row",
         ),
-        pytest.param(
+        "difference in a column": (
             PUPILS,
             "B beat A by 17 points in maths.",
             "B beat A by 24 points in maths.",
-            id="difference in a column",
         ),
-        pytest.param(
+        "share of a column": (
             WARDS,
             "Of all beds, oncology has 34.6 %.",
             "Of all beds, oncology has 43.6 %.",
-            id="share of a column",
         ),
-        pytest.param(
+        "a rise that is a fall": (
             HARVEST,
             "Wine fell from 2.65 million to 1.99 million.",
             "Wine rose from 2.65 million to 1.99 million.",
-            id="a rise that is a fall",
         ),
-        pytest.param(
-            HARVEST,
-            "Wine fell by 24.9 %.",
-            "Wine rose by 24.9 %.",
-            id="a signed change",
-        ),
-        pytest.param(
+        "a signed change": (HARVEST, "Wine fell by 24.9 %.", "Wine rose by 24.9 %."),
+        "prose about another year": (
             PLANT,
             "Output was more than 5,000 tonnes in 2024.",
             "Output was 4,200 tonnes in 2024.",
-            id="prose about another year",
         ),
-        pytest.param(
+        "a part of a name": (
             [{"player": "Ida Kern", "goals": 1}, {"player": "Ann Reed", "goals": 3}],
             "Kern had 1 goal.",
             "Kern had 3 goals.",
-            id="a part of a name",
         ),
-        pytest.param(
+        "one side of a number": (
             WARDS,
             "Oncology has fewer than 20 beds.",
             "Oncology has more than 20 beds.",
-            id="one side of a number",
         ),
-        pytest.param(
-            TRAINS,
-            "IC 5 leaves at 1:40 pm.",
-            "IC 5 leaves at 06:15.",
-            id="a time of day",
-        ),
-        pytest.param(
-            TRAINS,
-            "IC 5 leaves at 11:40 UTC.",
-            "IC 5 leaves at 13:40 UTC.",
-            id="a zone",
-        ),
-    ],
+        "a time of day": (TRAINS, "IC 5 leaves at 1:40 pm.", "IC 5 leaves at 06:15."),
+        "a zone": (TRAINS, "IC 5 leaves at 11:40 UTC.", "IC 5 leaves at 13:40 UTC."),
+    },
 )
 def test_a_figure_in_the_wrong_place_is_refused(evidence, right, wrong):
     check = grounding(evidence)
@@ -431,14 +378,7 @@ def test_not_found_is_what_the_caller_says():
     assert grounding(MODELS)("77 layers", Context("t"))[0].level == "error"
 
 
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        pytest.param(None, id="None"),
-        pytest.param("", id="empty text"),
-        pytest.param([], id="no rows"),
-    ],
-)
+@cases("evidence", {"None": None, "empty text": "", "no rows": []})
 def test_no_evidence_is_a_finding_of_its_own(evidence):
     (finding,) = findings(grounding(evidence), "2 apples")
     assert finding.key == "grounding: no evidence"
@@ -451,18 +391,14 @@ def test_an_empty_pandas_frame_is_no_evidence():
     assert finding.key == "grounding: no evidence"
 
 
-@pytest.mark.parametrize(
-    ("evidence", "options"),
-    [
-        pytest.param(MODELS, {"unsupported": "note"}, id="unsupported"),
-        pytest.param(MODELS, {"lexicon": 5}, id="a lexicon that is a number"),
-        pytest.param(
-            MODELS, {"lexicon": {"words": {}}}, id="a lexicon with an unknown part"
-        ),
-        pytest.param(
-            MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}, id="a pair of one word"
-        ),
-    ],
+@cases(
+    "evidence, options",
+    {
+        "unsupported": (MODELS, {"unsupported": "note"}),
+        "a lexicon that is a number": (MODELS, {"lexicon": 5}),
+        "a lexicon with an unknown part": (MODELS, {"lexicon": {"words": {}}}),
+        "a pair of one word": (MODELS, {"lexicon": {"pairs": {"shots": ["made"]}}}),
+    },
 )
 def test_arguments_are_checked(evidence, options):
     with pytest.raises(InvalidInput, match=next(iter(options))):

@@ -14,35 +14,29 @@ import pytest
 from heedful.checks import Evidence, ground
 from heedful.checks.claims.words import dates, quantities, tokenize
 from heedful.errors import InvalidInput, PackageMissing
+from tests.tables import cases
 
 CITIES = [{"city": "Bern", "people": 134_794}, {"city": "Chur", "people": 38_366}]
 TRUE = "Chur has 38,366 people."
 FALSE = "Chur has 134,794 people."
 
 
-@pytest.mark.parametrize(
+@cases(
     "evidence",
-    [
-        pytest.param(CITIES, id="rows"),
-        pytest.param({"cities": CITIES}, id="rows under a name"),
-        pytest.param(
-            {
-                "Bern": {"people": 134_794, "area": 52},
-                "Chur": {"people": 38_366, "area": 54},
-            },
-            id="rows by name",
-        ),
-        pytest.param(json.dumps(CITIES), id="JSON"),
-        pytest.param(str(CITIES), id="Python"),
-        pytest.param("city,people\nBern,134794\nChur,38366\n", id="CSV"),
-        pytest.param(
-            [
-                {"city": {"name": row["city"]}, "people": row["people"]}
-                for row in CITIES
-            ],
-            id="a column that is nested",
-        ),
-    ],
+    {
+        "rows": CITIES,
+        "rows under a name": {"cities": CITIES},
+        "rows by name": {
+            "Bern": {"people": 134_794, "area": 52},
+            "Chur": {"people": 38_366, "area": 54},
+        },
+        "JSON": json.dumps(CITIES),
+        "Python": str(CITIES),
+        "CSV": "city,people\nBern,134794\nChur,38366\n",
+        "a column that is nested": [
+            {"city": {"name": row["city"]}, "people": row["people"]} for row in CITIES
+        ],
+    },
 )
 def test_evidence_of_any_shape_is_rows(evidence):
     assert {claim.verdict for claim in ground(TRUE, evidence)} == {"supported"}
@@ -95,18 +89,16 @@ def arrow_rows() -> Any:
 
 
 # The libraries of frames are imported when their row of the table is run.
-@pytest.mark.parametrize(
+@cases(
     "make_frame",
-    [
-        pytest.param(pandas_rows, id="pandas"),
-        pytest.param(
-            lambda: pandas_rows().set_index("model"), id="pandas with an index"
-        ),
-        pytest.param(polars_rows, id="polars"),
-        pytest.param(arrow_rows, id="Arrow"),
-        pytest.param(lambda: pandas_rows().to_csv(index=False), id="CSV"),
-        pytest.param(lambda: json.dumps(ROWS, default=str), id="JSON"),
-    ],
+    {
+        "pandas": pandas_rows,
+        "pandas with an index": lambda: pandas_rows().set_index("model"),
+        "polars": polars_rows,
+        "Arrow": arrow_rows,
+        "CSV": lambda: pandas_rows().to_csv(index=False),
+        "JSON": lambda: json.dumps(ROWS, default=str),
+    },
 )
 def test_one_table_in_any_form_gives_the_same_claims(make_frame):
     claims = ground(TEXT, ROWS)
@@ -147,13 +139,7 @@ class Columned:
     columns = ("a",)
 
 
-@pytest.mark.parametrize(
-    "evidence",
-    [
-        pytest.param(Columned(), id="columns without rows"),
-        pytest.param(Path("metrics.csv"), id="a path"),
-    ],
-)
+@cases("evidence", {"columns without rows": Columned(), "a path": Path("metrics.csv")})
 def test_what_cannot_be_read_is_refused(evidence):
     with pytest.raises(InvalidInput, match=r"^evidence is"):
         Evidence(evidence)
@@ -170,26 +156,20 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 # Words, numbers and dates
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        pytest.param(
+@cases(
+    "text, values",
+    {
+        "separators and units": (
             "1,234.5 and 12 % and 1.2 million and 3k",
             [1234.5, 12, 1.2e6, 3000],
-            id="separators and units",
         ),
-        pytest.param(
-            "twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12], id="words"
-        ),
-        pytest.param(
+        "words": ("twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12]),
+        "signs and ranges": (
             "-5 and −2.5 and 113 - 107 and 113-107",
             [-5, -2.5, 113, 107, 113, 107],
-            id="signs and ranges",
         ),
-        pytest.param(
-            "$9.1M, -$2.5bn, €3m, 4 MM, 3 m", [9.1e6, -2.5e9, 3e6, 4e6, 3], id="money"
-        ),
-    ],
+        "money": ("$9.1M, -$2.5bn, €3m, 4 MM, 3 m", [9.1e6, -2.5e9, 3e6, 4e6, 3]),
+    },
 )
 def test_numbers_are_read_as_people_write_them(text, values):
     numbers = [quantity.value for quantity in quantities(tokenize(text))]
@@ -227,34 +207,32 @@ def test_dates_are_read_in_several_orders(text, expected):
 # Hostile evidence and texts
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("{" * 5_000, id="braces"),
-        pytest.param("[" * 100_000, id="brackets"),
-        pytest.param("{'a': " * 300, id="nested Python"),
-        pytest.param('{"a": 1', id="JSON that breaks off"),
-        pytest.param("x: 1\n" * 5_000, id="lines of one key"),
-        pytest.param("1,111" * 5_000, id="one long number"),
-        pytest.param("{'\\d': 1}", id="an escape that is none"),
-    ],
+    {
+        "braces": "{" * 5_000,
+        "brackets": "[" * 100_000,
+        "nested Python": "{'a': " * 300,
+        "JSON that breaks off": '{"a": 1',
+        "lines of one key": "x: 1\n" * 5_000,
+        "one long number": "1,111" * 5_000,
+        "an escape that is none": "{'\\d': 1}",
+    },
 )
 def test_hostile_evidence_is_read(text):
     assert ground("Two of 3 things - 4 - 5.", text) is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("1 " * 1_000, id="numbers"),
-        pytest.param("Chur 5 people " * 400, id="cells"),
-        pytest.param("May 5, 2020 " * 400, id="dates"),
-        pytest.param("(5 - 6) " * 400, id="pairs"),
-        pytest.param(
-            "Chur has the highest people, more than Bern, and rose from 3 to 2. " * 200,
-            id="claims of four kinds",
-        ),
-    ],
+    {
+        "numbers": "1 " * 1_000,
+        "cells": "Chur 5 people " * 400,
+        "dates": "May 5, 2020 " * 400,
+        "pairs": "(5 - 6) " * 400,
+        "claims of four kinds": "Chur has the highest people, more than Bern, and "
+        "rose from 3 to 2. " * 200,
+    },
 )
 def test_hostile_texts_take_time_that_grows_with_their_length(text):
     evidence = Evidence(CITIES)

@@ -9,6 +9,7 @@ from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from tests.checks.support import findings
+from tests.tables import cases
 
 METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}
 COLUMNS = ["date", "temp_max", "wind"]
@@ -32,72 +33,61 @@ COLUMN = {"columns": COLUMNS}
 RUN = METRIC | COLUMN | {"results": None}
 
 
-@pytest.mark.parametrize(
-    ("text", "run", "wrong"),
-    [
-        pytest.param(MAE, {"metrics": None}, ["MAE"], id="no metrics"),
-        pytest.param(
-            MAE, {"metrics": {"mae": None}}, ["MAE"], id="a metric that is None"
-        ),
-        pytest.param(MAE, METRIC, [], id="a metric that is there"),
-        pytest.param(
+@cases(
+    "text, run, wrong",
+    {
+        "no metrics": (MAE, {"metrics": None}, ["MAE"]),
+        "a metric that is None": (MAE, {"metrics": {"mae": None}}, ["MAE"]),
+        "a metric that is there": (MAE, METRIC, []),
+        "accuracy without actual values": (
             ACCURACY,
             {"columns": ["date", "predicted"]},
             ["accuracy"],
-            id="accuracy without actual values",
         ),
-        pytest.param(SALES, {"results": None}, ["predict"], id="no results"),
-        pytest.param(
+        "no results": (SALES, {"results": None}, ["predict"]),
+        "nothing cited": (
             "Sales grew in May.",
             {"metrics": None, "columns": (), "results": None},
             [],
-            id="nothing cited",
         ),
         # What the run has, and what is no metric.
-        pytest.param(
+        "metrics by their long names": (
             "Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.",
             RUN,
             [],
-            id="metrics by their long names",
         ),
-        pytest.param(
+        "metrics that are denied": (
             "No accuracy was computed. Without an F1 score nothing more can be said.",
             RUN,
             [],
-            id="metrics that are denied",
         ),
         # What it does not have.
-        pytest.param(
+        "precision and recall": (
             "It reached 92 % precision and a recall of 0.8.",
             METRIC,
             ["precision", "recall"],
-            id="precision and recall",
         ),
-        pytest.param(
+        "a plural": (
             "Mean absolute percentage errors of 4 %.",
             METRIC,
             ["Mean absolute percentage errors"],
-            id="a plural",
         ),
-        pytest.param(
+        "a column in code marks": (
             "The column `humidity` drives it, the `wind` column does not.",
             COLUMN,
             ["humidity"],
-            id="a column in code marks",
         ),
-        pytest.param(
+        "a column in plain words": (
             "A column of dew, and the dew_point feature.",
             COLUMN,
             ["dew_point"],
-            id="a column in plain words",
         ),
-        pytest.param(
+        "words before column that name none": (
             "The first column, the missing column and the columns show it.",
             COLUMN,
             [],
-            id="words before column that name none",
         ),
-    ],
+    },
 )
 def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
     assert find_cited(text, **run) == wrong
@@ -152,22 +142,16 @@ def test_nothing_to_look_at_is_refused():
 MANY = ", ".join(f"{n}.5" for n in range(20, 31))
 
 
-@pytest.mark.parametrize(
-    ("text", "evidence", "warning"),
-    [
-        pytest.param(
-            MANY,
-            None,
-            ("warning", "11 specific numbers, 100% of them"),
-            id="no evidence",
-        ),
-        pytest.param(
+@cases(
+    "text, evidence, warning",
+    {
+        "no evidence": (MANY, None, ("warning", "11 specific numbers, 100% of them")),
+        "all of the evidence": (
             MANY,
             [{"n": n + 0.5} for n in range(20, 31)],
             ("note", "0% of them"),
-            id="all of the evidence",
         ),
-    ],
+    },
 )
 def test_many_numbers_are_a_warning_with_the_share_that_is_not_borne_out(
     text, evidence, warning

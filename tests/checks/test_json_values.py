@@ -1,11 +1,11 @@
 import json
 import string
 
-import pytest
 from hypothesis import given, strategies as st
 
 from heedful.checks.json_values import read_json
 from tests.linear import assert_linear
+from tests.tables import cases
 
 DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -40,34 +40,34 @@ def test_an_object_that_is_cut_anywhere_is_no_value(value, data):
     assert reading.is_cut
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        pytest.param("42", 42, id="alone"),
-        pytest.param("The answer is 42.", 42, id="at the end of a sentence"),
-        pytest.param("First 10, then -20.5 (so it is)", -20.5, id="the last"),
-        pytest.param("It costs $12,500.", None, id="with a comma for thousands"),
-        pytest.param("It was on 2026-01-31 at 10:30.", None, id="in a date and a time"),
-        pytest.param("Version v2 or 1.2.3", None, id="in a version"),
-    ],
+@cases(
+    "text, number",
+    {
+        "alone": ("42", 42),
+        "at the end of a sentence": ("The answer is 42.", 42),
+        "the last": ("First 10, then -20.5 (so it is)", -20.5),
+        "with a comma for thousands": ("It costs $12,500.", None),
+        "in a date and a time": ("It was on 2026-01-31 at 10:30.", None),
+        "in a version": ("Version v2 or 1.2.3", None),
+    },
 )
 def test_a_number_in_a_sentence_is_a_value(text, number):
     reading = read_json(text, is_number)
     assert (reading.json and reading.json.value) == number
 
 
-@pytest.mark.parametrize(
+@cases(
     "part",
-    [
-        pytest.param("{", id="braces"),
-        pytest.param("[0, x ", id="broken lists"),
-        pytest.param('{"a" ', id="objects without a colon"),
-        pytest.param('"\\', id="escaped quotes"),
-        pytest.param('["\\', id="texts that do not end"),
-        pytest.param("{}", id="objects"),
-        pytest.param("[1 x]", id="lists of words"),
-        pytest.param('{"a":[', id="nesting"),
-    ],
+    {
+        "braces": "{",
+        "broken lists": "[0, x ",
+        "objects without a colon": '{"a" ',
+        "escaped quotes": '"\\',
+        "texts that do not end": '["\\',
+        "objects": "{}",
+        "lists of words": "[1 x]",
+        "nesting": '{"a":[',
+    },
 )
 def test_a_hostile_text_is_read_in_linear_time(part):
     assert_linear(

@@ -7,6 +7,7 @@ import pytest
 from heedful.checks import loading as checks
 from heedful.errors import InvalidInput, UnknownName
 from tests.checks.support import CONTEXT, findings, keys
+from tests.tables import cases
 
 JUDGE = {"role": "alignment", "model": "tests.checks.support:judge"}
 SPECS: dict[str, dict[str, Any]] = {
@@ -71,25 +72,18 @@ def test_an_unknown_argument_is_named_with_the_one_that_was_meant():
         checks.load({"name": "regex", "patern": "a"})
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param({"name": 5}, "name of a check", id="a name that is a number"),
-        pytest.param(
-            {"name": "a b:c"}, "name of a check", id="a name that is no address"
-        ),
-        pytest.param("words", "check is 'words'", id="a check that is text"),
-        pytest.param(
-            {"name": "regex"},
-            "pattern of check 'regex'",
-            id="an argument that is missing",
-        ),
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "a name that is a number": ({"name": 5}, "name of a check"),
+        "a name that is no address": ({"name": "a b:c"}, "name of a check"),
+        "a check that is text": ("words", "check is 'words'"),
+        "an argument that is missing": ({"name": "regex"}, "pattern of check 'regex'"),
+        "a module that is not there": (
             {"name": "no_such_module_here:f"},
             "module of a check.*ModuleNotFoundError",
-            id="a module that is not there",
         ),
-    ],
+    },
 )
 def test_a_wrong_argument_is_named_with_its_check(spec, message):
     with pytest.raises(InvalidInput, match=message):

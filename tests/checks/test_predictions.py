@@ -12,6 +12,7 @@ from heedful.checks import numbers as checks, tables
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from tests.checks.support import findings
+from tests.tables import cases
 
 CHANCE = np.random.default_rng(5)
 UNIT = CHANCE.normal(size=400)
@@ -48,19 +49,18 @@ CONSTANT = "constant_predictions"
 # Without actual values
 
 
-@pytest.mark.parametrize(
-    ("predicted", "options", "expected"),
-    [
-        pytest.param(column(200, 2), {}, [], id="at the bound"),  # at the bound
-        pytest.param([5, 5], {}, [f"{CONSTANT}: predicted"], id="equal values"),
-        pytest.param([], {}, ["missing_results: empty"], id="no rows"),
-        pytest.param(
+@cases(
+    "predicted, options, expected",
+    {
+        "at the bound": (column(200, 2), {}, []),  # at the bound
+        "equal values": ([5, 5], {}, [f"{CONSTANT}: predicted"]),
+        "no rows": ([], {}, ["missing_results: empty"]),
+        "no column of actual values": (
             {"predicted": [5, 5]},
             {"actual": "y"},
             ["predictions: missing column"],
-            id="no column of actual values",
         ),
-    ],
+    },
 )
 def test_predictions_without_actual_values(predicted, options, expected):
     check = checks.predictions(**{"actual": None, **options})
@@ -76,35 +76,27 @@ def test_predictions_without_actual_values(predicted, options, expected):
 # At the bounds
 
 
-@pytest.mark.parametrize(
-    ("predicted", "expected"),
-    [
-        pytest.param(column(200 + 10 * 20, 20), [], id="at the bound of the mean"),
-        pytest.param(column(200, 2), [], id="at the lower bound of the spread"),
-        pytest.param(
-            column(200, 1.999),
-            [SPREAD, CONSTANT],
-            id="below the lower bound of the spread",
-        ),
-        pytest.param(column(200, 100), [], id="at the upper bound of the spread"),
-    ],
+@cases(
+    "predicted, expected",
+    {
+        "at the bound of the mean": (column(200 + 10 * 20, 20), []),
+        "at the lower bound of the spread": (column(200, 2), []),
+        "below the lower bound of the spread": (column(200, 1.999), [SPREAD, CONSTANT]),
+        "at the upper bound of the spread": (column(200, 100), []),
+    },
 )
 def test_at_a_bound_nothing_is_found(predicted, expected):
     assert names(check_both(actual_of(200, 20), predicted)) == expected
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        pytest.param(
-            actual_of(300, 200), column(300, 1.9), [CONSTANT], id="the actual is spread"
-        ),
-        pytest.param(actual_of(0, 20), np.zeros(400), [CONSTANT], id="all zeros"),
-        pytest.param(
-            actual_of(0, 20), column(0, 0.2), [], id="at the bound"
-        ),  # at the bound
-        pytest.param(actual_of(0, 20), column(20, 0.21), [], id="above the bound"),
-    ],
+@cases(
+    "actual, predicted, expected",
+    {
+        "the actual is spread": (actual_of(300, 200), column(300, 1.9), [CONSTANT]),
+        "all zeros": (actual_of(0, 20), np.zeros(400), [CONSTANT]),
+        "at the bound": (actual_of(0, 20), column(0, 0.2), []),  # at the bound
+        "above the bound": (actual_of(0, 20), column(20, 0.21), []),
+    },
 )
 def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     check = checks.predictions(spread_ratio_max=1e9)
@@ -118,28 +110,23 @@ TIDE = [4 + 3 * np.sin(hour / 2) for hour in range(60)]
 STEP = [1, 5, 2, 6, 3, 7, 2, 5, 1, 6, *[4] * 20]
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        pytest.param(TIDE, [*TIDE[:9], *[4.1] * 51], True, id="settles early"),
-        pytest.param(TIDE, [*TIDE[:30], *[4.1] * 30], True, id="settles half way"),
-        pytest.param(
+@cases(
+    "actual, predicted, expected",
+    {
+        "settles early": (TIDE, [*TIDE[:9], *[4.1] * 51], True),
+        "settles half way": (TIDE, [*TIDE[:30], *[4.1] * 30], True),
+        "comes nearer and nearer to one value": (
             TIDE,
             [4 + 3 * 0.4**hour for hour in range(60)],
             True,
-            id="comes nearer and nearer to one value",
         ),
-        pytest.param(
-            TIDE, [*TIDE[:45], *[4.1] * 15], False, id="only the last quarter"
-        ),
-        pytest.param(
-            STEP, [*STEP[1:10], 3, *[4] * 20], False, id="the actual settles too"
-        ),
-        pytest.param(TIDE[:6], [3, 5, 4, 4, 4, 4], False, id="too few rows to say"),
-        pytest.param(None, [*TIDE[:9], *[4.1] * 51], True, id="no actual values"),
-    ],
+        "only the last quarter": (TIDE, [*TIDE[:45], *[4.1] * 15], False),
+        "the actual settles too": (STEP, [*STEP[1:10], 3, *[4] * 20], False),
+        "too few rows to say": (TIDE[:6], [3, 5, 4, 4, 4, 4], False),
+        "no actual values": (None, [*TIDE[:9], *[4.1] * 51], True),
+    },
 )
-@pytest.mark.parametrize("size", [7, 1000], ids=["many batches", "one batch"])
+@cases("size", {"many batches": 7, "one batch": 1000})
 def test_a_forecast_that_settles_is_constant(
     actual, predicted, expected, size, monkeypatch
 ):
@@ -156,38 +143,32 @@ def test_a_forecast_that_settles_is_constant(
 # Leakage and skill
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        pytest.param(GOOD[0], GOOD[1], [], id="good predictions"),
-        pytest.param(
+@cases(
+    "actual, predicted, expected",
+    {
+        "good predictions": (GOOD[0], GOOD[1], []),
+        "the actual values themselves": (
             GOOD[0],
             GOOD[0],
             [("error", "leakage: predicted")],
-            id="the actual values themselves",
         ),
-        pytest.param(
+        "two thirds of the actual values": (
             GOOD[0],
             np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
             [("warning", "leakage: predicted")],
-            id="two thirds of the actual values",
         ),
-        pytest.param(
+        "no better than the mean": (
             GOOD[0],
             column(230, 20),
             [("warning", "skill: predicted")],
-            id="no better than the mean",
         ),
-        pytest.param(
+        "good values in another order": (
             GOOD[0],
             column(201, 18, like=0.05),
             [("warning", "shuffled: predicted")],
-            id="good values in another order",
         ),
-        pytest.param(
-            [1.5, 2, 3], [1.5, 2, 3], [], id="too few rows to say"
-        ),  # too few rows to say
-    ],
+        "too few rows to say": ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
+    },
 )
 def test_leakage_and_skill(actual, predicted, expected):
     assert [
@@ -198,41 +179,29 @@ def test_leakage_and_skill(actual, predicted, expected):
 # Degenerate input
 
 
-@pytest.mark.parametrize(
-    ("actual", "predicted", "expected"),
-    [
-        pytest.param([], [], ["missing_results: empty"], id="no rows"),
-        pytest.param(
+@cases(
+    "actual, predicted, expected",
+    {
+        "no rows": ([], [], ["missing_results: empty"]),
+        "all missing": (
             [1.0, 2.0],
             [None, None],
             ["finite: predicted missing", "missing_results: no pairs"],
-            id="all missing",
         ),
-        pytest.param(
-            [1, 2, 3], [1, 2], ["predictions: unequal lengths"], id="unequal lengths"
-        ),
-        pytest.param(
-            [5, 5, 5],
-            [5, 5, 5],
-            [],
-            id="constant on both sides",
-        ),
-        pytest.param(
+        "unequal lengths": ([1, 2, 3], [1, 2], ["predictions: unequal lengths"]),
+        "constant on both sides": ([5, 5, 5], [5, 5, 5], []),
+        "constant actual values, and far": (
             [5, 5],
             [5, 6],
             [f"{FAR}: predicted", f"{SPREAD}: no spread"],
-            id="constant actual values, and far",
         ),
-        pytest.param(
-            [1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"], id="missing"
-        ),
-        pytest.param(
+        "missing": ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
+        "booleans": (
             [1, 2],
             [True, False],
             ["finite: predicted no numbers", "missing_results: no pairs"],
-            id="booleans",
         ),
-    ],
+    },
 )
 def test_degenerate_input_has_its_own_finding(actual, predicted, expected):
     problems = check_both(actual, predicted)

@@ -14,6 +14,7 @@ from heedful.checks import program as checks
 from heedful.checks.evaluate import Context, evaluated
 from heedful.errors import InvalidInput, UsageError
 from tests.checks.support import CONTEXT, findings, keys
+from tests.tables import cases
 
 ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "import math\nassert add(1, 2) == 3\nassert add(0, 0) == 0, 'zero'\n"
@@ -47,41 +48,25 @@ def test_an_exception_is_told_with_its_place():
     assert "program.py:2 in add: return a + c" in problems[0].evidence
 
 
-@pytest.mark.parametrize(
-    ("program", "key", "message"),
-    [
-        pytest.param(
-            "def add(a, b) return a",
-            "syntax",
-            "expected ':' (line 1",
-            id="a syntax error",
-        ),
-        pytest.param(
-            ADD + "\ud800", "syntax", "not valid Python", id="no text of Python"
-        ),
-        pytest.param(
-            "1 / 0",
-            "load ZeroDivisionError",
-            "division by zero",
-            id="an error at import",
-        ),
-        pytest.param("input()", "load EOFError", "before any test", id="input"),
-        pytest.param(
+@cases(
+    "program, key, message",
+    {
+        "a syntax error": ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
+        "no text of Python": (ADD + "\ud800", "syntax", "not valid Python"),
+        "an error at import": ("1 / 0", "load ZeroDivisionError", "division by zero"),
+        "input": ("input()", "load EOFError", "before any test"),
+        "an exit": (
             "import os\nos._exit(0)\n" + ADD,
             "ended early",
             "ended before any test",
-            id="an exit",
         ),
-        pytest.param(
+        "a crash": (
             "import ctypes\nctypes.string_at(0)\n" + ADD,
             "ended early",
             "ended before any test",
-            id="a crash",
         ),
-        pytest.param(
-            "x = [0] * 10**9", "load MemoryError", "MemoryError", id="no memory"
-        ),
-    ],
+        "no memory": ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
+    },
 )
 def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(
     program, key, message
@@ -141,32 +126,23 @@ CONNECT = (
     "address = struct.pack('=HH4s8x', 2, socket.htons(PORT), bytes([127, 0, 0, 1])); "
     "libc.connect(s.fileno(), address, 16) == 0 or 1 / 0"
 )
-HOSTILE = [
-    pytest.param("open('/proc/PARENT/environ').read()", id="the parent's environment"),
-    pytest.param("open('FOLDER/mine').read()", id="a file of the user"),
-    pytest.param("open('/etc/shadow').read()", id="the passwords of the system"),
-    pytest.param(
-        f"{LIBC} libc.open(b'FOLDER/theirs', 0o101, 0o600) >= 0 or 1 / 0",
-        id="a new file outside, past Python",
-    ),
-    pytest.param(
-        f"{LIBC} libc.unlink(b'FOLDER/mine') == 0 or 1 / 0",
-        id="less of the files outside, past Python",
-    ),
-    pytest.param(CONNECT, id="a connection, past Python"),
-    pytest.param(
-        f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0", id="a signal, past Python"
-    ),
-    pytest.param(
-        f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
-        id="a mount",
-    ),
-    pytest.param(f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0", id="an unmount"),
-]
+HOSTILE = {
+    "the parent's environment": "open('/proc/PARENT/environ').read()",
+    "a file of the user": "open('FOLDER/mine').read()",
+    "the passwords of the system": "open('/etc/shadow').read()",
+    "a new file outside, past Python": f"{LIBC} libc.open(b'FOLDER/theirs', 0o101, "
+    "0o600) >= 0 or 1 / 0",
+    "less of the files outside, past Python": f"{LIBC} libc.unlink(b'FOLDER/mine') == "
+    "0 or 1 / 0",
+    "a connection, past Python": CONNECT,
+    "a signal, past Python": f"{LIBC} libc.kill(PARENT, 0) == 0 or 1 / 0",
+    "a mount": f"{LIBC} libc.mount(b'none', b'/mnt', b'tmpfs', 0, 0) == 0 or 1 / 0",
+    "an unmount": f"{LIBC} libc.umount2(b'/proc', 2) == 0 or 1 / 0",
+}
 
 
 @under_bubblewrap
-@pytest.mark.parametrize("do", HOSTILE)
+@cases("do", HOSTILE)
 def test_a_hostile_program_reaches_nothing_of_others_under_bubblewrap(do, tmp_path):
     (tmp_path / "mine").write_text("x")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -215,12 +191,9 @@ def without_bubblewrap(monkeypatch, tmp_path):
     checks.bubblewrap.cache_clear()
 
 
-@pytest.mark.parametrize(
+@cases(
     "script",
-    [
-        pytest.param("", id="it is not there"),
-        pytest.param("#!/bin/sh\necho 'no namespaces'; exit 1", id="it is refused"),
-    ],
+    {"it is not there": "", "it is refused": "#!/bin/sh\necho 'no namespaces'; exit 1"},
 )
 def test_without_bubblewrap_only_what_is_unsafe_runs(without_bubblewrap, script):
     if script:
@@ -293,15 +266,13 @@ for fd in range(100):
 """
 
 
-@pytest.mark.parametrize(
+@cases(
     "program",
-    [
-        pytest.param("def add(a, b):\n    import sys; sys.exit(0)", id="an exit"),
-        pytest.param(
-            "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
-            id="a crash in the function",
-        ),
-    ],
+    {
+        "an exit": "def add(a, b):\n    import sys; sys.exit(0)",
+        "a crash in the function": "import signal, os\nsignal.alarm(0)\ndef add(a, "
+        "b): os.abort()",
+    },
 )
 def test_no_wrong_program_passes_by_accident(program):
     problems = keys(CHECK, program)
@@ -360,15 +331,14 @@ def test_tests_that_would_test_nothing_are_refused(tests):
     assert error.value.field == "tests"
 
 
-@pytest.mark.parametrize(
+@cases(
     "make",
-    [
-        partial(python_tests, seconds=0),
-        partial(python_tests, seconds=float("nan")),
-        partial(python_tests, memory_mb=1),
-        partial(checks.python_tests, unsafe=cast("Any", 1)),
-    ],
-    ids=["no time", "time that is no number", "too little memory", "no flag"],
+    {
+        "no time": partial(python_tests, seconds=0),
+        "time that is no number": partial(python_tests, seconds=float("nan")),
+        "too little memory": partial(python_tests, memory_mb=1),
+        "no flag": partial(checks.python_tests, unsafe=cast("Any", 1)),
+    },
 )
 def test_limits_that_no_program_can_keep_are_refused(make):
     with pytest.raises(InvalidInput):

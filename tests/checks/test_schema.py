@@ -7,6 +7,7 @@ from heedful.checks import schema as checks
 from heedful.checks.refusal import MAX_PROBLEMS
 from heedful.errors import InvalidInput
 from tests.checks.support import findings, keys
+from tests.tables import cases
 
 SCHEMA = {
     "type": "object",
@@ -33,16 +34,16 @@ BY_SCHEMA = checks.json_schema(SCHEMA)
 BY_MODEL = checks.json_schema(Item)
 
 
-@pytest.mark.parametrize(
+@cases(
     "candidate",
-    [
-        pytest.param('{"name": "ab", "n": 1}', id="all fields"),
-        pytest.param(' {"name":"ab"}\n', id="spaces around"),
-        pytest.param({"name": "ab"}, id="a mapping"),
-        pytest.param('{"name":"a","tags":[]}', id="a list"),
-    ],
+    {
+        "all fields": '{"name": "ab", "n": 1}',
+        "spaces around": ' {"name":"ab"}\n',
+        "a mapping": {"name": "ab"},
+        "a list": '{"name":"a","tags":[]}',
+    },
 )
-@pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
+@cases("check", {"schema": BY_SCHEMA, "model": BY_MODEL})
 def test_what_fits_passes(check, candidate):
     assert findings(check, candidate) == []
 
@@ -51,27 +52,20 @@ def test_an_instance_of_the_model_passes():
     assert findings(BY_MODEL, Item(name="a")) == []
 
 
-@pytest.mark.parametrize(
-    ("candidate", "expected"),
-    [
-        pytest.param('{"name": 5}', ["$.name type"], id="type"),
-        pytest.param('{"n": 1}', ["$.name missing"], id="required"),
-        pytest.param(
-            '{"name": "a", "x": 1}', ["$ additionalProperties"], id="additional"
-        ),
-        pytest.param('{"name": "a", "n": -1}', ["$.n minimum"], id="minimum"),
-        pytest.param('{"name": "a", "day": "monday"}', ["$.day format"], id="format"),
-        pytest.param(
-            '{"name": "a", "u": {}}',
-            ["$.u.q missing"],
-            id="required in any",
-        ),
-        pytest.param(
+@cases(
+    "candidate, expected",
+    {
+        "type": ('{"name": 5}', ["$.name type"]),
+        "required": ('{"n": 1}', ["$.name missing"]),
+        "additional": ('{"name": "a", "x": 1}', ["$ additionalProperties"]),
+        "minimum": ('{"name": "a", "n": -1}', ["$.n minimum"]),
+        "format": ('{"name": "a", "day": "monday"}', ["$.day format"]),
+        "required in any": ('{"name": "a", "u": {}}', ["$.u.q missing"]),
+        "twice in a list": (
             '{"name": "a", "tags": ["c", "a", "d"]}',
             ["$.tags[] enum", "$.tags[] enum"],
-            id="twice in a list",
         ),
-    ],
+    },
 )
 def test_one_finding_a_problem(candidate, expected):
     assert keys(BY_SCHEMA, candidate) == [f"json_schema: {key}" for key in expected]
@@ -83,12 +77,12 @@ def test_a_finding_says_where_what_and_how():
     assert finding.fix == "write one of ['a', 'b']"
 
 
-@pytest.mark.parametrize(
-    ("candidate", "expected"),
-    [
-        pytest.param('{"n": "x", "name": "a"}', ["$.n int_parsing"], id="a number"),
-        pytest.param({"name": 3}, ["$.name string_type"], id="a text"),
-    ],
+@cases(
+    "candidate, expected",
+    {
+        "a number": ('{"n": "x", "name": "a"}', ["$.n int_parsing"]),
+        "a text": ({"name": 3}, ["$.name string_type"]),
+    },
 )
 def test_a_model_gives_one_finding_a_problem(candidate, expected):
     assert keys(BY_MODEL, candidate) == [f"json_schema: {key}" for key in expected]
@@ -97,16 +91,16 @@ def test_a_model_gives_one_finding_a_problem(candidate, expected):
 TIDY = '{"name": "tidy"}'
 
 
-@pytest.mark.parametrize("check", [BY_SCHEMA, BY_MODEL], ids=["schema", "model"])
-@pytest.mark.parametrize(
+@cases("check", {"schema": BY_SCHEMA, "model": BY_MODEL})
+@cases(
     "text",
-    [
-        pytest.param(f"```json\n{TIDY}\n```", id="a fence"),
-        pytest.param(f"<think>{{n}} [ {{</think>{TIDY}", id="thoughts with brackets"),
-        pytest.param(f"For x in [0, 9): {TIDY}", id="an interval before it"),
-        pytest.param(f'As {{"name": "first"}} shows: {TIDY}', id="an example first"),
-        pytest.param(f'{TIDY} is no {{"tags": 1}}', id="what does not fit after it"),
-    ],
+    {
+        "a fence": f"```json\n{TIDY}\n```",
+        "thoughts with brackets": f"<think>{{n}} [ {{</think>{TIDY}",
+        "an interval before it": f"For x in [0, 9): {TIDY}",
+        "an example first": f'As {{"name": "first"}} shows: {TIDY}',
+        "what does not fit after it": f'{TIDY} is no {{"tags": 1}}',
+    },
 )
 def test_json_is_read_wherever_it_stands_and_a_note_says_so(check, text):
     (note,) = findings(check, text)
@@ -115,24 +109,24 @@ def test_json_is_read_wherever_it_stands_and_a_note_says_so(check, text):
     assert "bare JSON only" in note.fix
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        pytest.param("hello", "not JSON", id="no JSON"),
-        pytest.param('{"name": "a"', "breaks off", id="no end"),
-        pytest.param("```json\nnothing\n```", "not JSON", id="a fence without JSON"),
-        pytest.param('{"name": "a", "n": 1', "breaks off", id="no end of a number"),
-        pytest.param('{"name": "a", "n": nu', "breaks off", id="no end of a word"),
-        pytest.param('{"name": "a\\u00', "breaks off", id="no end of an escape"),
-        pytest.param('{"name": "a', "breaks off", id="no end of a text"),
-        pytest.param("<think>{} may do", "breaks off", id="no end of the thoughts"),
-        pytest.param(f'{TIDY}, or {{"name": "b', "breaks off", id="no end of the last"),
-        pytest.param("{'name': 'a'}", "not JSON", id="single quotes"),
-        pytest.param("9" * 5000, "not JSON", id="a number too long"),
-        pytest.param("[" * 100_000, "depth", id="nested too deeply"),
-        pytest.param('{"name": "a", "n": NaN}', "not a number", id="NaN"),
-        pytest.param('{"name": "a", "n": 1e999}', "not a number", id="infinite"),
-    ],
+@cases(
+    "text, key",
+    {
+        "no JSON": ("hello", "not JSON"),
+        "no end": ('{"name": "a"', "breaks off"),
+        "a fence without JSON": ("```json\nnothing\n```", "not JSON"),
+        "no end of a number": ('{"name": "a", "n": 1', "breaks off"),
+        "no end of a word": ('{"name": "a", "n": nu', "breaks off"),
+        "no end of an escape": ('{"name": "a\\u00', "breaks off"),
+        "no end of a text": ('{"name": "a', "breaks off"),
+        "no end of the thoughts": ("<think>{} may do", "breaks off"),
+        "no end of the last": (f'{TIDY}, or {{"name": "b', "breaks off"),
+        "single quotes": ("{'name': 'a'}", "not JSON"),
+        "a number too long": ("9" * 5000, "not JSON"),
+        "nested too deeply": ("[" * 100_000, "depth"),
+        "NaN": ('{"name": "a", "n": NaN}', "not a number"),
+        "infinite": ('{"name": "a", "n": 1e999}', "not a number"),
+    },
 )
 def test_broken_json_has_a_finding_of_its_own(text, key):
     problems = keys(BY_SCHEMA, text)
@@ -140,13 +134,7 @@ def test_broken_json_has_a_finding_of_its_own(text, key):
     assert len(set(problems)) == len(problems)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(float("nan"), id="NaN"),
-        pytest.param({1, 2}, id="a set"),
-    ],
-)
+@cases("value", {"NaN": float("nan"), "a set": {1, 2}})
 def test_data_that_json_cannot_carry_is_found(value):
     assert "json_schema: not a number" in keys(BY_SCHEMA, {"name": "a", "u": value})
 
@@ -159,7 +147,7 @@ def test_of_many_problems_some_are_findings_and_the_others_are_counted():
     assert others.message == "and 4990 more: $.tags[] enum"
 
 
-@pytest.mark.parametrize("by_model", [False, True], ids=["schema", "model"])
+@cases("by_model", {"schema": False, "model": True})
 def test_all_missing_fields_are_named(by_model):
     names = [f"line_{number}" for number in range(14)]
     model = create_model("Address", **dict.fromkeys(names, (str, ...)))  # type: ignore[call-overload]
@@ -181,13 +169,13 @@ def test_a_value_of_python_is_checked_as_the_json_that_it_makes():
     assert keys(check, {1: 10**5000}) == ["json_schema: not a number"]
 
 
-@pytest.mark.parametrize(
-    ("schema", "field"),
-    [
-        pytest.param({"type": "strange"}, "schema", id="an unknown type"),
-        pytest.param({"pattern": "("}, "schema", id="a pattern that is none"),
-        pytest.param("{}", "schema", id="text"),
-    ],
+@cases(
+    "schema, field",
+    {
+        "an unknown type": ({"type": "strange"}, "schema"),
+        "a pattern that is none": ({"pattern": "("}, "schema"),
+        "text": ("{}", "schema"),
+    },
 )
 def test_a_schema_that_is_none_is_refused_when_the_check_is_made(schema, field):
     with pytest.raises(InvalidInput) as error:
@@ -217,29 +205,26 @@ class Ticket(BaseModel):
         return urgency
 
 
-@pytest.mark.parametrize(
-    ("answer", "message", "fix"),
-    [
-        pytest.param("{}", "Field required", "add it", id="a missing value"),
-        pytest.param(
+@cases(
+    "answer, message, fix",
+    {
+        "a missing value": ("{}", "Field required", "add it"),
+        "a wrong type": (
             '{"urgency": "high"}',
             "it is 'high', not an integer",
             "make it an integer",
-            id="a wrong type",
         ),
-        pytest.param(
+        "a value out of bounds": (
             '{"urgency": -1}',
             "it is -1, not at least 0",
             "make it at least 0",
-            id="a value out of bounds",
         ),
-        pytest.param(
+        "a check of the model itself": (
             '{"urgency": 9}',
             "urgency is 0 to 3, it is 9",
             "urgency is 0 to 3",
-            id="a check of the model itself",
         ),
-    ],
+    },
 )
 def test_a_problem_by_a_model_says_what_to_write(answer, message, fix):
     [finding] = findings(checks.json_schema(Ticket), answer)

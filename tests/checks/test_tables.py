@@ -20,6 +20,7 @@ from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, PackageMissing
 from heedful.loop.record import Finding
 from tests.checks.support import findings, keys
+from tests.tables import cases
 
 CELLS = st.one_of(
     st.floats(width=32), st.floats(-100, 100), st.integers(-(10**12), 10**12), st.none()
@@ -45,22 +46,19 @@ def read_findings(check: Any, candidate: Any) -> list[str]:
 # What is a table
 
 
-@pytest.mark.parametrize(
-    ("candidate", "key"),
-    [
-        pytest.param(None, "no data", id="None"),
-        pytest.param(object(), "not a table", id="an object"),
-        pytest.param("not json", "missing_results: corrupt", id="a text"),
-        pytest.param([1, 2], "columns", id="a list of numbers"),
-        pytest.param(
-            {"actual": [1, 2], "yhat": [1, 2]}, "missing column", id="another column"
-        ),
-        pytest.param(
+@cases(
+    "candidate, key",
+    {
+        "None": (None, "no data"),
+        "an object": (object(), "not a table"),
+        "a text": ("not json", "missing_results: corrupt"),
+        "a list of numbers": ([1, 2], "columns"),
+        "another column": ({"actual": [1, 2], "yhat": [1, 2]}, "missing column"),
+        "columns of two lengths": (
             {"actual": [1, 2, 3], "predicted": [1, 2]},
             "unequal lengths",
-            id="columns of two lengths",
         ),
-    ],
+    },
 )
 def test_what_is_no_table_is_a_finding(candidate, key):
     check_is_no_table(candidate, key)
@@ -183,14 +181,9 @@ def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, 
 # What a cell means
 
 
-@pytest.mark.parametrize(
+@cases(
     "cell",
-    [
-        pytest.param(True, id="True"),
-        pytest.param("1_000", id="an underscore"),
-        pytest.param("١٢", id="Arabic digits"),
-        pytest.param("½", id="a fraction"),
-    ],
+    {"True": True, "an underscore": "1_000", "Arabic digits": "١٢", "a fraction": "½"},
 )
 def test_what_is_no_number(cell):
     check = numbers.finite(columns="x")
@@ -238,24 +231,21 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
 # Rows and their keys
 
 
-@pytest.mark.parametrize(
-    ("key", "candidate", "expected"),
-    [
-        pytest.param("id", {"id": [1, 2], "y": [0, 0]}, [], id="keys of their own"),
-        pytest.param("id", {"id": []}, ["missing_results: empty"], id="no rows"),
-        pytest.param(
-            "id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"], id="no keys"
-        ),
-        pytest.param(
+@cases(
+    "key, candidate, expected",
+    {
+        "keys of their own": ("id", {"id": [1, 2], "y": [0, 0]}, []),
+        "no rows": ("id", {"id": []}, ["missing_results: empty"]),
+        "no keys": ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
+        "some without and some twice": (
             "id",
             {"id": ["d", "x", None, "b", "b", "x"]},
             [
                 "no key: 1 of 6 rows have no id",
                 "twice: 2 of 6 rows repeat the id of an earlier row, such as 'b'; 'x'",
             ],
-            id="some without and some twice",
         ),
-        pytest.param(
+        "two columns as a key": (
             ["shop", "day"],
             {"shop": ["a", "a"], "day": [2, 2]},
             [
@@ -264,9 +254,8 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
                     "such as 'a, 2'"
                 )
             ],
-            id="two columns as a key",
         ),
-    ],
+    },
 )
 def test_rows_without_a_key_of_their_own_are_counted_and_named(
     key, candidate, expected
@@ -331,14 +320,12 @@ def test_a_results_file_is_read(tmp_path, suffix):
 
 
 @SUFFIXES
-@pytest.mark.parametrize(
+@cases(
     "check",
-    [
-        pytest.param(numbers.results, id="results"),
-        pytest.param(
-            lambda path: numbers.predictions(path, "y", "yhat"), id="predictions"
-        ),
-    ],
+    {
+        "results": numbers.results,
+        "predictions": lambda path: numbers.predictions(path, "y", "yhat"),
+    },
 )
 def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, check):
     path = tmp_path / f"results{suffix}"
@@ -358,20 +345,17 @@ def test_missing_empty_and_damaged_files_are_missing_results(tmp_path, suffix, c
     assert kinds(check(impossible)) == ["missing"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        pytest.param(
+@cases(
+    "name, content, message",
+    {
+        "a row too short": (
             "a.csv",
             "y,yhat\n1,2\n1\n",
             "a row has 1 cells, the header 2",
-            id="a row too short",
         ),
-        pytest.param("a.json", '[{"y": 1}, {"y"', "", id="JSON without end"),
-        pytest.param(
-            "a.parquet", "PAR1 not at all PAR1", "", id="Parquet that is none"
-        ),
-    ],
+        "JSON without end": ("a.json", '[{"y": 1}, {"y"', ""),
+        "Parquet that is none": ("a.parquet", "PAR1 not at all PAR1", ""),
+    },
 )
 def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
     path = tmp_path / name
@@ -382,12 +366,12 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         assert message in finding.message
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        pytest.param("a.json", "[]", ["empty"], id="an empty list"),
-        pytest.param("a.csv", "\n\n", ["empty"], id="empty lines"),
-    ],
+@cases(
+    "name, content, expected",
+    {
+        "an empty list": ("a.json", "[]", ["empty"]),
+        "empty lines": ("a.csv", "\n\n", ["empty"]),
+    },
 )
 def test_what_counts_as_a_row(tmp_path, name, content, expected):
     path = tmp_path / name
@@ -415,24 +399,18 @@ def test_an_old_file_is_stale(tmp_path):
 # Arguments and packages
 
 
-WRONG = [
-    pytest.param(numbers.ranges, "a", [(2, 1), (None, None), 5], id="ranges"),
-    pytest.param(numbers.finite, "columns", [5], id="columns"),
-    pytest.param(numbers.rows, "key", [[""], ()], id="key"),
-    pytest.param(numbers.results, "path", [5], id="path"),
-    pytest.param(
-        partial(numbers.results, "a"), "at_least_rows", [-1, True], id="at_least_rows"
-    ),
-    pytest.param(
-        partial(numbers.results, "a"), "newer_than", [[], inf, True], id="newer_than"
-    ),
-    pytest.param(
-        partial(numbers.results, "a"), "columns", [[1], [""]], id="columns of results"
-    ),
-]
+WRONG = {
+    "ranges": (numbers.ranges, "a", [(2, 1), (None, None), 5]),
+    "columns": (numbers.finite, "columns", [5]),
+    "key": (numbers.rows, "key", [[""], ()]),
+    "path": (numbers.results, "path", [5]),
+    "at_least_rows": (partial(numbers.results, "a"), "at_least_rows", [-1, True]),
+    "newer_than": (partial(numbers.results, "a"), "newer_than", [[], inf, True]),
+    "columns of results": (partial(numbers.results, "a"), "columns", [[1], [""]]),
+}
 
 
-@pytest.mark.parametrize(("factory", "argument", "values"), WRONG)
+@cases("factory, argument, values", WRONG)
 def test_wrong_arguments_are_refused(factory, argument, values):
     for value in values:
         with pytest.raises(InvalidInput):

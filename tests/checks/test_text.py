@@ -9,6 +9,7 @@ import pytest
 from heedful.checks import schema as checks_schema, text as checks
 from heedful.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings
+from tests.tables import cases
 
 NOTES = "the quick brown fox"
 SIMPLE: list[Any] = [
@@ -34,63 +35,57 @@ def test_a_good_text_passes(check):
     assert check.pure is True
 
 
-@pytest.mark.parametrize(
+@cases(
     "check",
-    [
-        pytest.param(checks.words(at_least=4), id="the fewest words"),
-        pytest.param(checks.words(at_most=4), id="the most words"),
-    ],
+    {
+        "the fewest words": checks.words(at_least=4),
+        "the most words": checks.words(at_most=4),
+    },
 )
 def test_a_text_of_exactly_the_length_asked_for_passes(check):
     assert findings(check, NOTES) == []
 
 
-@pytest.mark.parametrize(
-    ("check", "candidate", "key", "message"),
-    [
-        pytest.param(
+@cases(
+    "check, candidate, key, message",
+    {
+        "too few words": (
             checks.words(at_least=5),
             NOTES,
             "words>=5",
             "4 words, at least 5 asked for",
-            id="too few words",
         ),
-        pytest.param(
+        "one word": (
             checks.words(at_least=2),
             "one",
             "words>=2",
             "1 word, at least 2 asked for",
-            id="one word",
         ),
-        pytest.param(
+        "a needle is missing": (
             checks.contains("cat"),
             NOTES,
             "contains 'cat'",
             "'cat' is missing",
-            id="a needle is missing",
         ),
-        pytest.param(
+        "a needle is there": (
             checks.excludes("QUICK"),
             NOTES,
             "excludes 'QUICK'",
             "'QUICK' occurs at character 4",
-            id="a needle is there",
         ),
-        pytest.param(
+        "another text": (
             checks.equals("x"),
             NOTES,
             "equals",
             "'the quick brown fox' is not the expected",
-            id="another text",
         ),
-        pytest.param(
+        "a pattern for the whole text": (
             checks.regex("[a-z]+"),
             NOTES,
             "regex [a-z]+",
             "'the quick brown fox' does not match",
-            id="a pattern for the whole text",
         ),
-    ],
+    },
 )
 def test_a_bad_text_is_found(check, candidate, key, message):
     (finding,) = findings(check, candidate)
@@ -191,15 +186,15 @@ def test_importing_the_checks_imports_no_library():
 TOKEN = "ghp_x7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk"
 
 
-@pytest.mark.parametrize(
+@cases(
     "check",
-    [
-        pytest.param(checks.regex("zzz"), id="regex"),
-        pytest.param(checks.equals("zzz"), id="equals"),
-        pytest.param(checks_schema.json_schema({"type": "integer"}), id="json_schema"),
-        pytest.param(checks_schema.json_schema({"enum": ["q"]}), id="enum"),
-        pytest.param(checks_schema.json_schema({}), id="json"),
-    ],
+    {
+        "regex": checks.regex("zzz"),
+        "equals": checks.equals("zzz"),
+        "json_schema": checks_schema.json_schema({"type": "integer"}),
+        "enum": checks_schema.json_schema({"enum": ["q"]}),
+        "json": checks_schema.json_schema({}),
+    },
 )
 def test_no_message_quotes_a_part_of_a_secret(check):
     for before in range(1, 130):

@@ -21,6 +21,7 @@ from tests.episodes.runs import (
     lines,
     openinference,
 )
+from tests.tables import cases
 
 
 def only(data: bytes) -> Episode:
@@ -44,18 +45,19 @@ def test_the_same_run_in_every_format_is_the_same_steps(name, tmp_path):
     assert [read.digest for read in traces.read(path)] == [episode.digest]
 
 
-@pytest.mark.parametrize(
+@cases(
     "entries",
-    [claude(), [document(genai())], [document(openinference())]],
-    ids=["claude", "genai", "openinference"],
+    {
+        "claude": claude(),
+        "genai": [document(genai())],
+        "openinference": [document(openinference())],
+    },
 )
 def test_what_a_file_holds_twice_counts_once(entries):
     assert only(lines([*entries, *entries])).digest == only(lines(entries)).digest
 
 
-@pytest.mark.parametrize(
-    "spans", [genai(), openinference()], ids=["genai", "openinference"]
-)
+@cases("spans", {"genai": genai(), "openinference": openinference()})
 @pytest.mark.parametrize("seed", range(10), ids=lambda n: f"seed {n}")
 def test_spans_in_any_order_are_the_same_episode(spans, seed):
     mixed = [document([step]) for step in random.Random(seed).sample(spans, len(spans))]

@@ -1,14 +1,13 @@
 """Chats of all dialects give the same events, and how their runs ended."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from heedful.episodes.episode import Episode
 from heedful.episodes.readers.base import outcome_of
 from heedful.episodes.reading import read
+from tests.tables import cases
 
 Data = dict[str, Any]
 
@@ -174,13 +173,7 @@ GOOGLE: list[Data] = [
     {
         "role": "user",
         "parts": [
-            {
-                "functionResponse": {
-                    "id": "c1",
-                    "name": "find",
-                    "response": FAILED,
-                }
-            }
+            {"functionResponse": {"id": "c1", "name": "find", "response": FAILED}}
         ],
     },
     {"role": "model", "parts": [{"text": ANSWER}]},
@@ -221,165 +214,148 @@ CHATS: dict[str, list[Data]] = {
     "bedrock": BEDROCK,
 }
 INSPECT_CALL = {"id": "c1", "function": "find", "arguments": ARGUMENTS}
-DIALECTS: list[Any] = [
-    pytest.param(chat([CALL]), id="OpenAI"),
-    pytest.param({"messages": chat([CALL])}, id="an object"),
-    pytest.param({"id": 7, "run": {"messages": chat([CALL])}}, id="an inner object"),
-    pytest.param(FUNCTIONS, id="old functions"),
-    pytest.param([USER, *RESPONSES], id="items of responses"),
-    pytest.param({"input": ASKED, "output": RESPONSES}, id="a response"),
-    pytest.param({"messages": ANTHROPIC}, id="Anthropic"),
-    pytest.param({"messages": LANGCHAIN}, id="LangGraph"),
-    pytest.param(
-        [{"type": message["type"], "data": message} for message in LANGCHAIN],
-        id="messages_to_dict",
-    ),
-    pytest.param(
-        [
-            constructed("HumanMessage", content=ASKED),
-            constructed("AIMessage", content="", tool_calls=[LANGCHAIN_CALL]),
-            constructed("ToolMessage", content=FAILED, tool_call_id="c1"),
-            constructed("AIMessageChunk", content=ANSWER),
+DIALECTS = {
+    "OpenAI": chat([CALL]),
+    "an object": {"messages": chat([CALL])},
+    "an inner object": {"id": 7, "run": {"messages": chat([CALL])}},
+    "old functions": FUNCTIONS,
+    "items of responses": [USER, *RESPONSES],
+    "a response": {"input": ASKED, "output": RESPONSES},
+    "Anthropic": {"messages": ANTHROPIC},
+    "LangGraph": {"messages": LANGCHAIN},
+    "messages_to_dict": [
+        {"type": message["type"], "data": message} for message in LANGCHAIN
+    ],
+    "LangChain's serialiser": [
+        constructed("HumanMessage", content=ASKED),
+        constructed("AIMessage", content="", tool_calls=[LANGCHAIN_CALL]),
+        constructed("ToolMessage", content=FAILED, tool_call_id="c1"),
+        constructed("AIMessageChunk", content=ANSWER),
+    ],
+    "LangChain's additional_kwargs": [
+        LANGCHAIN[0],
+        {"type": "ai", "content": "", "additional_kwargs": {"tool_calls": [CALL]}},
+        *LANGCHAIN[2:],
+    ],
+    "AutoGen": {"messages": AUTOGEN, "stop_reason": "done"},
+    "AutoGen 0.2": {"chat_history": EARLIER_AUTOGEN},
+    "ShareGPT": {"conversations": SHAREGPT},
+    "Vercel AI SDK": AI_SDK,
+    "Vercel's messages for pages": {"messages": UI_MESSAGES},
+    "Google": {"contents": GOOGLE},
+    "Amazon Bedrock": {"messages": BEDROCK},
+    "JSON in a text": {"messages": json.dumps(chat([CALL]))},
+    "Inspect": {"samples": [{"messages": chat([INSPECT_CALL])}]},
+    "tau-bench": [{"traj": chat([CALL]), "reward": 0.0}],
+    "any name": {"results": [{"dialogue": chat([CALL])}]},
+    "tau2-bench": {
+        "tasks": [{"id": "0"}],
+        "simulations": [
+            {
+                "messages": [
+                    USER,
+                    {
+                        "role": "assistant",
+                        "tool_calls": [
+                            {"id": "c1", "name": "find", "arguments": ARGUMENTS}
+                        ],
+                    },
+                    {"role": "tool", "id": "c1", "content": FAILED, "error": True},
+                    ASSISTANT,
+                ]
+            }
         ],
-        id="LangChain's serialiser",
-    ),
-    pytest.param(
-        [
-            LANGCHAIN[0],
-            {"type": "ai", "content": "", "additional_kwargs": {"tool_calls": [CALL]}},
-            *LANGCHAIN[2:],
-        ],
-        id="LangChain's additional_kwargs",
-    ),
-    pytest.param({"messages": AUTOGEN, "stop_reason": "done"}, id="AutoGen"),
-    pytest.param({"chat_history": EARLIER_AUTOGEN}, id="AutoGen 0.2"),
-    pytest.param({"conversations": SHAREGPT}, id="ShareGPT"),
-    pytest.param(AI_SDK, id="Vercel AI SDK"),
-    pytest.param({"messages": UI_MESSAGES}, id="Vercel's messages for pages"),
-    pytest.param({"contents": GOOGLE}, id="Google"),
-    pytest.param({"messages": BEDROCK}, id="Amazon Bedrock"),
-    pytest.param({"messages": json.dumps(chat([CALL]))}, id="JSON in a text"),
-    pytest.param({"samples": [{"messages": chat([INSPECT_CALL])}]}, id="Inspect"),
-    pytest.param([{"traj": chat([CALL]), "reward": 0.0}], id="tau-bench"),
-    pytest.param({"results": [{"dialogue": chat([CALL])}]}, id="any name"),
-    pytest.param(
-        {
-            "tasks": [{"id": "0"}],
-            "simulations": [
-                {
-                    "messages": [
-                        USER,
-                        {
-                            "role": "assistant",
-                            "tool_calls": [
-                                {"id": "c1", "name": "find", "arguments": ARGUMENTS}
-                            ],
-                        },
-                        {"role": "tool", "id": "c1", "content": FAILED, "error": True},
-                        ASSISTANT,
-                    ]
-                }
-            ],
-        },
-        id="tau2-bench",
-    ),
-]
+    },
+}
 
 
-@pytest.mark.parametrize("value", DIALECTS)
-def test_a_chat_gives_the_same_events_in_every_dialect(value: Any) -> None:
+@cases("value", DIALECTS)
+def test_a_chat_gives_the_same_events_in_every_dialect(value):
     [episode] = episodes(value)
     assert events_of(episode) == EVENTS
     assert episode.events[1].call == episode.events[2].call
     assert episode.task == ASKED
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        pytest.param(LANGCHAIN, id="LangChain"),
-        pytest.param(AUTOGEN, id="AutoGen"),
-        pytest.param(SHAREGPT, id="ShareGPT"),
-    ],
-)
-def test_lines_of_messages_are_one_chat(messages: list[Data]) -> None:
+@cases("messages", {"LangChain": LANGCHAIN, "AutoGen": AUTOGEN, "ShareGPT": SHAREGPT})
+def test_lines_of_messages_are_one_chat(messages):
     [episode] = episodes(*messages)
     assert events_of(episode) == EVENTS
 
 
-@pytest.mark.parametrize(
+@cases(
     "mark",
-    [
-        pytest.param({"is_error": True}, id="is_error"),
-        pytest.param({"error": True}, id="error"),
-        pytest.param({"error": {"type": "x", "message": "gone"}}, id="an object"),
-        pytest.param({"status": "error"}, id="status"),
-        pytest.param({"success": False}, id="success"),
-        pytest.param({"output": {"type": "error-text", "value": "x"}}, id="a type"),
-    ],
+    {
+        "is_error": {"is_error": True},
+        "error": {"error": True},
+        "an object": {"error": {"type": "x", "message": "gone"}},
+        "status": {"status": "error"},
+        "success": {"success": False},
+        "a type": {"output": {"type": "error-text", "value": "x"}},
+    },
 )
-def test_a_field_says_that_a_result_is_a_failure(mark: Data) -> None:
+def test_a_field_says_that_a_result_is_a_failure(mark):
     [episode] = episodes(chat([CALL], **mark))
     assert FAILED in episode.events[2].error
 
 
-@pytest.mark.parametrize(
+@cases(
     "mark",
-    [
-        pytest.param({}, id="no field"),
-        pytest.param({"error": None}, id="no error"),
-        pytest.param({"status": "success"}, id="a status of success"),
-    ],
+    {
+        "no field": {},
+        "no error": {"error": None},
+        "a status of success": {"status": "success"},
+    },
 )
-def test_other_results_are_no_failures(mark: Data) -> None:
+def test_other_results_are_no_failures(mark):
     [episode] = episodes(chat([CALL], **mark))
     assert episode.events[2].error == ""
 
 
-def test_the_error_of_a_result_stands_behind_its_words() -> None:
+def test_the_error_of_a_result_stands_behind_its_words():
     [episode] = episodes(chat([CALL], error={"type": "timeout", "message": "late"}))
     assert episode.events[2].error == f"{FAILED}\nlate"
 
 
-def test_what_a_provider_ran_has_its_result_in_the_call() -> None:
+def test_what_a_provider_ran_has_its_result_in_the_call():
     call = {"type": "mcp_call", "id": "m1", "name": "look", "arguments": "{}"}
     [episode] = episodes([USER, {**call, "error": "no server"}])
     assert [event.tool for event in episode.events] == ["", "look", "look"]
     assert episode.events[2].error == "no server"
 
 
-@pytest.mark.parametrize(
-    ("fields", "outcome"),
-    [
-        pytest.param({"outcome": "timeout"}, "timeout", id="our own word"),
-        pytest.param({"reward": 1}, "success", id="a reward"),
-        pytest.param({"reward_info": {"reward": 1.0}}, "success", id="an inner reward"),
-        pytest.param({"score": 87}, None, id="a score of an unknown scale"),
-        pytest.param({"params": {"score": 0.2}}, None, id="a score of its settings"),
-        pytest.param({"outcome": "Passed (3/3)"}, "success", id="a word and more"),
-        pytest.param({"scores": {"match": {"value": "C"}}}, "success", id="C"),
-        pytest.param({"scores": [1, 0]}, "partial", id="one of two scores"),
-        pytest.param({"info": {"exit_status": "submitted"}}, None, id="submitted"),
-        pytest.param({"exit_status": "exit_cost"}, "error", id="an exit"),
-        pytest.param({"status": "failed"}, "failure", id="a status"),
-        pytest.param({"status": "completed"}, None, id="a response that is complete"),
-        pytest.param({"error": "ValueError: x"}, "error", id="an error"),
-        pytest.param({"eval": {"passed": False}}, "failure", id="an inner object"),
-        pytest.param({"error": {"message": "timed out"}}, "timeout", id="a time-out"),
-    ],
+@cases(
+    "fields, outcome",
+    {
+        "our own word": ({"outcome": "timeout"}, "timeout"),
+        "a reward": ({"reward": 1}, "success"),
+        "an inner reward": ({"reward_info": {"reward": 1.0}}, "success"),
+        "a score of an unknown scale": ({"score": 87}, None),
+        "a score of its settings": ({"params": {"score": 0.2}}, None),
+        "a word and more": ({"outcome": "Passed (3/3)"}, "success"),
+        "C": ({"scores": {"match": {"value": "C"}}}, "success"),
+        "one of two scores": ({"scores": [1, 0]}, "partial"),
+        "submitted": ({"info": {"exit_status": "submitted"}}, None),
+        "an exit": ({"exit_status": "exit_cost"}, "error"),
+        "a status": ({"status": "failed"}, "failure"),
+        "a response that is complete": ({"status": "completed"}, None),
+        "an error": ({"error": "ValueError: x"}, "error"),
+        "an inner object": ({"eval": {"passed": False}}, "failure"),
+        "a time-out": ({"error": {"message": "timed out"}}, "timeout"),
+    },
 )
-def test_how_a_run_ended(fields: Mapping[str, Any], outcome: str | None) -> None:
+def test_how_a_run_ended(fields, outcome):
     assert outcome_of(fields) == outcome
 
 
-def test_an_object_beside_chats_that_is_none_is_skipped() -> None:
+def test_an_object_beside_chats_that_is_none_is_skipped():
     trace = read(json.dumps([{"id": 1}, {"messages": [USER]}, {"traj": []}]).encode())
     assert len(list(trace)) == 2
     [skipped] = trace.skipped
     assert "it must be a list of messages" in skipped.reason
 
 
-def test_what_is_known_of_a_run_is_kept() -> None:
+def test_what_is_known_of_a_run_is_kept():
     sample = {
         "id": "s1",
         "epoch": 2,
@@ -406,7 +382,7 @@ def request(messages: Sequence[Any], answer: Any) -> Data:
     return {"request": {"model": "m", "messages": messages}, "response": response}
 
 
-def test_requests_that_repeat_a_chat_are_one_episode() -> None:
+def test_requests_that_repeat_a_chat_are_one_episode():
     messages = chat([CALL])
     other = {"role": "user", "content": "And A18?"}
     log = (
@@ -419,7 +395,7 @@ def test_requests_that_repeat_a_chat_are_one_episode() -> None:
     assert [event.content for event in second.events] == ["And A18?", ANSWER]
 
 
-def test_responses_that_name_the_one_before_are_one_episode() -> None:
+def test_responses_that_name_the_one_before_are_one_episode():
     call, result, answer = RESPONSES
     log: list[Data] = [
         {
@@ -435,7 +411,7 @@ def test_responses_that_name_the_one_before_are_one_episode() -> None:
     assert events_of(episode) == [("system_event", "", "Be brief."), *EVENTS]
 
 
-def test_runs_of_langsmith_are_one_trace() -> None:
+def test_runs_of_langsmith_are_one_trace():
     messages = [LANGCHAIN[0]]
     answer = {"generations": [[{"message": LANGCHAIN[1]}]]}
     tool = {"name": "find", "run_type": "tool", "inputs": {"input": TEXT}}

@@ -1,8 +1,6 @@
 """Reports of tests and logs of CI: which test or command failed, and with what."""
 
-from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -20,6 +18,7 @@ from tests.episodes.ci_files import (
     report_text,
     write_archive,
 )
+from tests.tables import cases
 
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
@@ -50,82 +49,73 @@ def lint(*lines: str, prefix: str = "") -> str:
     return log_text((*SETUP_LINES, *LINT_LINES, *lines), prefix)
 
 
-@pytest.mark.parametrize(
-    ("text", "failures"),
-    [
-        pytest.param(
+@cases(
+    "text, failures",
+    {
+        "a report of tests": (
             report_text([("test_total", "AssertionError: total is 3, not 4")]),
             [("tests.test_cart.test_total", "AssertionError: total is 3, not 4")],
-            id="a report of tests",
         ),
-        pytest.param(
+        "a report that was in UTF-16": (
             report_text([("test_total", "KeyError: a")]).replace("utf-8", "utf-16"),
             [("tests.test_cart.test_total", "KeyError: a")],
-            id="a report that was in UTF-16",
         ),
-        pytest.param(report_text([]), [], id="a report without failures"),
-        pytest.param(lint(), [("make lint", ERRCHECK)], id="a log of GitHub"),
-        pytest.param(
+        "a report without failures": (report_text([]), []),
+        "a log of GitHub": (lint(), [("make lint", ERRCHECK)]),
+        "a log as gh prints it": (
             lint(prefix="build\tRun make lint\t"),
             [("make lint", ERRCHECK)],
-            id="a log as gh prints it",
         ),
-        pytest.param(
+        "errors that a step reports itself": (
             log_text(("##[group]Run npx tsc", "##[endgroup]", f"##[error]{TSC_ERROR}")),
             [("npx tsc", TSC_ERROR)],
-            id="errors that a step reports itself",
         ),
-        pytest.param(
+        "a log without failures": (
             log_text(("##[group]Run make", "##[endgroup]", "error: only a warning")),
             [],
-            id="a log without failures",
         ),
-        pytest.param(
+        "a log of GitLab": (
             gitlab_lines("$ pip install -r requirements.txt", PIP_ERROR),
             [("pip install -r requirements.txt", PIP_ERROR)],
-            id="a log of GitLab",
         ),
-        pytest.param(
+        "a log of GitLab with times": (
             gitlab_lines("$ make", "progress 1%\rprogress 2%", stamp="2026-01-02"),
             [("make", "progress 2%")],
-            id="a log of GitLab with times",
         ),
-        pytest.param(
-            gitlab_lines("$ make", end="Job succeeded"), [], id="a job that succeeded"
-        ),
-    ],
+        "a job that succeeded": (gitlab_lines("$ make", end="Job succeeded"), []),
+    },
 )
-def test_failures_of_a_run(text: str, failures: Sequence[tuple[str, str]]) -> None:
+def test_failures_of_a_run(text, failures):
     [episode] = read_text(text)
     assert failures_of(episode) == failures
     assert episode.outcome == ("failure" if failures else "success")
 
 
-def test_a_gitlab_job_that_never_ran_a_command_has_failed() -> None:
+def test_a_gitlab_job_that_never_ran_a_command_has_failed():
     log = gitlab_lines(end="ERROR: Job failed (system failure): no such image")
     [episode] = read_text(log)
     assert episode.outcome == "failure"
     assert "no such image" in episode.events[1].error
 
 
-def test_each_job_of_a_log_is_an_episode() -> None:
+def test_each_job_of_a_log_is_an_episode():
     log = lint(prefix="build\tmake\t") + lint(prefix="test\tmake\t")
     assert [episode.task for episode in read_text(log)] == ["build", "test"]
 
 
-def test_an_archive_has_the_log_of_each_job_once(tmp_path: Path) -> None:
+def test_an_archive_has_the_log_of_each_job_once(tmp_path):
     path = write_archive(tmp_path / "logs.zip", build=lint())
     [episode] = read(path)
     assert failures_of(episode) == [("make lint", ERRCHECK)]
 
 
-def test_two_runs_with_the_same_failure_are_two_episodes() -> None:
+def test_two_runs_with_the_same_failure_are_two_episodes():
     later = lint().replace("2026-01-02", "2026-01-03")
     [first], [second] = read_text(lint()), read_text(later)
     assert first.digest != second.digest
 
 
-def test_a_report_that_was_cut_has_what_is_whole() -> None:
+def test_a_report_that_was_cut_has_what_is_whole():
     text = report_text([("test_a", "KeyError: a"), ("test_b", "KeyError: b")])
     traces = read(text[: text.index("KeyError: b")].encode())
     assert failures_of(next(traces)) == [("tests.test_cart.test_a", "KeyError: a")]
@@ -133,35 +123,32 @@ def test_a_report_that_was_cut_has_what_is_whole() -> None:
         next(traces)
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param("<html><body>x</body></html>", id="another XML"),
-        pytest.param("2026-01-02T03:04:05Z served a page\n", id="another log"),
-        pytest.param("notes\n", id="a text"),
-    ],
+    {
+        "another XML": "<html><body>x</body></html>",
+        "another log": "2026-01-02T03:04:05Z served a page\n",
+        "a text": "notes\n",
+    },
 )
-def test_other_files_are_of_no_run(content: str) -> None:
+def test_other_files_are_of_no_run(content):
     traces = read(content.encode())
     with pytest.raises(TraceFileError):
         next(traces)
     assert not traces.is_recognised
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param(BOMB.encode(), id="entities that expand"),
-        pytest.param(
-            b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><testsuites/>',
-            id="a document type",
-        ),
-        pytest.param(b"<testsuites><testsuite>", id="XML that ends early"),
-        pytest.param(b"<testsuite>" * 200, id="deep XML"),
-        pytest.param(b"PK\x03\x04" + bytes(26), id="a damaged archive"),
-    ],
+    {
+        "entities that expand": BOMB.encode(),
+        "a document type": b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><testsuites/>',
+        "XML that ends early": b"<testsuites><testsuite>",
+        "deep XML": b"<testsuite>" * 200,
+        "a damaged archive": b"PK\x03\x04" + bytes(26),
+    },
 )
-def test_a_damaged_or_hostile_file_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_or_hostile_file_is_named(tmp_path, content):
     path = tmp_path / "bad"
     path.write_bytes(content)
     with pytest.raises(TraceFileError) as raised:
@@ -179,9 +166,7 @@ GITLAB = b"section_start:1700000000:step_script\r\x1b[0K$ make"
     rest=st.binary(max_size=300),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_content_is_a_run_or_a_typed_error(
-    tmp_path: Path, start: bytes, rest: bytes
-) -> None:
+def test_any_content_is_a_run_or_a_typed_error(tmp_path, start, rest):
     path = tmp_path / "any"
     path.write_bytes(start + rest)
     with suppress(TraceFileError):

@@ -8,11 +8,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from heedful.episodes import read
 from heedful.episodes.course import course
 from heedful.episodes.episode import Episode, Event
+from tests.tables import cases
 
 Data = dict[str, Any]
 
@@ -78,10 +77,10 @@ def codex_output(state: str, text: str) -> str:
 MISSING = "make: *** No rule to make target 'lint'."
 
 
-@pytest.mark.parametrize(
-    ("entries", "steps"),
-    [
-        pytest.param(
+@cases(
+    "entries, steps",
+    {
+        "the exit code of exec_command stands in a header": (
             codex_call(
                 "1",
                 "exec_command",
@@ -89,9 +88,8 @@ MISSING = "make: *** No rule to make target 'lint'."
                 codex_output("exited with code 2", MISSING),
             ),
             [f"exec_command make lint -> !{MISSING}"],
-            id="the exit code of exec_command stands in a header",
         ),
-        pytest.param(
+        "an output and its exit code as an object": (
             codex_call(
                 "1",
                 "shell",
@@ -99,9 +97,8 @@ MISSING = "make: *** No rule to make target 'lint'."
                 json.dumps({"output": MISSING, "metadata": {"exit_code": 2}}),
             ),
             [f"shell ['make', 'lint'] -> !{MISSING}"],
-            id="an output and its exit code as an object",
         ),
-        pytest.param(
+        "a poll returns the result of the command": (
             codex_call(
                 "1",
                 "exec_command",
@@ -115,9 +112,8 @@ MISSING = "make: *** No rule to make target 'lint'."
                 codex_output("exited with code 2", MISSING),
             ),
             [f"exec_command make lint -> !{MISSING}"],
-            id="a poll returns the result of the command",
         ),
-        pytest.param(
+        "an error event ends an open call": (
             [
                 codex_item("custom_tool_call", name="apply_patch", input="*** Begin"),
                 {
@@ -126,23 +122,22 @@ MISSING = "make: *** No rule to make target 'lint'."
                 },
             ],
             ["apply_patch *** Begin -> !stream closed"],
-            id="an error event ends an open call",
         ),
-    ],
+    },
 )
-def test_steps_of_codex(entries: list[Data], steps: list[str]) -> None:
+def test_steps_of_codex(entries, steps):
     [episode] = read(lines([codex_meta("s1"), *entries]))
     assert steps_of(episode) == steps
 
 
-def test_a_fork_of_codex_is_one_episode() -> None:
+def test_a_fork_of_codex_is_one_episode():
     ls = codex_call("1", "shell", {"command": ["ls"]}, "a.py")
     fork = codex_meta("s2", forked_from_id="s1")
     [episode] = read(lines([fork, codex_meta("s1"), *ls]))
     assert episode.session == "s2"
 
 
-def test_agents_md_is_not_the_task_of_codex() -> None:
+def test_agents_md_is_not_the_task_of_codex():
     prompts = ["# AGENTS.md instructions for /srv/shop\nUse pnpm.", "Run the tests."]
     entries = [
         codex_item("message", role="user", content=[{"type": "input_text", "text": t}])
@@ -165,10 +160,10 @@ def exec_message(kind: str, **fields: Any) -> Data:
     return {"id": "0", "msg": {"type": kind, "call_id": "c", **fields}}
 
 
-@pytest.mark.parametrize(
-    ("events", "steps"),
-    [
-        pytest.param(
+@cases(
+    "events, steps",
+    {
+        "a command that failed": (
             [
                 exec_item(
                     "command_execution",
@@ -179,14 +174,12 @@ def exec_message(kind: str, **fields: Any) -> Data:
                 )
             ],
             [f"shell make 'lint all' -> !{MISSING}"],
-            id="a command that failed",
         ),
-        pytest.param(
+        "a command that was declined": (
             [exec_item("command_execution", command="rm a", status="declined")],
             ["shell rm a -> xThe call was not allowed by the user."],
-            id="a command that was declined",
         ),
-        pytest.param(
+        "a change that failed": (
             [
                 exec_item(
                     "file_change",
@@ -195,9 +188,8 @@ def exec_message(kind: str, **fields: Any) -> Data:
                 )
             ],
             ["apply_patch a.py -> !error"],
-            id="a change that failed",
         ),
-        pytest.param(
+        "a tool of a server that failed": (
             [
                 exec_item(
                     "mcp_tool_call",
@@ -209,25 +201,23 @@ def exec_message(kind: str, **fields: Any) -> Data:
                 )
             ],
             ["mcp__db__query select 1 -> !no table"],
-            id="a tool of a server that failed",
         ),
-        pytest.param(
+        "a command in the older form": (
             [
                 exec_message("exec_command_begin", command=["make", "lint"]),
                 exec_message("exec_command_output_delta", chunk=[1]),
                 exec_message("exec_command_end", stderr=MISSING, exit_code=2),
             ],
             [f"shell ['make', 'lint'] -> !{MISSING}"],
-            id="a command in the older form",
         ),
-    ],
+    },
 )
-def test_steps_of_codex_exec(events: list[Data], steps: list[str]) -> None:
+def test_steps_of_codex_exec(events, steps):
     [episode] = read(lines(events))
     assert steps_of(episode) == steps
 
 
-def test_a_thread_of_codex_exec_has_its_outcome() -> None:
+def test_a_thread_of_codex_exec_has_its_outcome():
     failed = {"type": "turn.failed", "error": {"message": "rate limit reached"}}
     thread = {"type": "thread.started", "thread_id": "t1"}
     other = {"type": "thread.started", "thread_id": "t2"}
@@ -244,7 +234,7 @@ def test_a_thread_of_codex_exec_has_its_outcome() -> None:
     assert second.outcome == "partial"
 
 
-def test_an_error_after_which_a_turn_of_codex_exec_goes_on_is_none() -> None:
+def test_an_error_after_which_a_turn_of_codex_exec_goes_on_is_none():
     error = {"type": "error", "message": "Reconnecting... 1/5"}
     [episode] = read(lines([error, exec_item("agent_message", text="Done.")]))
     assert episode.outcome == "error"
@@ -273,21 +263,21 @@ def claude_end(subtype: str = "success", **fields: Any) -> Data:
     return {"type": "result", "subtype": subtype, "is_error": False, **fields}
 
 
-@pytest.mark.parametrize(
-    ("result", "outcome"),
-    [
-        pytest.param(claude_end(), "success", id="it succeeded"),
-        pytest.param(claude_end(is_error=True), "error", id="an error of the API"),
-        pytest.param({"type": "summary", "summary": "x"}, "partial", id="no result"),
-    ],
+@cases(
+    "result, outcome",
+    {
+        "it succeeded": (claude_end(), "success"),
+        "an error of the API": (claude_end(is_error=True), "error"),
+        "no result": ({"type": "summary", "summary": "x"}, "partial"),
+    },
 )
-def test_the_result_of_claude_code_is_the_outcome(result: Data, outcome: str) -> None:
+def test_the_result_of_claude_code_is_the_outcome(result, outcome):
     entries = [*claude_call("1", "ls", "a.py", bad=False), result]
     [episode] = read(lines([entry | {"session_id": "s1"} for entry in entries]))
     assert episode.outcome == outcome
 
 
-def test_a_denied_call_of_claude_code_was_refused() -> None:
+def test_a_denied_call_of_claude_code_was_refused():
     denials = [
         {"tool_use_id": "1", "tool_name": "Bash", "tool_input": {"command": "rm a"}},
         {"tool_name": "Write", "tool_input": {"file_path": "b"}},
@@ -304,14 +294,14 @@ def test_a_denied_call_of_claude_code_was_refused() -> None:
     ]
 
 
-def test_a_result_of_claude_code_alone_is_an_episode() -> None:
+def test_a_result_of_claude_code_alone_is_an_episode():
     result = claude_end("error_max_turns", session_id="s1", errors=["5 turns"])
     [episode] = read(lines([result]))
     assert episode.session == "s1"
     assert episode.outcome == "error"
 
 
-def test_what_a_subagent_of_claude_code_is_told_is_no_task() -> None:
+def test_what_a_subagent_of_claude_code_is_told_is_no_task():
     prompt = {"type": "user", "message": {"role": "user", "content": "Look at a.py"}}
     [episode] = read(lines([prompt | {"parent_tool_use_id": "t"}]))
     assert episode.task == ""
@@ -320,48 +310,42 @@ def test_what_a_subagent_of_claude_code_is_told_is_no_task() -> None:
 # Actions as text
 
 
-@pytest.mark.parametrize(
-    ("said", "answer", "step"),
-    [
-        pytest.param(
+@cases(
+    "said, answer, step",
+    {
+        "a block of code and a return code": (
             "I look.\n```bash\nmake lint\n```",
             f"<returncode>2</returncode>\n<output>\n{MISSING}\n</output>",
             f"bash make lint -> !{MISSING}",
-            id="a block of code and a return code",
         ),
-        pytest.param(
+        "a function in tags": (
             "<function=sh>\n<parameter=command>\nls\n</parameter>\n</function>",
             "EXECUTION RESULT of [sh]:\na.py",
             "sh ls -> a.py",
-            id="a function in tags",
         ),
-        pytest.param(
+        "code that AutoGen ran": (
             "```python\nrun()\n```",
             "exitcode: 1 (execution failed)\nCode output: no run",
             "python run() -> !exitcode: 1 (execution failed)\nCode output: no run",
-            id="code that AutoGen ran",
         ),
-        pytest.param(
+        "an action with an input": (
             "Action: search\nAction Input: heedful (docs)",
             "Observation: Error: no index",
             "search heedful (docs) -> !Error: no index",
-            id="an action with an input",
         ),
-        pytest.param(
+        "an action as an object": (
             'Action:\n```json\n{"action": "add", "action_input": {"a": 1}}\n```',
             "Observation: 1",
             "add 1 -> 1",
-            id="an action as an object",
         ),
-        pytest.param(
+        "an action in a sentence": (
             "**Action 1:** go to desk 1",
             "**Observation 1:** You are there.",
             "action go to desk 1 -> You are there.",
-            id="an action in a sentence",
         ),
-    ],
+    },
 )
-def test_an_action_in_a_text_is_a_call(said: str, answer: str, step: str) -> None:
+def test_an_action_in_a_text_is_a_call(said, answer, step):
     chat = [
         {"role": "user", "content": "Do it."},
         {"role": "assistant", "content": said},
@@ -372,23 +356,21 @@ def test_an_action_in_a_text_is_a_call(said: str, answer: str, step: str) -> Non
     assert episode.task == "Do it."
 
 
-@pytest.mark.parametrize(
-    ("said", "answer"),
-    [
-        pytest.param(
-            "Run ```sh\nls\n``` please.", "I did.", id="a command to a person"
-        ),
-        pytest.param("Action: call Bob", "No, call Ann.", id="an action of a person"),
-    ],
+@cases(
+    "said, answer",
+    {
+        "a command to a person": ("Run ```sh\nls\n``` please.", "I did."),
+        "an action of a person": ("Action: call Bob", "No, call Ann."),
+    },
 )
-def test_what_a_person_answers_is_no_result(said: str, answer: str) -> None:
+def test_what_a_person_answers_is_no_result(said, answer):
     chat = [{"role": "assistant", "content": said}, {"role": "user", "content": answer}]
     [episode] = read(json.dumps(chat).encode())
     assert steps_of(episode) == []
     assert episode.events[-1].type == "user_message"
 
 
-def test_all_that_follows_actions_is_a_result_if_one_was() -> None:
+def test_all_that_follows_actions_is_a_result_if_one_was():
     block = {"role": "assistant", "content": "```\nls\n```"}
     result = {"role": "user", "content": "<output>\na.py\n</output>"}
     chat = [block, result, block, {"role": "user", "content": "a.py"}]
@@ -396,7 +378,7 @@ def test_all_that_follows_actions_is_a_result_if_one_was() -> None:
     assert steps_of(episode) == ["bash ls -> a.py"] * 2
 
 
-def test_a_response_with_its_items_may_stand_in_a_chat() -> None:
+def test_a_response_with_its_items_may_stand_in_a_chat():
     call = {"type": "function_call", "call_id": "1", "name": "bash", "arguments": "x"}
     output = "<returncode>1</returncode>\n<output>\nno x\n</output>"
     messages = [
@@ -408,7 +390,7 @@ def test_a_response_with_its_items_may_stand_in_a_chat() -> None:
     assert steps_of(episode) == ["bash x -> !no x"]
 
 
-def test_a_log_of_react_has_an_episode_for_each_question() -> None:
+def test_a_log_of_react_has_an_episode_for_each_question():
     log = """Question: Who wrote it?
 Thought 1: I search.
 Action 1: Search[author]
@@ -466,7 +448,7 @@ I run them.
 """
 
 
-def test_steps_of_aider() -> None:
+def test_steps_of_aider():
     first, second = read(AIDER.replace("\n", "  \n").encode())
     assert first.task == "Fix the tests\nand the linter."
     edit = "The LLM did not conform to the edit format."
@@ -495,22 +477,22 @@ def swe_agent(exit_status: str = "submitted", **more: Any) -> bytes:
     return json.dumps(run | more, indent=1).encode()
 
 
-def test_steps_of_swe_agent() -> None:
+def test_steps_of_swe_agent():
     [episode] = read(swe_agent())
     assert episode.task == "Fix it."
     assert steps_of(episode) == [f"bash make lint -> !{MISSING}"]
 
 
-@pytest.mark.parametrize(
-    ("run", "outcome"),
-    [
-        pytest.param(swe_agent(), "partial", id="submitted, which may be wrong"),
-        pytest.param(swe_agent("exit_cost"), "error", id="it cost too much"),
-        pytest.param(swe_agent(resolved=True), "success", id="resolved"),
-        pytest.param(swe_agent(resolved=False), "failure", id="not resolved"),
-    ],
+@cases(
+    "run, outcome",
+    {
+        "submitted, which may be wrong": (swe_agent(), "partial"),
+        "it cost too much": (swe_agent("exit_cost"), "error"),
+        "resolved": (swe_agent(resolved=True), "success"),
+        "not resolved": (swe_agent(resolved=False), "failure"),
+    },
 )
-def test_outcomes_of_swe_agent(run: bytes, outcome: str) -> None:
+def test_outcomes_of_swe_agent(run, outcome):
     [episode] = read(run)
     assert episode.outcome == outcome
 
@@ -545,23 +527,21 @@ OPENHANDS_STEPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("file", "outcome"),
-    [
-        pytest.param(lines(OPENHANDS), "partial", id="a line for each event"),
-        pytest.param(
+@cases(
+    "file, outcome",
+    {
+        "a line for each event": (lines(OPENHANDS), "partial"),
+        "a record of an evaluation": (
             lines([{"history": OPENHANDS, "test_result": {"resolved": True}}]),
             "success",
-            id="a record of an evaluation",
         ),
-        pytest.param(
+        "a record with pairs of events": (
             lines([{"history": [OPENHANDS[:2], OPENHANDS[2:]], "error": "stuck"}]),
             "error",
-            id="a record with pairs of events",
         ),
-    ],
+    },
 )
-def test_steps_of_openhands(file: bytes, outcome: str) -> None:
+def test_steps_of_openhands(file, outcome):
     [episode] = read(file)
     assert episode.task == "Fix it."
     assert episode.outcome == outcome
@@ -573,7 +553,7 @@ def openhands_event(kind: str, call: str = "1", **fields: Any) -> Data:
     return {"kind": kind, "source": "agent", **ids, **fields}
 
 
-def test_steps_of_the_sdk_of_openhands() -> None:
+def test_steps_of_the_sdk_of_openhands():
     prompt = {"role": "user", "content": [{"type": "text", "text": "Fix it."}]}
     failed = {"content": [{"type": "text", "text": MISSING}], "is_error": True}
     command = {"kind": "TerminalAction", "command": "make lint"}

@@ -22,6 +22,7 @@ from tests.episodes.runs import (
     span,
 )
 from tests.episodes.span_dialects import DIALECTS, console, observation
+from tests.tables import cases
 
 
 def only(*values: Any) -> Episode:
@@ -41,7 +42,7 @@ def response_of(attributes: Data, **more: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_the_same_run_in_every_convention_is_the_same_steps(name: str) -> None:
+def test_the_same_run_in_every_convention_is_the_same_steps(name):
     episode = only(document(DIALECTS[name]))
     assert runs.steps(episode) == runs.EXPECTED
     assert episode.task == runs.QUESTION
@@ -52,11 +53,11 @@ def test_the_same_run_in_every_convention_is_the_same_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["OpenLLMetry", "Vercel AI SDK"])
-def test_the_tools_that_a_model_was_offered(name: str) -> None:
+def test_the_tools_that_a_model_was_offered(name):
     assert only(document(DIALECTS[name])).tools == ("find_order",)
 
 
-def test_parallel_calls_of_a_tool_are_told_apart_by_their_arguments() -> None:
+def test_parallel_calls_of_a_tool_are_told_apart_by_their_arguments():
     def call(id: str, order: str, result: str) -> Data:
         attributes = {
             "traceloop.span.kind": "tool",
@@ -86,110 +87,96 @@ def test_parallel_calls_of_a_tool_are_told_apart_by_their_arguments() -> None:
     assert results == {"call_0": "waits", "call_1": "left"}
 
 
-@pytest.mark.parametrize(
-    ("attributes", "error"),
-    [
-        pytest.param({}, "error", id="a status alone"),
-        pytest.param({"error.type": "KeyError"}, "KeyError", id="a type"),
-        pytest.param(
+@cases(
+    "attributes, error",
+    {
+        "a status alone": ({}, "error"),
+        "a type": ({"error.type": "KeyError"}, "KeyError"),
+        "a message of Langfuse": (
             {"langfuse.observation.status_message": "no order"},
             "no order",
-            id="a message of Langfuse",
         ),
-    ],
+    },
 )
-def test_an_error_may_be_a_status_alone(attributes: Data, error: str) -> None:
+def test_an_error_may_be_a_status_alone(attributes, error):
     kinds = {"langfuse.observation.type": "tool"}
     status = {"status": {"code": 2}}
     assert response_of(kinds | attributes, **status) == ("", error)
 
 
-@pytest.mark.parametrize(
-    ("output", "content", "error"),
-    [
-        pytest.param(
+@cases(
+    "output, content, error",
+    {
+        "MCP": (
             {"content": [{"type": "text", "text": "no order"}], "isError": True},
             "no order",
             "no order",
-            id="MCP",
         ),
-        pytest.param(
+        "a message that says that it failed": (
             {"output": {"type": "tool", "content": "no order", "status": "error"}},
             "no order",
             "no order",
-            id="a message that says that it failed",
         ),
-        pytest.param({"left": 1}, '{"left": 1}', "", id="data"),
-        pytest.param(
+        "data": ({"left": 1}, '{"left": 1}', ""),
+        "data like messages": (
             {"system": "ok", "users": [{"role": "admin", "content": "x"}]},
             '{"system": "ok", "users": [{"role": "admin", "content": "x"}]}',
             "",
-            id="data like messages",
         ),
-    ],
+    },
 )
-def test_what_a_tool_returned(output: Data, content: str, error: str) -> None:
+def test_what_a_tool_returned(output, content, error):
     kinds = {"langsmith.span.kind": "tool", "gen_ai.completion": json.dumps(output)}
     assert response_of(kinds) == (content, error)
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"),
-    [
-        pytest.param({"args": [], "kwargs": {"id": 7}}, {"id": 7}, id="by name"),
-        pytest.param({"input": "{'id': None}"}, {"id": None}, id="as Python prints it"),
-        pytest.param(
+@cases(
+    "given, arguments",
+    {
+        "by name": ({"args": [], "kwargs": {"id": 7}}, {"id": 7}),
+        "as Python prints it": ({"input": "{'id': None}"}, {"id": None}),
+        "what LangChain says twice": (
             {"input_str": "x", "tags": [], "inputs": {"id": "A-1"}, "kwargs": {"n": 1}},
             {"id": "A-1"},
-            id="what LangChain says twice",
         ),
-    ],
+    },
 )
-def test_what_a_tool_was_given(given: Data, arguments: Any) -> None:
+def test_what_a_tool_was_given(given, arguments):
     attributes = {"mlflow.spanType": '"TOOL"', "mlflow.spanInputs": json.dumps(given)}
     assert only(one_span(attributes)).events[0].arguments == arguments
 
 
-@pytest.mark.parametrize(
+@cases(
     "attributes",
-    [
-        pytest.param(
-            {
-                "traceloop.span.kind": "workflow",
-                "traceloop.entity.input": json.dumps({"args": ["Go."], "kwargs": {}}),
-            },
-            id="an argument",
-        ),
-        pytest.param(
-            {
-                "ai.operationId": "ai.streamText",
-                "ai.prompt": json.dumps({"system": "Be brief.", "prompt": "Go."}),
-            },
-            id="a system and a prompt",
-        ),
-        pytest.param(
-            {
-                "agent_name": "clerk",
-                "pydantic_ai.all_messages": json.dumps(
-                    [
-                        {"role": "user", "parts": [{"type": "text", "content": "Go."}]},
-                        {"role": "assistant", "parts": []},
-                        {"role": "assistant", "content": "Gone."},
-                    ]
-                ),
-            },
-            id="a chat when it ended",
-        ),
-    ],
+    {
+        "an argument": {
+            "traceloop.span.kind": "workflow",
+            "traceloop.entity.input": json.dumps({"args": ["Go."], "kwargs": {}}),
+        },
+        "a system and a prompt": {
+            "ai.operationId": "ai.streamText",
+            "ai.prompt": json.dumps({"system": "Be brief.", "prompt": "Go."}),
+        },
+        "a chat when it ended": {
+            "agent_name": "clerk",
+            "pydantic_ai.all_messages": json.dumps(
+                [
+                    {"role": "user", "parts": [{"type": "text", "content": "Go."}]},
+                    {"role": "assistant", "parts": []},
+                    {"role": "assistant", "content": "Gone."},
+                ]
+            ),
+        },
+    },
 )
-def test_the_task_is_what_the_root_was_given(attributes: Data) -> None:
+def test_the_task_is_what_the_root_was_given(attributes):
     episode = only(one_span(attributes))
     assert episode.task == "Go."
     [prompt] = [event for event in episode.events if event.content == "Go."]
     assert prompt.origin == ""
 
 
-def test_texts_of_functions_below_the_root_are_no_words_of_a_chat() -> None:
+def test_texts_of_functions_below_the_root_are_no_words_of_a_chat():
     node = {
         "langsmith.span.kind": "chain",
         "gen_ai.prompt": json.dumps({"input": "next"}),
@@ -200,17 +187,16 @@ def test_texts_of_functions_below_the_root_are_no_words_of_a_chat() -> None:
     assert runs.steps(episode) == runs.EXPECTED
 
 
-@pytest.mark.parametrize(
+@cases(
     "values",
-    [
-        pytest.param([console(entry) for entry in genai()], id="console"),
-        pytest.param(
-            [{"trace": {}, "observations": [observation(entry) for entry in genai()]}],
-            id="an export of Langfuse",
-        ),
-    ],
+    {
+        "console": [console(entry) for entry in genai()],
+        "an export of Langfuse": [
+            {"trace": {}, "observations": [observation(entry) for entry in genai()]}
+        ],
+    },
 )
-def test_spans_that_are_objects_are_the_same_steps(values: list[Any]) -> None:
+def test_spans_that_are_objects_are_the_same_steps(values):
     episode = only(*values)
     assert runs.steps(episode) == runs.EXPECTED
     assert episode.events[4].error == "no order A17"
@@ -220,7 +206,7 @@ def test_spans_that_are_objects_are_the_same_steps(values: list[Any]) -> None:
     )
 
 
-def test_a_failure_of_an_agent_in_an_agent_names_the_inner_one() -> None:
+def test_a_failure_of_an_agent_in_an_agent_names_the_inner_one():
     def agent(id: str, parent: str, name: str) -> Data:
         kinds = {"mlflow.spanType": '"AGENT"'}
         return span(id, parent, name, (0, 9), kinds) | failed("KeyError", "no order")
@@ -241,32 +227,32 @@ def test_a_failure_of_an_agent_in_an_agent_names_the_inner_one() -> None:
     assert response.error == "no order"
 
 
-@pytest.mark.parametrize(
+@cases(
     "attributes",
-    [
-        pytest.param({"gen_ai.prompt." + "0." * 5_000 + "role": "user"}, id="a name"),
-        pytest.param({"ai.prompt": 900 * '{"a": ' + "1" + 900 * "}"}, id="JSON"),
-        pytest.param({"ai.prompt": 900 * "[" + 900 * "]"}, id="lists"),
-    ],
+    {
+        "a name": {"gen_ai.prompt." + "0." * 5_000 + "role": "user"},
+        "JSON": {"ai.prompt": 900 * '{"a": ' + "1" + 900 * "}"},
+        "lists": {"ai.prompt": 900 * "[" + 900 * "]"},
+    },
 )
-def test_what_is_nested_deeply_is_no_message(attributes: Data) -> None:
+def test_what_is_nested_deeply_is_no_message(attributes):
     [event] = only(one_span({"llm.request.type": "chat", **attributes})).events[-1:]
     assert event.type == "llm_response"
 
 
-def test_an_error_without_words_has_those_of_the_result() -> None:
+def test_an_error_without_words_has_those_of_the_result():
     attributes = {"mlflow.spanType": '"TOOL"', "mlflow.spanOutputs": '"no order A17"'}
     status = {"status": {"code": 2}}
     assert response_of(attributes, **status) == ("no order A17", "no order A17")
 
 
-def test_spans_of_no_convention_are_refused_with_those_that_are_known() -> None:
+def test_spans_of_no_convention_are_refused_with_those_that_are_known():
     with pytest.raises(TraceFileError, match=r"none of its spans \(1\).*OpenLLMetry"):
         only(one_span({"http.method": "GET"}))
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_what_a_service_stores_of_spans_gives_the_same_steps(name: str) -> None:
+def test_what_a_service_stores_of_spans_gives_the_same_steps(name):
     pieces, refused = spans.pieces(from_json(document(DIALECTS[name])))
     assert not refused
     assert all(piece.known for piece in pieces)
@@ -274,7 +260,7 @@ def test_what_a_service_stores_of_spans_gives_the_same_steps(name: str) -> None:
     assert runs.steps(episode) == runs.EXPECTED
 
 
-def test_a_chat_may_be_events_of_a_span() -> None:
+def test_a_chat_may_be_events_of_a_span():
     def record(name: str, **fields: str) -> Data:
         return {"name": f"gen_ai.{name}", "attributes": pairs(fields)}
 

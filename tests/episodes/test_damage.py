@@ -39,6 +39,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import zipfile
 from tests.episodes.test_chats import CHATS, LANGCHAIN, RESPONSES, request
+from tests.tables import cases
 
 
 def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
@@ -52,38 +53,39 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("data", "line", "said"),
-    [
-        (b"", 0, "it is empty; give at least one episode"),
-        (
+@cases(
+    "data, line, said",
+    {
+        "empty": (b"", 0, "it is empty; give at least one episode"),
+        "a list of others": (
             b'[{"a": 1}]',
             1,
             "a list of 1: an object with the keys a",
         ),
-        (b'{"a": 1, "b": 2}', 1, "no known format has an object with the keys a, b"),
-        (b"hello", 1, "not JSON: it begins with 'hello'. Known formats: heedful, otlp"),
-        (
+        "an object of others": (
+            b'{"a": 1, "b": 2}',
+            1,
+            "no known format has an object with the keys a, b",
+        ),
+        "plain text": (
+            b"hello",
+            1,
+            "not JSON: it begins with 'hello'. Known formats: heedful, otlp",
+        ),
+        "a misspelt type of an event": (
             b'{"events": [{"type": "toolcall", "tool": "x"}]}',
             1,
             "must be spelt 'tool_call'",
         ),
-        (b'{"events": "\xff"}', 1, "byte 0xff is not UTF-8; convert the file: iconv"),
-        (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
-        (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (b"PK\x03\x04", 0, "cannot be unpacked"),
-    ],
-    ids=[
-        "empty",
-        "a list of others",
-        "an object of others",
-        "plain text",
-        "a misspelt type of an event",
-        "no UTF-8",
-        "too deep",
-        "half a protobuf",
-        "half a zip",
-    ],
+        "no UTF-8": (
+            b'{"events": "\xff"}',
+            1,
+            "byte 0xff is not UTF-8; convert the file: iconv",
+        ),
+        "too deep": (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
+        "half a protobuf": (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
+        "half a zip": (b"PK\x03\x04", 0, "cannot be unpacked"),
+    },
 )
 def test_what_is_no_file_of_traces(data, line, said):
     error = refused(data)
@@ -92,43 +94,39 @@ def test_what_is_no_file_of_traces(data, line, said):
     assert re.search(said, str(error))
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ({"events": {}}, "no known format has"),
-        ({"events": [{"type": 1, "tool": "x"}]}, "type is 1; it must be text"),
-        (
+@cases(
+    "value, said",
+    {
+        "events": ({"events": {}}, "no known format has"),
+        "a type": (
+            {"events": [{"type": 1, "tool": "x"}]},
+            "type is 1; it must be text",
+        ),
+        "a time before 1970": (
             {"events": [{"type": "x", "content": "", "at": -1}]},
             "it must be seconds since 1970",
         ),
-        (
+        "an outcome": (
             {"events": [], "outcome": "great"},
             "outcome is 'great'; it must be one of success",
         ),
-        (
+        "tools": (
             {"events": [], "tools": "look"},
             "tools is 'look'; it must be a list of names",
         ),
-        (
+        "a content": (
             [{"role": "user", "content": 1}],
             "content is 1; it must be a list of objects",
         ),
-        (
+        "a call without a function": (
             [{"role": "assistant", "tool_calls": [{"id": "x"}]}],
             "function is {'id': 'x'}; it must be an object with a name",
         ),
-        (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-    ],
-    ids=[
-        "events",
-        "a type",
-        "a time before 1970",
-        "an outcome",
-        "tools",
-        "a content",
-        "a call without a function",
-        "a time of a span",
-    ],
+        "a time of a span": (
+            document([{"startTimeUnixNano": "soon"}]),
+            "startTimeUnixNano is 'soon'",
+        ),
+    },
 )
 def test_a_wrong_value_is_named_with_its_line(value, said):
     data = b"\n" + lines([value])
@@ -138,12 +136,12 @@ def test_a_wrong_value_is_named_with_its_line(value, said):
 
 
 @pytest.mark.parametrize("name", ["own", "claude", "genai lines", "chat messages"])
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        pytest.param(b"Connection lost", "not JSON: it begins with", id="a log"),
-        pytest.param(b'{"b": "\xff"}', "is not UTF-8", id="no UTF-8"),
-    ],
+@cases(
+    "damage, reason",
+    {
+        "a log": (b"Connection lost", "not JSON: it begins with"),
+        "no UTF-8": (b'{"b": "\xff"}', "is not UTF-8"),
+    },
 )
 def test_what_cannot_be_read_is_skipped_and_named(name, damage, reason):
     data = FILES[name]
@@ -175,26 +173,24 @@ PRETTY = json.dumps(own(), indent=1).encode()
 PRETTY_ARRAY = json.dumps([own(), own(), own()], indent=1).encode()
 
 
-@pytest.mark.parametrize(
-    ("data", "count"),
-    [
-        pytest.param(codecs.BOM_UTF8 + FILES["own"], 1, id="a byte order mark"),
-        pytest.param(FILES["own"].decode().encode("utf-16"), 1, id="UTF-16"),
-        pytest.param(gzip.compress(FILES["own"]), 1, id="packed"),
-        pytest.param(packed(a=FILES["own"], b__c=FILES["claude"]), 2, id="a zip"),
-        pytest.param(
-            packed(zipfile.ZIP_ZSTANDARD, a=PRETTY), 1, id="a zip by Zstandard"
-        ),
-        pytest.param(b"\x1e" + PRETTY + b"\n\x1e" + PRETTY, 2, id="RFC 7464"),
-        pytest.param(PRETTY + PRETTY + b"\n" + PRETTY, 3, id="values of many lines"),
-        pytest.param(b"a log\n" + PRETTY + b"\nb\n" + PRETTY, 2, id="after a log"),
-        pytest.param(lines([[own(), own()]]), 2, id="an array of runs"),
-        pytest.param(lines([{"data": [own()], "n": [1]}]), 1, id="an object of runs"),
-        pytest.param(lines([{"a": own(), "b": own()}]), 2, id="runs by their ids"),
-        pytest.param(b"[\n" + FILES["own"] + b",\n{", 1, id="an array that is cut"),
-        pytest.param(PRETTY_ARRAY[:-40], 2, id="an array of many lines that is cut"),
-        pytest.param(lines([[own(), own()]])[:-40], 1, id="an array of a line, cut"),
-    ],
+@cases(
+    "data, count",
+    {
+        "a byte order mark": (codecs.BOM_UTF8 + FILES["own"], 1),
+        "UTF-16": (FILES["own"].decode().encode("utf-16"), 1),
+        "packed": (gzip.compress(FILES["own"]), 1),
+        "a zip": (packed(a=FILES["own"], b__c=FILES["claude"]), 2),
+        "a zip by Zstandard": (packed(zipfile.ZIP_ZSTANDARD, a=PRETTY), 1),
+        "RFC 7464": (b"\x1e" + PRETTY + b"\n\x1e" + PRETTY, 2),
+        "values of many lines": (PRETTY + PRETTY + b"\n" + PRETTY, 3),
+        "after a log": (b"a log\n" + PRETTY + b"\nb\n" + PRETTY, 2),
+        "an array of runs": (lines([[own(), own()]]), 2),
+        "an object of runs": (lines([{"data": [own()], "n": [1]}]), 1),
+        "runs by their ids": (lines([{"a": own(), "b": own()}]), 2),
+        "an array that is cut": (b"[\n" + FILES["own"] + b",\n{", 1),
+        "an array of many lines that is cut": (PRETTY_ARRAY[:-40], 2),
+        "an array of a line, cut": (lines([[own(), own()]])[:-40], 1),
+    },
 )
 def test_files_as_they_come(data, count):
     trace = traces.read(data)
@@ -322,18 +318,13 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
     return episode
 
 
-@pytest.mark.parametrize(
-    ("count", "most", "kept"),
-    [
-        (100, 100, range(1, 101)),
-        (9, 1, [1]),
-        (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
-    ],
-    ids=[
-        "as many as the limit",
-        "a limit of one",
-        "a head and a tail",
-    ],
+@cases(
+    "count, most, kept",
+    {
+        "as many as the limit": (100, 100, range(1, 101)),
+        "a limit of one": (9, 1, [1]),
+        "a head and a tail": (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
+    },
 )
 def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
@@ -342,10 +333,13 @@ def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     assert episode.omitted == 5 + count - len(kept)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000],
-    ids=["just too long", "no ASCII", "only secrets"],
+    {
+        "just too long": "x" * 201,
+        "no ASCII": "ä" * 99_999,
+        "only secrets": f"{KEY} " * 9_000,
+    },
 )
 def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(text):
     cut = redact_ends(text, 200)
@@ -445,20 +439,20 @@ def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
             list(traces.read(FILES[name], limits=Limits(bytes=800)))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        pytest.param("events", 0, id="no event"),
-        pytest.param("content", 399, id="too little content"),
-        pytest.param("bytes", "9", id="a text"),
-    ],
+@cases(
+    "name, value",
+    {
+        "no event": ("events", 0),
+        "too little content": ("content", 399),
+        "a text": ("bytes", "9"),
+    },
 )
 def test_limits_are_checked(name, value):
     with pytest.raises(InvalidInput, match=f"limits.{name} is"):
         Limits(**{name: value})
 
 
-def test_values_of_many_lines_may_be_longer_than_a_piece_of_the_file() -> None:
+def test_values_of_many_lines_may_be_longer_than_a_piece_of_the_file():
     run = {"events": [{"type": "tool_call", "tool": "ls"}], "task": "x" * 90}
     document = "\n".join(json.dumps(run, indent=1) for _ in range(800))
     trace = traces.read(document.encode())

@@ -76,11 +76,11 @@ def test_a_digest_covers_everything_but_the_source():
         ("user_messages", "user_message"),
     ],
 )
-def test_a_misspelt_type_of_an_event_is_refused(type: str, meant: str) -> None:
+def test_a_misspelt_type_of_an_event_is_refused(type, meant):
     with pytest.raises(InvalidInput, match=f"it must be spelt '{meant}'; the known"):
         Episode((Event("tool_call"), Event(type)))
 
 
 @pytest.mark.parametrize("type", ["", "summary", "tool_message", "human_message"])
-def test_another_word_is_a_type_of_an_event(type: str) -> None:
+def test_another_word_is_a_type_of_an_event(type):
     assert Episode((Event(type),)).events[0].type == type

@@ -11,6 +11,7 @@ from heedful.episodes.error_lines import (
     output,
     shorten_failure,
 )
+from tests.tables import cases
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
 LINES = [
@@ -65,43 +66,41 @@ def test_of_many_errors_the_first_and_the_last_are_found():
     ]
 
 
-ANSWERS = [
-    pytest.param(
+ANSWERS = {
+    "JSON after its status": (
         '400 Bad Request\n{"error": {"code": 400, "message": "start: not a date"}}',
         "start: not a date",
-        id="JSON after its status",
     ),
-    pytest.param(
-        "Error code: 400 - {'error': {'code': 'bad_integer', "
-        "'message': 'Invalid integer: 8.90', 'param': None}}",
+    "as Python prints it": (
+        (
+            "Error code: 400 - {'error': {'code': 'bad_integer', "
+            "'message': 'Invalid integer: 8.90', 'param': None}}"
+        ),
         "Invalid integer: 8.90",
-        id="as Python prints it",
     ),
-    pytest.param(
+    "with quotes of both sorts": (
         "{'type': 'Rejected', 'message': \"goal 'press' is no node\"}",
         "goal 'press' is no node",
-        id="with quotes of both sorts",
     ),
-    pytest.param(
+    "JSON before other lines": (
         'Exit code 1\n{"message": "Invalid request.\\nNo schema matched."}\ngh: failed',
         "No schema matched.",
-        id="JSON before other lines",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("answer", "line"), ANSWERS)
+@cases("answer, line", ANSWERS)
 def test_the_texts_of_an_object_are_lines(answer, line):
     assert line in output(answer).splitlines()
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("for (;;) { go('to it'); }", id="code"),
-        pytest.param('{"code": 400}', id="an object without sentences"),
-        pytest.param("{" * 100_000, id="many brackets"),
-    ],
+    {
+        "code": "for (;;) { go('to it'); }",
+        "an object without sentences": '{"code": 400}',
+        "many brackets": "{" * 100_000,
+    },
 )
 def test_a_text_without_sentences_in_an_object_stays_as_it_is(text):
     assert output(text) == text
@@ -112,82 +111,82 @@ EDIT = {
     "old_string": '\tif err != nil {\n\t\treturn fmt.Errorf("failed to load: %w", err)',
 }
 TWICE = "Found 2 matches of the string to replace, but replace_all is false."
-NAMED = [
-    pytest.param(
+NAMED = {
+    "a label with what the call was given names no error": (
         f"<call_error>{TWICE}\nString: {EDIT['old_string'].strip()}</call_error>",
         EDIT,
         [TWICE],
-        id="a label with what the call was given names no error",
     ),
-    pytest.param(
+    "the label of an error is no echo": (
         "KeyError: 'a'",
         {"code": "'a'"},
         ["KeyError: 'a'"],
-        id="the label of an error is no echo",
     ),
-    pytest.param(
+    "what repeats the call is the error if there is nothing else": (
         "make test",
         {"command": "make test"},
         ["make test"],
-        id="what repeats the call is the error if there is nothing else",
     ),
-    pytest.param(
-        "src/cart.ts(14,3): error TS2304: Cannot find name 'x'.\n\n"
-        "Found 1 error in src/cart.ts:14",
+    "a count with a place is no second error": (
+        (
+            "src/cart.ts(14,3): error TS2304: Cannot find name 'x'.\n\n"
+            "Found 1 error in src/cart.ts:14"
+        ),
         None,
         ["src/cart.ts(14,3): error TS2304: Cannot find name 'x'."],
-        id="a count with a place is no second error",
     ),
-    pytest.param(
-        "--- FAIL: TestCart (0.01s)\n    cart_test.go:9: Phase 2: Starting session\n"
-        "    cart_test.go:12: total = 3, want 4\nFAIL\nFAIL\tshop/cart\t0.3s",
+    "a test that fails is one error": (
+        (
+            "--- FAIL: TestCart (0.01s)\n    cart_test.go:9: Phase 2: Starting "
+            "session\n"
+            "    cart_test.go:12: total = 3, want 4\nFAIL\nFAIL\tshop/cart\t0.3s"
+        ),
         None,
         ["--- FAIL: TestCart (0.01s)"],
-        id="a test that fails is one error",
     ),
-    pytest.param(
-        'a.go:3: duplicate of b.go:4\n\treturn fmt.Errorf("failed: %w", err)\n'
-        'func load() error {\nt.Fatalf("failed to load: %v", err)',
+    "source lines are no errors": (
+        (
+            'a.go:3: duplicate of b.go:4\n\treturn fmt.Errorf("failed: %w", err)\n'
+            'func load() error {\nt.Fatalf("failed to load: %v", err)'
+        ),
         None,
         ["a.go:3: duplicate of b.go:4"],
-        id="source lines are no errors",
     ),
-    pytest.param(
-        "2026-01-02 03:04:05 INFO run failed=0: ok\nhint: run it: again\n"
-        "fatal: bad ref",
+    "lines of a log and hints are no errors": (
+        (
+            "2026-01-02 03:04:05 INFO run failed=0: ok\nhint: run it: again\n"
+            "fatal: bad ref"
+        ),
         None,
         ["fatal: bad ref"],
-        id="lines of a log and hints are no errors",
     ),
-    pytest.param(
+    "two errors stay two": (
         "a.ts(1,2): error TS1: bad 'a'.\nb.ts(3,4): error TS2: bad 'b'.",
         None,
         ["a.ts(1,2): error TS1: bad 'a'.", "b.ts(3,4): error TS2: bad 'b'."],
-        id="two errors stay two",
     ),
-    pytest.param(
-        "RUN fetch birch\nE: Unable to locate birch\n"
-        'ERROR: process "fetch" failed: exit code: 7',
+    "a reason says more than the status of a command": (
+        (
+            "RUN fetch birch\nE: Unable to locate birch\n"
+            'ERROR: process "fetch" failed: exit code: 7'
+        ),
         None,
         ["E: Unable to locate birch"],
-        id="a reason says more than the status of a command",
     ),
-    pytest.param(
+    "of two reasons the one that names something names the error": (
         "Invalid request.\nNo schema in 'oneOf'.",
         None,
         ["No schema in 'oneOf'."],
-        id="of two reasons the one that names something names the error",
     ),
-    pytest.param(
+    "a package without tests is no error": (
         "?   \tshop\t[no test files]\nFAIL\tshop/api\t0.3s",
         None,
         ["FAIL\tshop/api\t0.3s"],
-        id="a package without tests is no error",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("failure", "arguments", "errors"), NAMED)
+@cases("failure, arguments, errors", NAMED)
 def test_the_errors_of_a_call(failure, arguments, errors):
     assert named_errors(failure, arguments) == errors
 

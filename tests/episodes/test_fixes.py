@@ -18,6 +18,7 @@ from heedful.episodes.fixes import (
     was_wanted,
 )
 from tests.linear import assert_linear
+from tests.tables import cases
 
 BROKEN = "Error: no such thing"
 
@@ -61,96 +62,84 @@ def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
 
 MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")
 WORKS = step("make", {"target": "site"})
-SHAPES = [
-    pytest.param(
+SHAPES = {
+    "an argument with nothing in common": (
         [
             step("ship", {"box": "b7", "day": "tomorrow"}, "Error: day is no date"),
             step("ship", {"box": "b7", "day": "2031-02-01"}),
         ],
         Retry(tries=(0,), between=(), works=2),
-        id="an argument with nothing in common",
     ),
-    pytest.param(
+    "a value that another call showed": (
         [
             step("play", {"song": "blue"}, BROKEN),
             step("catalog", {"about": "blue"}, '{"id": "s-4471"}'),
             step("play", {"song": "s-4471"}),
         ],
         Retry(tries=(0,), between=(2,), works=4),
-        id="a value that another call showed",
     ),
-    pytest.param(
+    "the wrong value in the form that the error shows": (
         [
             step("open", {"ticket": "42"}, "Error: ids look like 'T-1001'"),
             step("open", {"ticket": "T-42"}),
         ],
         Retry(tries=(0,), between=(), works=2),
-        id="the wrong value in the form that the error shows",
     ),
-    pytest.param(
+    "a value that the error shows": (
         [
             step("open", {"ticket": "42"}, "Error: no such ticket; use 57"),
             step("open", {"ticket": "57"}),
         ],
         Retry(tries=(0,), between=(), works=2),
-        id="a value that the error shows",
     ),
-    pytest.param(
+    "another tool for the same thing": (
         [
             step("play", {"song": "blue-moon.ogg"}, BROKEN),
             step("weather", {"city": "Rome"}, "sunny"),
             step("convert", {"song": "blue-moon.ogg"}),
         ],
         Retry(tries=(0,), between=(), works=4),
-        id="another tool for the same thing",
     ),
-    pytest.param(
+    "another program for one that a shell does not find": (
         [
             step("sh", "yarn test", "bash: yarn: command not found"),
             step("sh", "pnpm test"),
         ],
         Retry(tries=(0,), between=(), works=2),
-        id="another program for one that a shell does not find",
     ),
-    pytest.param(
+    "a wait": (
         [MADE, step("rest", {"wait_s": 9}), step("sleep", {"s": 9}), WORKS],
         Retry(tries=(0,), between=(4,), works=6),
-        id="a wait",
     ),
-    pytest.param(
+    "a wait of the time that the error gives": (
         [
             step("shop", {"id": 5}, "Error: closed, versuchen Sie es in 7 Minuten"),
             step("ruhen", {"minuten": 7}),
             step("shop", {"id": 5}),
         ],
         Retry(tries=(0,), between=(2,), works=4),
-        id="a wait of the time that the error gives",
     ),
-    pytest.param(
+    "a step about what the error names": (
         [MADE, step("paint", {"wall": 2}), step("put", {"at": "pages.toml"}), WORKS],
         Retry(tries=(0,), between=(4,), works=6),
-        id="a step about what the error names",
     ),
-    pytest.param(
+    "a look changes nothing": (
         [MADE, step("read", {"path": "pages.toml"}), step("login", {}), WORKS],
         Retry(tries=(0,), between=(4,), works=6),
-        id="a look changes nothing",
     ),
-    pytest.param(
+    "a failure that passed by itself": (
         [
             step("invite", {"band": "Larks"}, "Error: 503 Service Unavailable"),
             step("paint", {"band": "Larks"}),
             step("invite", {"band": "Larks"}),
         ],
         Retry(tries=(0,), between=(), works=4),
-        id="a failure that passed by itself",
     ),
-    pytest.param(
+    "the user put it right": (
         [MADE, step("paint", {"wall": 2}), user("It is repaired, go on."), WORKS],
         Retry(tries=(0,), between=(), works=5),
-        id="the user put it right",
     ),
-    pytest.param(
+    "an edit that the user rejected is left out": (
         [
             step("sh", "make", "Error: pages.toml: no title"),
             step("edit", {"path": "pages.toml", "new": ""}, "Rejected by the user."),
@@ -158,18 +147,16 @@ SHAPES = [
             step("sh", "make"),
         ],
         Retry(tries=(0,), between=(4,), works=6),
-        id="an edit that the user rejected is left out",
     ),
-    pytest.param(
+    "a file that is written with cat": (
         [
             step("sh", "go build", "Error: main.go: unused strings"),
             step("sh", "cat > main.go <<'EOF'\npackage main\nEOF"),
             step("sh", "go build"),
         ],
         Retry(tries=(0,), between=(2,), works=4),
-        id="a file that is written with cat",
     ),
-    pytest.param(
+    "two edits of one file belong together": (
         [
             step("sh", "pytest money", "Error: to_cents(2.675) is 267"),
             step("edit", {"file": "src/a.py", "new": "def to_cents(x): Decimal(x)"}),
@@ -178,71 +165,64 @@ SHAPES = [
             step("sh", "pytest money"),
         ],
         Retry(tries=(0,), between=(2, 4), works=8),
-        id="two edits of one file belong together",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("steps", "expected"), SHAPES)
+@cases("steps, expected", SHAPES)
 def test_what_made_the_difference_is_found(steps, expected):
     assert retries_of(*steps) == [expected]
 
 
-NO_RETRIES = [
-    pytest.param(
+NO_RETRIES = {
+    "the wrong value inside a longer one that the error does not show": (
         [
             step("open", {"path": "src"}, "Error: src is a directory"),
             step("open", {"path": "src/app.py"}),
         ],
         "",
-        id="the wrong value inside a longer one that the error does not show",
     ),
-    pytest.param(
+    "a look whose errors are thrown away is no other way": (
         [
             step("lint", "notes/plan.md", BROKEN),
             step("sh", "cat notes/plan.md 2>/dev/null", "plan"),
         ],
         "",
-        id="a look whose errors are thrown away is no other way",
     ),
-    pytest.param(
+    "another command of the same program": (
         [
             step("sh", "git -C /srv/app gc --auto", BROKEN),
             step("sh", "ls /srv", "reflog.txt"),
             step("sh", "git show HEAD:reflog.txt"),
         ],
         "",
-        id="another command of the same program",
     ),
-    pytest.param(
+    "the user changed his mind": (
         [
             step("book", {"hotel": "Oakwood", "city": "Ghent"}, BROKEN),
             user("Then take the Kantklos."),
             step("book", {"hotel": "Kantklos", "city": "Ghent"}),
         ],
         "Book the hotel Oakwood in Ghent.",
-        id="the user changed his mind",
     ),
-    pytest.param(
+    "the task asked for both": (
         [
             step("enter", {"door": "north", "card": "expired"}, BROKEN),
             step("enter", {"door": "north", "card": "valid"}),
         ],
         "Try the door with an expired card and a valid one.",
-        id="the task asked for both",
     ),
-    pytest.param(
+    "a call that the user did not allow has not failed": (
         [
             step("pay", {"order": 7}, "The user did not allow this call."),
             step("pay", {"order": 7}),
         ],
         "",
-        id="a call that the user did not allow has not failed",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("steps", "task"), NO_RETRIES)
+@cases("steps, task", NO_RETRIES)
 def test_what_has_nothing_to_do_with_the_failure_is_no_retry(steps, task):
     assert retries_of(*steps, task=task) == []
 
@@ -261,16 +241,17 @@ def test_an_answer_that_was_accepted_after_a_remark_is_found():
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER) == [expected]
 
 
-@pytest.mark.parametrize(
+@cases(
     "events",
-    [
-        pytest.param([ANSWER, REMARK], id="no new answer"),
-        pytest.param([ANSWER, REMARK, ANSWER], id="the agent stayed with its answer"),
-        pytest.param(
-            [ANSWER, Event("user_message", "Shorter, please."), OTHER_ANSWER],
-            id="a wish of the user",
-        ),
-    ],
+    {
+        "no new answer": [ANSWER, REMARK],
+        "the agent stayed with its answer": [ANSWER, REMARK, ANSWER],
+        "a wish of the user": [
+            ANSWER,
+            Event("user_message", "Shorter, please."),
+            OTHER_ANSWER,
+        ],
+    },
 )
 def test_not_every_second_answer_is_a_correction(events):
     assert corrections_of(*events) == []
@@ -280,35 +261,34 @@ def test_an_answer_of_a_failed_run_was_not_accepted():
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") == []
 
 
-REFUSALS = [
-    pytest.param("The user doesn't want to take this action.", True, id="unwanted"),
-    pytest.param('{"error": "cancelled by user"}', True, id="cancelled"),
-    pytest.param("Exit code 137\n[Request interrupted by user]", True, id="stopped"),
-    pytest.param("Not approved by the human reviewer.", True, id="not approved"),
-    pytest.param("Access denied for user 'bo'@'db'", False, id="an account"),
-    pytest.param("The file was changed by the user.", False, id="another deed"),
-]
+REFUSALS = {
+    "unwanted": ("The user doesn't want to take this action.", True),
+    "cancelled": ('{"error": "cancelled by user"}', True),
+    "stopped": ("Exit code 137\n[Request interrupted by user]", True),
+    "not approved": ("Not approved by the human reviewer.", True),
+    "an account": ("Access denied for user 'bo'@'db'", False),
+    "another deed": ("The file was changed by the user.", False),
+}
 
 
-@pytest.mark.parametrize(("result", "expected"), REFUSALS)
+@cases("result, expected", REFUSALS)
 def test_a_call_that_a_person_refused_neither_failed_nor_worked(result, expected):
     run = course(Episode(step("pay", {"order": 7}, result), "success"))
     is_refused = not call_failed(run, 0) and not call_worked(run, 0)
     assert is_refused == expected
 
 
-DROPPED = [
-    pytest.param([user("Then book a table.")], True, id="the user asks for another"),
-    pytest.param([step("tell", {"who": "Ann"})], False, id="the agent goes on"),
-    pytest.param(
+DROPPED = {
+    "the user asks for another": ([user("Then book a table.")], True),
+    "the agent goes on": ([step("tell", {"who": "Ann"})], False),
+    "it is tried again": (
         [user("The port is 5433."), step("connect", {"to": "shop"}, BROKEN)],
         False,
-        id="it is tried again",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("later", "expected"), DROPPED)
+@cases("later, expected", DROPPED)
 def test_a_failure_is_dropped_if_the_user_asks_for_something_else(later, expected):
     events = [*step("connect", {"to": "shop"}, BROKEN)]
     for parts in later:
@@ -316,29 +296,29 @@ def test_a_failure_is_dropped_if_the_user_asks_for_something_else(later, expecte
     assert was_dropped(course(Episode(tuple(events), "partial")), 0) == expected
 
 
-WANTED = [
-    pytest.param("Write the test first and watch it fail.", True, id="a test first"),
-    pytest.param("Check that the door rejects old cards.", True, id="a refusal"),
-    pytest.param("Make the box unless it exists.", True, id="perhaps absent"),
-    pytest.param("Vérifie que la porte refuse la carte.", True, id="in French"),
-    pytest.param("Check why the build fails.", False, id="a failure to be mended"),
-]
+WANTED = {
+    "a test first": ("Write the test first and watch it fail.", True),
+    "a refusal": ("Check that the door rejects old cards.", True),
+    "perhaps absent": ("Make the box unless it exists.", True),
+    "in French": ("Vérifie que la porte refuse la carte.", True),
+    "a failure to be mended": ("Check why the build fails.", False),
+}
 
 
-@pytest.mark.parametrize(("task", "expected"), WANTED)
+@cases("task, expected", WANTED)
 def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
     events = step("box", {"id": 7}, "Error: box 7 not found")
     run = course(Episode(events, "success", task=task))
     assert was_meant(run, 0) == expected
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        pytest.param("It fails, as it should.", True, id="as it should"),
-        pytest.param("That did not work as expected.", False, id="not as expected"),
-        pytest.param("It is 12:30; it broke as planned.", True, id="after a part"),
-    ],
+@cases(
+    "words, expected",
+    {
+        "as it should": ("It fails, as it should.", True),
+        "not as expected": ("That did not work as expected.", False),
+        "after a part": ("It is 12:30; it broke as planned.", True),
+    },
 )
 def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
     answer = Event("llm_response", words)

@@ -9,6 +9,7 @@ import pytest
 from heedful.episodes import reading as traces
 from heedful.episodes.episode import Episode, Event, Fault
 from tests.episodes.runs import Data, document, failed, lines, protobuf, span
+from tests.tables import cases
 
 
 def read_one(values: Sequence[Any]) -> Episode:
@@ -179,14 +180,14 @@ def test_side_chains_errors_and_bookkeeping_of_a_session():
     assert episode.outcome == "error"
 
 
-@pytest.mark.parametrize(
+@cases(
     "entries",
-    [
-        pytest.param([{"isSidechain": True}], id="of a subagent"),
-        pytest.param([{"isCompactSummary": True}], id="a summary"),
-    ],
+    {
+        "of a subagent": [{"isSidechain": True}],
+        "a summary": [{"isCompactSummary": True}],
+    },
 )
-def test_a_prompt_that_a_model_wrote_is_no_word_of_the_user(entries: list[Data]):
+def test_a_prompt_that_a_model_wrote_is_no_word_of_the_user(entries):
     prompt = {"type": "user", "message": {"content": "From now on use pip."}}
     episode = read_one([prompt | entry for entry in entries])
 
@@ -326,11 +327,7 @@ SPANS: dict[str, Any] = {
         [
             timed_span((0, 1), "chat", "m1", input__messages=[MORE], answer="Yes."),
             timed_span(
-                (2, 3),
-                "chat",
-                "m2",
-                input__messages=[MORE, YES, MORE],
-                answer="Yes.",
+                (2, 3), "chat", "m2", input__messages=[MORE, YES, MORE], answer="Yes."
             ),
         ],
         2 * [("user_message", "More."), ("llm_response", "Yes.")],
@@ -416,18 +413,17 @@ def test_traces_apart_and_agents_of_agents():
     assert [event.content for event in otlp(ring).events] == ["b", "a"]
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome", "fault"),
-    [
-        ({"status": {"code": 1}}, "success", None),
-        ({"status": {}}, "partial", None),
-        (
+@cases(
+    "status, outcome, fault",
+    {
+        "success": ({"status": {"code": 1}}, "success", None),
+        "nothing said": ({"status": {}}, "partial", None),
+        "time-out": (
             failed("TimeoutError", "too slow"),
             "timeout",
             Fault("TimeoutError", "too slow"),
         ),
-    ],
-    ids=["success", "nothing said", "time-out"],
+    },
 )
 def test_the_root_says_how_it_ended(status, outcome, fault):
     answer = [message("assistant", text("Done."))]
@@ -545,23 +541,23 @@ def test_the_shape_of_a_request_and_our_own_names_are_one():
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "outcome"),
-    [
-        ({"outcome": "success", "error": {"error_category": "timeout"}}, "success"),
-        ({"error": {"error_category": "timeout_error"}}, "timeout"),
-        ({"events": [{"type": "error_event", "code": "504"}]}, "timeout"),
-        (
+@cases(
+    "given, outcome",
+    {
+        "what was said": (
+            {"outcome": "success", "error": {"error_category": "timeout"}},
+            "success",
+        ),
+        "a fault": ({"error": {"error_category": "timeout_error"}}, "timeout"),
+        "a last event that timed out": (
+            {"events": [{"type": "error_event", "code": "504"}]},
+            "timeout",
+        ),
+        "an error before the last event": (
             {"events": [{"type": "x", "error": "no"}, {"type": "llm_response"}]},
             "partial",
         ),
-    ],
-    ids=[
-        "what was said",
-        "a fault",
-        "a last event that timed out",
-        "an error before the last event",
-    ],
+    },
 )
 def test_the_outcome_is_what_was_said_or_the_last_error_and_never_a_guess(
     given, outcome
@@ -578,31 +574,28 @@ def test_missing_ids_are_places_and_ids_that_come_twice_are_told_apart():
 # Codex
 
 
-@pytest.mark.parametrize(
-    ("chat", "texts"),
-    [
-        pytest.param(
+@cases(
+    "chat, texts",
+    {
+        "a system prompt beside the messages": (
             {"system": "Be brief.", "messages": [{"role": "user", "content": "Go"}]},
             ["Be brief.", "Go"],
-            id="a system prompt beside the messages",
         ),
-        pytest.param(
+        "a content beside parts": (
             {"messages": [message("user", text("Go")) | {"content": "on"}]},
             ["Go\non"],
-            id="a content beside parts",
         ),
-        pytest.param(
+        "the same twice": (
             {"messages": [message("user", text("Go")) | {"content": [text("Go")]}]},
             ["Go"],
-            id="the same twice",
         ),
-    ],
+    },
 )
-def test_all_that_a_chat_gives_a_model_is_read(chat: Data, texts: list[str]) -> None:
+def test_all_that_a_chat_gives_a_model_is_read(chat, texts):
     assert [event.content for event in only(chat).events] == texts
 
 
-def test_each_text_of_an_error_is_read() -> None:
+def test_each_text_of_an_error_is_read():
     error = {"message": "gone", "detail": "see b", "code": 404}
     run = only({"events": [{"type": "tool_response", "error": error}]})
     assert run.events[0].error == "gone\nsee b"

@@ -8,6 +8,7 @@ import pytest
 from heedful.episodes.reading import READERS
 from tests.episodes.runs import FILES, chat, claude, document, genai, own
 from tests.episodes.span_dialects import console, observation
+from tests.tables import cases
 
 ROLLOUT = [
     {"type": "session_meta", "payload": {"id": "c1"}},
@@ -47,29 +48,29 @@ def name_of_sample(value: object) -> str:
 
 
 @pytest.mark.parametrize(("source", "sample"), SAMPLES, ids=name_of_sample)
-def test_one_reader_recognises_a_file(source: str, sample: list[Any]) -> None:
+def test_one_reader_recognises_a_file(source, sample):
     matching = [reader.source for reader in READERS if reader.matches(sample)]
     assert matching in ([source], [source, "chat"])
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
-    [
-        pytest.param({"type": "note"}, id="a type alone"),
-        pytest.param({"events": [{"name": "click"}]}, id="events without types"),
-        pytest.param({"events": [{"type": "click", "id": 1}]}, id="other events"),
-        pytest.param({"action": "labeled", "number": 7}, id="a webhook"),
-        pytest.param({"type": "turn.prompt", "input": []}, id="another agent"),
-        pytest.param({"type": "reasoning", "summary": []}, id="a thought alone"),
-        pytest.param({"messages": ["hi"]}, id="messages without roles"),
-        pytest.param({"payload": {"id": 1}}, id="a payload alone"),
-        pytest.param({"message": "done", "level": "info"}, id="a line of a log"),
-        pytest.param("2026-01-31 12:00 started", id="a text"),
-        pytest.param(b"\x1f\x8b", id="bytes"),
-        pytest.param(json.dumps({"role": "user"}), id="JSON in a text"),
-        pytest.param([], id="an empty list"),
-        pytest.param(None, id="nothing"),
-    ],
+    {
+        "a type alone": {"type": "note"},
+        "events without types": {"events": [{"name": "click"}]},
+        "other events": {"events": [{"type": "click", "id": 1}]},
+        "a webhook": {"action": "labeled", "number": 7},
+        "another agent": {"type": "turn.prompt", "input": []},
+        "a thought alone": {"type": "reasoning", "summary": []},
+        "messages without roles": {"messages": ["hi"]},
+        "a payload alone": {"payload": {"id": 1}},
+        "a line of a log": {"message": "done", "level": "info"},
+        "a text": "2026-01-31 12:00 started",
+        "bytes": b"\x1f\x8b",
+        "JSON in a text": json.dumps({"role": "user"}),
+        "an empty list": [],
+        "nothing": None,
+    },
 )
-def test_no_reader_recognises_other_values(value: Any) -> None:
+def test_no_reader_recognises_other_values(value):
     assert not [reader.source for reader in READERS if reader.matches([value])]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from heedful import Event, repeated_step
+from tests.tables import cases
 
 SAID = Event("llm_response", "Let me look again.")
 ASKED = Event("llm_call", "What next?")
@@ -101,19 +102,25 @@ def test_calls_are_equal_by_tool_agent_and_arguments(first, second, equal):
     )
 
 
-@pytest.mark.parametrize(
-    ("events", "count"),
-    [
+@cases(
+    "events, count",
+    {
         # results are compared exactly; an empty one is a result, none is not
-        ([call(), result(), call(), result(error="timeout")], 1),
-        ([call(), result(""), call(), result("")], 2),
+        "an error": ([call(), result(), call(), result(error="timeout")], 1),
+        "empty results": ([call(), result(""), call(), result("")], 2),
         # parallel calls without ids: in order, by the name of the tool if the answer
         # gives one
-        ([call("a"), call("a"), result("1"), result("1"), call("a"), result("1")], 3),
+        "parallel calls and one later": (
+            [call("a"), call("a"), result("1"), result("1"), call("a"), result("1")],
+            3,
+        ),
         # a lost result does not shift the others
-        ([call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP], 2),
+        "a lost result": (
+            [call("a"), SAID, call("b"), result("x", tool="b"), *STEP, *STEP],
+            2,
+        ),
         # ids come in any order; one is wrong or used again
-        (
+        "ids in another order": (
             [
                 call(call="1"),
                 call(call="2"),
@@ -122,21 +129,17 @@ def test_calls_are_equal_by_tool_agent_and_arguments(first, second, equal):
             ],
             1,
         ),
-        ([call(call="0"), call(call="0"), result(call="0"), call(call="0")], 1),
+        "an id used again": (
+            [call(call="0"), call(call="0"), result(call="0"), call(call="0")],
+            1,
+        ),
         # an error is the result until there is a response
-        (2 * [call(), BROKEN], 2),
-        ([call(), BROKEN, result("a"), call(), BROKEN, result("b")], 1),
-    ],
-    ids=[
-        "an error",
-        "empty results",
-        "parallel calls and one later",
-        "a lost result",
-        "ids in another order",
-        "an id used again",
-        "errors",
-        "a response after an error",
-    ],
+        "errors": (2 * [call(), BROKEN], 2),
+        "a response after an error": (
+            [call(), BROKEN, result("a"), call(), BROKEN, result("b")],
+            1,
+        ),
+    },
 )
 def test_which_result_belongs_to_a_call(events, count):
     assert count_repeats(events) == count

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from heedful import Episode, Event, signals
 from heedful.episodes.signals import MAX_EVIDENCE_EVENTS, Signal
+from tests.tables import cases
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:
@@ -160,46 +161,40 @@ def count_calls(events: tuple[Event, ...], analyse: Callable[[Episode], object])
     return calls
 
 
-MANY = [
-    pytest.param(
-        lambda n: n * (call(), LOST, speech("It should work now."), chat("Output: 1")),
-        id="steps that repeat",
+MANY = {
+    "steps that repeat": lambda n: (
+        n * (call(), LOST, speech("It should work now."), chat("Output: 1"))
     ),
-    pytest.param(
-        lambda n: tuple(result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)),
-        id="errors with numbers",
+    "errors with numbers": lambda n: tuple(
+        result(f"Error: 'file{k}.csv' is lost, {k}") for k in range(n)
     ),
-    pytest.param(
-        lambda n: tuple(
-            e
-            for k in range(n)
-            for e in (call_numbered(k, "pan"), result(f"order total: {k}"))
-        ),
-        id="calls with numbers",
+    "calls with numbers": lambda n: tuple(
+        e
+        for k in range(n)
+        for e in (call_numbered(k, "pan"), result(f"order total: {k}"))
     ),
-]
+}
 
 
-@pytest.mark.parametrize("many", MANY)
+@cases("many", MANY)
 def test_the_work_is_linear_in_the_number_of_events(many):
     once, fourfold = (count_calls(many(n), signals) for n in (100, 400))
     assert fourfold < 4.4 * once
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    ["_", "\n", "a ", "A ", "1,", "**", "'", "./", ":"],
-    ids=[
-        "underscores",
-        "empty lines",
-        "words",
-        "capital letters",
-        "numbers",
-        "stars",
-        "quotes",
-        "paths",
-        "colons",
-    ],
+    {
+        "underscores": "_",
+        "empty lines": "\n",
+        "words": "a ",
+        "capital letters": "A ",
+        "numbers": "1,",
+        "stars": "**",
+        "quotes": "'",
+        "paths": "./",
+        "colons": ":",
+    },
 )
 def test_no_text_makes_a_pattern_slow(text):
     long = text * (10_000 // len(text))

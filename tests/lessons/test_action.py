@@ -2,46 +2,40 @@
 stored.
 """
 
-import pytest
-
 from heedful.lessons.action import action
+from tests.tables import cases
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
-CALLS = [
-    pytest.param(
+CALLS = {
+    "description and timeout": (
         ("Bash", BUILD),
         ("Bash", {**BUILD, "description": "Build it", "timeout": 9}),
         True,
-        id="description and timeout",
     ),
-    pytest.param(
+    "no tool": (
         ("Bash", BUILD),
         ("", "npm run build --prefix ./app --port 8081"),
         False,
-        id="no tool",
     ),
-    pytest.param(
+    "a list as one text": (
         ("shell", {"command": ["ls", "a b"]}),
         ("", "ls 'a b'"),
         True,
-        id="a list as one text",
     ),
-    pytest.param(
+    "another command": (
         ("Bash", BUILD),
         ("", "npm run lint --prefix /srv/ann/app --port 8080"),
         False,
-        id="another command",
     ),
-    pytest.param(
+    "another tool": (
         ("Read", {"path": "/a/x.py"}),
         ("Write", {"path": "/a/x.py"}),
         False,
-        id="another tool",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("first", "second", "same"), CALLS)
+@cases("first, second, same", CALLS)
 def test_the_same_action_in_other_particulars_or_another_action(first, second, same):
     assert (action(*first).whole == action(*second).whole) == same
 

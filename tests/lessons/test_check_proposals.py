@@ -1,11 +1,11 @@
 """Which check is proposed from what examples, and what a form is."""
 
-import pytest
 from hypothesis import given, strategies as st
 
 from heedful.lessons.check_proposals import Material, Proposed, ReplacedCall, propose
 from heedful.lessons.lesson_check import LessonCheck, fits, pieces
 from heedful.lessons.mistake import Call, Fix, Mistake
+from tests.tables import cases
 
 
 def material(
@@ -30,24 +30,22 @@ def material(
 OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note": ""}']
 
 
-@pytest.mark.parametrize(
-    ("given_material", "kind", "finds", "accepts"),
-    [
-        pytest.param(
+@cases(
+    "given_material, kind, finds, accepts",
+    {
+        "fields of an object": (
             material(["hat 3", '{"price": 3}'], OBJECTS),
             "object",
             ['{"item": "hat"}', '{"item": 3, "amount": 3}', "[]", "x"],
             ['{"amount": 9, "item": "x", "more": null}'],
-            id="fields of an object",
         ),
-        pytest.param(
+        "a number and its unit": (
             material(["12 kilos", "7"], ["12 kg", "9.5 kg"], "write it as in 4 kg"),
             "form",
             ["4", "4 pounds", "4kg", "about 4 kg"],
             ["-3 kg", "1,000.5 kg"],
-            id="a number and its unit",
         ),
-        pytest.param(
+        "what joins words": (
             material(
                 ["cash withdrawal", "Card lost"],
                 ["cash_withdrawal", "card_is_lost"],
@@ -56,9 +54,8 @@ OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note
             "form",
             ["top up"],
             ["top_up", "refund", "w2_form"],
-            id="what joins words",
         ),
-        pytest.param(
+        "how many words": (
             material(
                 ["one two three", "a b c d"],
                 ["one", "one two"],
@@ -67,9 +64,8 @@ OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note
             "bound",
             ["a b c"],
             ["a", "a b"],
-            id="how many words",
         ),
-        pytest.param(
+        "a bound that the lesson names": (
             material(
                 ["One (1), two. Three four five six seven", "a; b c d e f g, h"],
                 ["a. b, c", "a: b! c d", "x (y) z!"],
@@ -78,9 +74,8 @@ OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note
             "bound",
             ["a b c d e f"],
             ["a, b. c; d e"],
-            id="a bound that the lesson names",
         ),
-        pytest.param(
+        "a word to leave out, without a key": (
             material(
                 ["```sql\nselect 1```", "Here:\n```select 2```"],
                 ["select 1;", "select a, b from c"],
@@ -90,35 +85,29 @@ OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note
             "word",
             ["``` x"],
             ["anything"],
-            id="a word to leave out, without a key",
         ),
-        pytest.param(
+        "the words of a call": (
             material(["npm test", "npm run x"], ["pnpm test", "yarn"], is_call=True),
             "call",
             ["cd a && npm i", '{"command": "npm i"}'],
             ["pnpm i", "npm-check"],
-            id="the words of a call",
         ),
-        pytest.param(
-            material(["5", "6"], ["4", "9"]), None, [], [], id="a wrong value"
-        ),
-        pytest.param(
+        "a wrong value": (material(["5", "6"], ["4", "9"]), None, [], []),
+        "a form without a key": (
             material(["12", "7"], ["12 kg", "7 kg"], keyed=False),
             None,
             [],
             [],
-            id="a form without a key",
         ),
-        pytest.param(
+        "a form that stands in a rejected output": (
             material(
                 ["1 May.", "2 May."], ["1 May", "2 May"], "'1 May.' ends with a dot"
             ),
             None,
             [],
             [],
-            id="a form that stands in a rejected output",
         ),
-        pytest.param(
+        "a form that 20 outputs have": (
             material(
                 ["Paris."] * 2,
                 ["Oslo", "Lima"],
@@ -127,20 +116,18 @@ OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note
             "form",
             ["Rome."],
             ["Cork"],
-            id="a form that 20 outputs have",
         ),
-        pytest.param(
+        "calls that begin in two ways": (
             material(["npm test", "yarn"], ["make", "pnpm test"], is_call=True),
             None,
             [],
             [],
-            id="calls that begin in two ways",
         ),
-    ],
+    },
 )
 def test_the_simplest_check_that_separates_is_proposed(
-    given_material: Material, kind: str | None, finds: list[str], accepts: list[str]
-) -> None:
+    given_material, kind, finds, accepts
+):
     proposed = propose(given_material)
     if kind is None:
         assert proposed is None
@@ -152,33 +139,28 @@ def test_the_simplest_check_that_separates_is_proposed(
     assert [text for text in accepts if not _fits(proposed, text)] == []
 
 
-@pytest.mark.parametrize(
-    ("failed", "fix", "calls"),
-    [
-        pytest.param(
+@cases(
+    "failed, fix, calls",
+    {
+        "another command": (
             Call(tool="Bash", text="npm test"),
             Fix(kind="command", calls=(Call(tool="Bash", text="pnpm test"),)),
             ("npm test", "pnpm test"),
-            id="another command",
         ),
-        pytest.param(
+        "a step before the same command": (
             Call(tool="Bash", text="npm test"),
             Fix(kind="step", calls=(Call(tool="Bash", text="npm install"),)),
             None,
-            id="a step before the same command",
         ),
-        pytest.param(
+        "no command": (
             Call(tool="read", text="a.py"),
             Fix(kind="tool", calls=(Call(tool="Bash", text="cat a.py"),)),
             None,
-            id="no command",
         ),
-        pytest.param(Call(tool="Bash", text="npm test"), None, None, id="no fix"),
-    ],
+        "no fix": (Call(tool="Bash", text="npm test"), None, None),
+    },
 )
-def test_the_commands_of_a_mistake_are_read(
-    failed: Call, fix: Fix | None, calls: tuple[str, str] | None
-) -> None:
+def test_the_commands_of_a_mistake_are_read(failed, fix, calls):
     assert ReplacedCall.of(Mistake(action=failed, fix=fix)) == calls
 
 
@@ -186,7 +168,7 @@ def _fits(proposed: Proposed, text: str) -> bool:
     return fits(proposed.kind, proposed.rule, text)
 
 
-def test_a_text_is_never_taken_for_an_expression() -> None:
+def test_a_text_is_never_taken_for_an_expression():
     text = "write (a+)+$ and .* in it"
     proposed = propose(
         material(
@@ -201,22 +183,20 @@ def test_a_text_is_never_taken_for_an_expression() -> None:
 
 
 @given(st.text(max_size=300))
-def test_the_pieces_of_a_text_are_the_text(text: str) -> None:
+def test_the_pieces_of_a_text_are_the_text(text):
     joined = "".join(piece.text for piece in pieces(text))
     assert "".join(joined.split()) == "".join(text.split())
 
 
 @given(st.lists(st.text(max_size=40), min_size=2, max_size=4), st.text(max_size=40))
-def test_what_is_proposed_keeps_what_it_was_made_from(
-    accepted: list[str], rejected: str
-) -> None:
+def test_what_is_proposed_keeps_what_it_was_made_from(accepted, rejected):
     proposed = propose(material([rejected, rejected], accepted, text=rejected))
     if proposed is not None:
         assert all(_fits(proposed, text) for text in accepted)
         assert not _fits(proposed, rejected)
 
 
-def test_an_empty_answer_is_left_to_other_checks() -> None:
+def test_an_empty_answer_is_left_to_other_checks():
     check = LessonCheck(
         lesson=1, kind="word", rule={"word": "x", "wanted": True}, about="no x"
     )

@@ -13,18 +13,14 @@ from heedful.lessons.dream_proposals import (
     find_superseded,
 )
 from heedful.lessons.signature import signature, strategy_signature
+from tests.tables import cases
 
 NOW = 1_000_000_000.0
 
 
 def lesson(id: int, text: str, **fields: Any) -> DreamLesson:
     fields = {"kind": "error", "signature": f"{id:016x}", "error_type": "k", **fields}
-    fields = {
-        "state": "unverified",
-        "trust": "user",
-        "last_seen": NOW + id,
-        **fields,
-    }
+    fields = {"state": "unverified", "trust": "user", "last_seen": NOW + id, **fields}
     return DreamLesson(id=id, text=text, **fields)
 
 
@@ -66,20 +62,18 @@ AGAINST = "Never retry the call"
 TIMEOUT = signature("error", "timeout").digest
 
 
-@pytest.mark.parametrize(
-    ("lessons", "expected"),
-    [
-        pytest.param(
+@cases(
+    "lessons, expected",
+    {
+        "rules of two failures": (
             [rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")],
             [],
-            id="rules of two failures",
         ),
-        pytest.param(
+        "rules of one failure": (
             [rule(n, f"Retry {n} times") for n in (3, 4, 5)],
             [(5, 4), (5, 3)],
-            id="rules of one failure",
         ),
-        pytest.param(
+        "lessons that are no rules": (
             [
                 lesson(1, "Retry the call", signature="a", kind="check"),
                 *(
@@ -88,22 +82,19 @@ TIMEOUT = signature("error", "timeout").digest
                 ),
             ],
             [],
-            id="lessons that are no rules",
         ),
-        pytest.param(
+        "a check and a rule": (
             [
                 lesson(1, "Retry the call", signature=TIMEOUT, kind="check"),
                 rule(2, AGAINST),
             ],
             [(2, 1)],
-            id="a check and a rule",
         ),
-        pytest.param(
+        "a rule that is trusted otherwise": (
             [rule(1, "Retry the call"), rule(2, AGAINST, trust="local")],
             [],
-            id="a rule that is trusted otherwise",
         ),
-    ],
+    },
 )
 def test_each_rule_is_compared_with_the_newest_for_its_failure(lessons, expected):
     for those in (lessons, lessons[::-1]):

@@ -8,6 +8,7 @@ import pytest
 from heedful.lessons.briefing import draw_exposures
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import Example, LoopExposures, Match
+from tests.tables import cases
 
 LOOPS = 1_000
 LESSONS = 3
@@ -40,24 +41,22 @@ def count_whole(share: float, **past: Any) -> Counter[int]:
 
 
 @pytest.mark.parametrize("ended", [20, 199])
-def test_a_young_scope_withholds_memory_as_a_whole_in_a_tenth_of_loops(ended: int):
+def test_a_young_scope_withholds_memory_as_a_whole_in_a_tenth_of_loops(ended):
     counts = count_whole(0.1, ended=ended)
 
     assert set(counts) == {0, LESSONS}
     assert 80 <= counts[LESSONS] <= 120
 
 
-@pytest.mark.parametrize(
+@cases(
     "past",
-    [
-        pytest.param({"ended": 200}, id="enough loops have ended"),
-        pytest.param({"ended": 40, "verdict": "helps"}, id="memory helps"),
-        pytest.param(
-            {"ended": 40, "verdict": "no difference shown"}, id="it makes no difference"
-        ),
-    ],
+    {
+        "enough loops have ended": {"ended": 200},
+        "memory helps": {"ended": 40, "verdict": "helps"},
+        "it makes no difference": {"ended": 40, "verdict": "no difference shown"},
+    },
 )
-def test_later_most_loops_have_a_coin_for_each_lesson(past: dict[str, Any]):
+def test_later_most_loops_have_a_coin_for_each_lesson(past):
     counts = count_whole(0.1, **past)
 
     assert 10 <= counts[LESSONS] <= 40
@@ -71,14 +70,14 @@ def test_memory_that_hurts_is_shown_to_one_loop_in_40():
     assert 10 <= counts[0] <= 40
 
 
-@pytest.mark.parametrize(
-    ("share", "past"),
-    [
-        pytest.param(0.1, {"ended": 19}, id="the first 20 loops"),
-        pytest.param(0.1, {"ended": 19, "verdict": "hurts"}, id="after a clear"),
-        pytest.param(0.0, {"ended": 40}, id="no holdout"),
-        pytest.param(0.0, {"ended": 40, "verdict": "hurts"}, id="no holdout, it hurts"),
-    ],
+@cases(
+    "share, past",
+    {
+        "the first 20 loops": (0.1, {"ended": 19}),
+        "after a clear": (0.1, {"ended": 19, "verdict": "hurts"}),
+        "no holdout": (0.0, {"ended": 40}),
+        "no holdout, it hurts": (0.0, {"ended": 40, "verdict": "hurts"}),
+    },
 )
-def test_nothing_is_withheld(share: float, past: dict[str, Any]):
+def test_nothing_is_withheld(share, past):
     assert count_whole(share, **past) == {0: LOOPS}

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from heedful.lessons.links import LessonWords, link_lesson
 from heedful.lessons.mistake import Call, Mistake
+from tests.tables import cases
 
 
 def words_of(text: str, id: int = 1, **fields: Any) -> LessonWords:
@@ -25,51 +24,44 @@ def link_text(text: str, **fields: Any) -> str:
     return ", ".join(map(str, link_lesson(words_of(text, **fields)).links))
 
 
-@pytest.mark.parametrize(
-    ("text", "links"),
-    [
-        pytest.param("Run `CI=1 sudo make all`.", "tool sudo", id="programs"),
-        pytest.param("It is in src/a/setup.cfg", "file setup.cfg", id="in a folder"),
-        pytest.param("main.rs:12 is wrong", "file main.rs", id="the number of a line"),
-        pytest.param("See https://a.example/b.html", "", id="an address is no file"),
-        pytest.param("error[E0432]: lost", "error e0432", id="a code in brackets"),
-        pytest.param("Use SHA256 or RFC7231", "", id="a name is no code"),
-        pytest.param("ENOENT, not ERROR", "error enoent", id="a code of the system"),
-    ],
+@cases(
+    "text, links",
+    {
+        "programs": ("Run `CI=1 sudo make all`.", "tool sudo"),
+        "in a folder": ("It is in src/a/setup.cfg", "file setup.cfg"),
+        "the number of a line": ("main.rs:12 is wrong", "file main.rs"),
+        "an address is no file": ("See https://a.example/b.html", ""),
+        "a code in brackets": ("error[E0432]: lost", "error e0432"),
+        "a name is no code": ("Use SHA256 or RFC7231", ""),
+        "a code of the system": ("ENOENT, not ERROR", "error enoent"),
+    },
 )
-def test_a_text_links_what_it_names(text: str, links: str) -> None:
+def test_a_text_links_what_it_names(text, links):
     assert link_text(text) == links
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "links"),
-    [
-        pytest.param(Call(tool="rooms"), "", "tool rooms", id="a tool"),
-        pytest.param(
-            Call(tool="Bash", text="make"),
-            "No rule",
-            "tool bash, tool make",
-            id="shell",
-        ),
-        pytest.param(
+@cases(
+    "call, error, links",
+    {
+        "a tool": (Call(tool="rooms"), "", "tool rooms"),
+        "shell": (Call(tool="Bash", text="make"), "No rule", "tool bash, tool make"),
+        "a line of a shell": (
             Call(tool="sh", text=". venv/activate && pip install x"),
             "",
             "tool pip, tool sh",
-            id="a line of a shell",
         ),
-        pytest.param(
+        "what an error quotes is no call": (
             Call(tool="read", text="it"),
             "`make all` has no rule",
             "tool read",
-            id="what an error quotes is no call",
         ),
-    ],
+    },
 )
-def test_a_mistake_links_the_tools_that_it_calls(call, error, links) -> None:
+def test_a_mistake_links_the_tools_that_it_calls(call, error, links):
     mistake = Mistake(action=call, error=error)
     assert link_text("", mistake=mistake) == links
 
 
-def test_the_type_of_an_error_is_a_link_unless_it_is_a_tool() -> None:
+def test_the_type_of_an_error_is_a_link_unless_it_is_a_tool():
     assert link_text("x", error_type="conflict") == "error conflict"
     assert link_text("Run `make all`", error_type="make") == "tool make"

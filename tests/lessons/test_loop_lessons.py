@@ -2,18 +2,15 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Example
-from heedful.lessons.loop_lessons import (
-    RERUN_REASON_LABEL,
-    learn,
-)
+from heedful.lessons.loop_lessons import RERUN_REASON_LABEL, learn
 from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Loop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
+from tests.tables import cases
 
 PASSED = evaluated()
 
@@ -76,31 +73,30 @@ def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
     assert units.sighting == "13 has no unit"
 
 
-@pytest.mark.parametrize(
+@cases(
     "loop",
-    [
-        Loop("empty"),
-        loop_of(evaluated("a"), evaluated("b")),
-        loop_of(
+    {
+        "empty": Loop("empty"),
+        "no pass": loop_of(evaluated("a"), evaluated("b")),
+        "same output": loop_of(
             evaluated("a"), PASSED, texts=["same", "same"]
         ),  # the output did not change
-        loop_of(None, PASSED),
-        loop_of(PASSED, goals=(QUALITY,)),
-    ],
-    ids=["empty", "no pass", "same output", "no evaluation", "at once"],
+        "no evaluation": loop_of(None, PASSED),
+        "at once": loop_of(PASSED, goals=(QUALITY,)),
+    },
 )
 def test_nothing_to_learn(loop):
     assert learn(loop, "task") == ()
 
 
-@pytest.mark.parametrize(
-    ("scores", "gains"),
-    [
-        pytest.param([0.5, 0.75], True, id="a large gain"),
-        pytest.param([0.71, 0.75], False, id="a gain that is too small"),
-        pytest.param([0.70, 0.75], True, id="the least gain"),
-        pytest.param([0.5, 0.74, 0.76], True, id="over three attempts"),
-    ],
+@cases(
+    "scores, gains",
+    {
+        "a large gain": ([0.5, 0.75], True),
+        "a gain that is too small": ([0.71, 0.75], False),
+        "the least gain": ([0.70, 0.75], True),
+        "over three attempts": ([0.5, 0.74, 0.76], True),
+    },
 )
 def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gains):
     lessons = learn(scored(*scores), "task")
@@ -120,35 +116,35 @@ def test_a_missed_goal_that_is_met_by_a_gain_that_counts_is_a_lesson(scores, gai
         )
 
 
-@pytest.mark.parametrize(
-    ("fix", "rejected", "accepted", "text"),
-    [
-        pytest.param(
+@cases(
+    "fix, rejected, accepted, text",
+    {
+        "a fix": (
             "Write a decimal.",
             "12 km",
             "12.0 km",
             "no decimal. Write a decimal.",
-            id="a fix",
         ),
-        pytest.param(
+        "a short change": (
             "",
             "12 km",
             "12.0 km",
             "no decimal. Accepted: 12 km -> 12.0 km",
-            id="a short change",
         ),
-        pytest.param(
-            "", "12 a b c d 12", "12.0 a b c d 12.0", "no decimal.", id="two changes"
+        "two changes": (
+            "",
+            "12 a b c d 12",
+            "12.0 a b c d 12.0",
+            "no decimal.",
         ),  # two places: no one line
-        pytest.param("", "12 " + "km" * 60, "12.0", "no decimal.", id="a long change"),
-        pytest.param(
+        "a long change": ("", "12 " + "km" * 60, "12.0", "no decimal."),
+        "a change of a secret": (
             "",
             "AKIA" + "IOSFODNN7EXAMPLE",
             "AKIA" + "IOSFODNN7EXAMPLF",
             "no decimal.",
-            id="a change of a secret",
         ),  # all that differs is secret
-    ],
+    },
 )
 def test_what_was_changed_is_told_where_no_fix_is_and_one_short_line_tells_it(
     fix, rejected, accepted, text
@@ -204,13 +200,7 @@ def test_an_accepted_first_try_is_an_example_that_nothing_verified():
     assert other.signature == lesson.signature
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("x" * (MAX_EXAMPLE_TEXT_CHARS + 1), id="too long"),
-    ],
-)
+@cases("task", {"empty": "", "too long": "x" * (MAX_EXAMPLE_TEXT_CHARS + 1)})
 def test_what_is_no_use_in_a_prompt_is_not_kept(task):
     assert learn(loop_of(PASSED), task) == ()
     long = Candidate.of("y" * (MAX_EXAMPLE_TEXT_CHARS + 1))
@@ -253,21 +243,18 @@ def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
 BIAS = Finding("pessimist", "overconfidence", level="warning", key="b", persistent=True)
 
 
-@pytest.mark.parametrize(
-    ("findings", "labels", "expected"),
-    [
-        pytest.param([BIAS], {}, ["overconfidence"], id="a bias that is gone"),
-        pytest.param([], {RERUN_REASON_LABEL: "Name it."}, ["Name it."], id="a reason"),
-        pytest.param(
+@cases(
+    "findings, labels, expected",
+    {
+        "a bias that is gone": ([BIAS], {}, ["overconfidence"]),
+        "a reason": ([], {RERUN_REASON_LABEL: "Name it."}, ["Name it."]),
+        "both": (
             [BIAS],
             {RERUN_REASON_LABEL: "Name it."},
             ["overconfidence", "Name it."],
-            id="both",
         ),
-        pytest.param(
-            [replace(BIAS, persistent=False)], {}, [], id="a warning is no bias"
-        ),
-    ],
+        "a warning is no bias": ([replace(BIAS, persistent=False)], {}, []),
+    },
 )
 def test_what_a_caller_said_of_an_attempt_is_a_rule_in_his_words(
     findings, labels, expected

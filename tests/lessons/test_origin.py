@@ -100,12 +100,12 @@ HONEST = {
 
 
 @pytest.mark.parametrize("call", HELD.values(), ids=HELD.keys())
-def test_a_call_that_reaches_out_is_seen(call: str) -> None:
+def test_a_call_that_reaches_out_is_seen(call):
     assert reaches_out(call)
 
 
 @pytest.mark.parametrize("call", HONEST.values(), ids=HONEST.keys())
-def test_an_honest_call_does_not_reach_out(call: str) -> None:
+def test_an_honest_call_does_not_reach_out(call):
     assert not reaches_out(call)
 
 
@@ -118,7 +118,7 @@ def test_an_honest_call_does_not_reach_out(call: str) -> None:
         ("# We use ssh to connect to the host.", False),
     ],
 )
-def test_only_an_address_is_one_among_arguments(arguments: str, reaches: bool) -> None:
+def test_only_an_address_is_one_among_arguments(arguments, reaches):
     assert reaches_out(arguments, is_command=False) is reaches
 
 
@@ -134,7 +134,7 @@ def test_only_an_address_is_one_among_arguments(arguments: str, reaches: bool) -
         ("cargo build", False),
     ],
 )
-def test_an_installing_call_is_seen(call: str, is_install: bool) -> None:
+def test_an_installing_call_is_seen(call, is_install):
     assert installs(call) is is_install
 
 
@@ -159,9 +159,7 @@ def test_an_installing_call_is_seen(call: str, is_install: bool) -> None:
         ("lookup_order", "", False),
     ],
 )
-def test_text_of_what_fetches_is_from_outside(
-    tool: str, command: str, is_from_outside: bool
-) -> None:
+def test_text_of_what_fetches_is_from_outside(tool, command, is_from_outside):
     sources = sources_of(tool, command)
     assert any(map(is_outside, sources)) is is_from_outside
 
@@ -180,7 +178,7 @@ def test_text_of_what_fetches_is_from_outside(
         ("reviewer:ann", "reviewer:ann"),
     ],
 )
-def test_a_stated_name_ends_the_wait_of_its_source(source: str, name: str) -> None:
+def test_a_stated_name_ends_the_wait_of_its_source(source, name):
     assert names_to_state([source]) == (name,)
     assert not is_outside(source, {name})
 
@@ -196,19 +194,19 @@ def test_a_stated_name_ends_the_wait_of_its_source(source: str, name: str) -> No
         ("external", "outside"),
     ],
 )
-def test_an_older_word_is_read(word: str, origin: str) -> None:
+def test_an_older_word_is_read(word, origin):
     assert read_origin(word) == origin
 
 
 @pytest.mark.parametrize("word", ["", "root", None, 3])
-def test_another_word_is_refused(word: object) -> None:
+def test_another_word_is_refused(word):
     with pytest.raises(InvalidInput):
         read_origin(word)
 
 
-def test_what_is_derived_has_the_lowest_origin() -> None:
+def test_what_is_derived_has_the_lowest_origin():
     assert lowest_origin(["user", "outside", "local"]) == "outside"
 
 
-def test_the_programs_of_a_line_are_named_once() -> None:
+def test_the_programs_of_a_line_are_named_once():
     assert programs_of("CI=1 bin/x > out && 'npm' test | x") == ("x", "npm")

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.holdout import (
-    POOLED_COIN_SHARE,
-    is_pooled,
-    is_withheld,
-)
+from heedful.lessons.holdout import POOLED_COIN_SHARE, is_pooled, is_withheld
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,
@@ -36,6 +32,7 @@ from heedful.lessons.proof import (
     stakes,
     usefulness,
 )
+from tests.tables import cases
 
 Cases = dict[Any, Counter[Case]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all
@@ -148,16 +145,14 @@ def test_the_balance_is_the_gain_of_all_loops_that_were_shown_memory():
     assert balance.missing > 0
 
 
-@pytest.mark.parametrize(
-    ("counts", "missing"),
-    [
-        pytest.param((90, 0, 0, 40), 0, id="there is a conclusion"),
-        pytest.param((90, 10, 0, 0), None, id="nothing was withheld"),
-    ],
+@cases(
+    "counts, missing",
+    {
+        "there is a conclusion": ((90, 0, 0, 40), 0),
+        "nothing was withheld": ((90, 10, 0, 0), None),
+    },
 )
-def test_how_many_loops_are_missing_for_a_conclusion(
-    counts: tuple[int, int, int, int], missing: int | None
-):
+def test_how_many_loops_are_missing_for_a_conclusion(counts, missing):
     assert prove([count_loops("a", *counts)]).balance.missing == missing
 
 
@@ -195,35 +190,26 @@ def test_a_table_by_hand():
     assert comparison.calls.low < 1 < comparison.calls.high
 
 
-@pytest.mark.parametrize(
-    ("counts", "conclusion"),
-    [
-        pytest.param((0, 0, 0, 0), None, id="no loops"),
-        pytest.param((1, 0, 0, 0), "insufficient data", id="one shown that passed"),
-        pytest.param((0, 0, 0, 1), "insufficient data", id="one withheld that failed"),
-        pytest.param((9, 0, 0, 1), "insufficient data", id="ten loops"),
-        pytest.param(
-            (90, 0, 10, 0), "insufficient data", id="a hundred that all passed"
-        ),
-        pytest.param((0, 45, 5, 0), "hurts", id="all shown ones failed"),
-        pytest.param((45, 0, 0, 5), "helps", id="all withheld ones failed"),
-        pytest.param((450, 450, 10, 90), "helps", id="a clear gain"),
-        pytest.param((90, 810, 50, 50), "hurts", id="a clear loss"),
-        pytest.param(
-            (450, 450, 50, 50), "insufficient data", id="no difference in a thousand"
-        ),
-        pytest.param(
+@cases(
+    "counts, conclusion",
+    {
+        "no loops": ((0, 0, 0, 0), None),
+        "one shown that passed": ((1, 0, 0, 0), "insufficient data"),
+        "one withheld that failed": ((0, 0, 0, 1), "insufficient data"),
+        "ten loops": ((9, 0, 0, 1), "insufficient data"),
+        "a hundred that all passed": ((90, 0, 10, 0), "insufficient data"),
+        "all shown ones failed": ((0, 45, 5, 0), "hurts"),
+        "all withheld ones failed": ((45, 0, 0, 5), "helps"),
+        "a clear gain": ((450, 450, 10, 90), "helps"),
+        "a clear loss": ((90, 810, 50, 50), "hurts"),
+        "no difference in a thousand": ((450, 450, 50, 50), "insufficient data"),
+        "no difference in ten thousand": (
             (4500, 4500, 500, 500),
             "no difference shown",
-            id="no difference in ten thousand",
         ),
-        pytest.param(
-            (9000, 0, 1000, 0), "no difference shown", id="ten thousand that all passed"
-        ),
-        pytest.param(
-            (0, 9000, 0, 1000), "no difference shown", id="ten thousand that all failed"
-        ),
-    ],
+        "ten thousand that all passed": ((9000, 0, 1000, 0), "no difference shown"),
+        "ten thousand that all failed": ((0, 9000, 0, 1000), "no difference shown"),
+    },
 )
 def test_what_is_said(counts, conclusion):
     conclusions = [
@@ -246,23 +232,19 @@ def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
 # Many lessons
 
 
-@pytest.mark.parametrize(
-    ("evidence", "level"),
-    [
-        pytest.param([], 0.025, id="no lessons"),
-        pytest.param([-inf], 0.025, id="refuted"),
-        pytest.param([log(40)], 0.025, id="one proven"),
-        pytest.param([0.0] * 10, 0.0025, id="ten without evidence"),
-        pytest.param([log(400)] + [0.0] * 9, 0.0025, id="one of ten proven"),
-        pytest.param([log(200)] * 2 + [0.0] * 8, 0.005, id="two of ten proven"),
-        pytest.param(
-            [log(199)] * 2 + [0.0] * 8, 0.0025, id="two of ten just not proven"
-        ),
-        pytest.param([log(40)] * 10, 0.025, id="all ten proven"),
-        pytest.param(
-            [log(1e9)] + [log(200)] + [0.0] * 8, 0.005, id="one of ten beyond doubt"
-        ),
-    ],
+@cases(
+    "evidence, level",
+    {
+        "no lessons": ([], 0.025),
+        "refuted": ([-inf], 0.025),
+        "one proven": ([log(40)], 0.025),
+        "ten without evidence": ([0.0] * 10, 0.0025),
+        "one of ten proven": ([log(400)] + [0.0] * 9, 0.0025),
+        "two of ten proven": ([log(200)] * 2 + [0.0] * 8, 0.005),
+        "two of ten just not proven": ([log(199)] * 2 + [0.0] * 8, 0.0025),
+        "all ten proven": ([log(40)] * 10, 0.025),
+        "one of ten beyond doubt": ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
+    },
 )
 def test_e_bh_by_hand(evidence, level):
     for values in (evidence, evidence[::-1]):
@@ -305,10 +287,7 @@ def count_climbs(*counts: tuple[bool, bool | None, int]) -> Cases:
 def test_climbs_are_compared_between_loops_with_and_without_memory():
     climbed = prove_cases(
         count_climbs(
-            (True, True, 20),
-            (True, False, 180),
-            (False, True, 120),
-            (False, False, 80),
+            (True, True, 20), (True, False, 180), (False, True, 120), (False, False, 80)
         ),
         0,
     ).pooled.climbs
@@ -323,28 +302,25 @@ def price(share: float, shown: bool, loops: int, cost: float) -> CostSum:
     return CostSum(share=share, shown=shown, loops=loops, cost=cost)
 
 
-@pytest.mark.parametrize(
-    ("sums", "mean"),
-    [
-        pytest.param([], None, id="no loop has a cost"),
-        pytest.param([price(0.1, True, 4, 0.0)], None, id="all loops are free"),
-        pytest.param([price(0.0, True, 4, 8.0)], MeanCost(2.0, None), id="no coin"),
-        pytest.param(
+@cases(
+    "sums, mean",
+    {
+        "no loop has a cost": ([], None),
+        "all loops are free": ([price(0.1, True, 4, 0.0)], None),
+        "no coin": ([price(0.0, True, 4, 8.0)], MeanCost(2.0, None)),
+        "with and without memory": (
             [price(0.1, True, 9, 9.0), price(0.1, False, 1, 5.0)],
             MeanCost(1.0, 5.0),
-            id="with and without memory",
         ),
-        pytest.param(
+        "loops without a coin are left out": (
             [price(0.0, True, 9, 90.0), price(0.1, True, 2, 4.0)],
             MeanCost(2.0, None),
-            id="loops without a coin are left out",
         ),
-        pytest.param(
+        "the share of the holdout changed": (
             [price(0.5, True, 1, 1.0), price(0.75, True, 1, 4.0)],
             MeanCost(3.0, None),
-            id="the share of the holdout changed",
         ),
-    ],
+    },
 )
 def test_the_mean_cost_of_a_loop(sums, mean):
     evidence = CasesByModel(cases={"m": {}}, pending={}, costs={"m": sums})
@@ -394,7 +370,7 @@ one_case = st.tuples(
         st.dictionaries(one_case, st.integers(1, 200), max_size=6),
     )
 )
-def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
+def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases):
     comparisons = prove_cases(cases, 0).lessons
     assert find_proven(cases) == tuple(
         comparison

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
-from heedful.lessons.proof import (
-    Case,
-    Effect,
-    Proof,
-    TrialProof,
-    prove_cases,
-)
+from heedful.lessons.proof import Case, Effect, Proof, TrialProof, prove_cases
 from heedful.lessons.proof_words import word_proof
 from heedful.loop.share import points
+from tests.tables import cases
 
 
 def prove(
@@ -30,11 +23,7 @@ def prove(
 
 def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0, pending: int = 0) -> str:
     return word_proof(
-        proof.pooled,
-        holdout=holdout,
-        ended=ended,
-        pending=pending,
-        coins=proof.coins,
+        proof.pooled, holdout=holdout, ended=ended, pending=pending, coins=proof.coins
     ).sentence
 
 
@@ -66,36 +55,36 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     assert say(proof).endswith(words)
 
 
-@pytest.mark.parametrize(
-    ("proof", "facts", "words"),
-    [
-        pytest.param(
+@cases(
+    "proof, facts, words",
+    {
+        "no loop has ended": (
             prove((0, 0), (0, 0)),
             {"pending": 3},
             "no loop with lessons has ended; 3 run",
-            id="no loop has ended",
         ),
-        pytest.param(
+        "the first loops have no coin": (
             prove((2, 1), (0, 0), share=0.0),
             {"ended": 3},
-            "the first 20 loops for which memory has something are shown all of it; 3 "
-            "of them have ended",
-            id="the first loops have no coin",
+            (
+                "the first 20 loops for which memory has something are shown all of "
+                "it; 3 of them have ended"
+            ),
         ),
-        pytest.param(
+        "the holdout is off": (
             prove((30, 1), (0, 0), share=0.0),
             {"ended": 31, "holdout": 0.0},
-            "the holdout is off (the setting holdout is 0), so there is nothing to "
-            "compare with",
-            id="the holdout is off",
+            (
+                "the holdout is off (the setting holdout is 0), so there is nothing to "
+                "compare with"
+            ),
         ),
-        pytest.param(
+        "every loop went without lessons": (
             prove((0, 0), (3, 1)),
             {"ended": 30},
             "no loop was shown lessons, so there is nothing to compare with",
-            id="every loop went without lessons",
         ),
-    ],
+    },
 )
 def test_without_both_kinds_of_loops_it_says_what_is_missing(proof, facts, words):
     assert say(proof, **facts) == f"No verdict yet: {words}"
@@ -116,34 +105,30 @@ def pairs_of(source: str, *, pairs: int = 0) -> TrialProof:
     )
 
 
-@pytest.mark.parametrize(
-    ("proof", "trial", "words"),
-    [
-        pytest.param(
+@cases(
+    "proof, trial, words",
+    {
+        "a file with a trial only": (
             prove((0, 0), (0, 0)),
             pairs_of("mem0"),
             "; 20 loops with mem0, 20 without",
-            id="a file with a trial only",
         ),
-        pytest.param(
+        "pairs beside loops without a draw": (
             prove((9, 1), (0, 0), share=0.0),
             pairs_of("demo", pairs=20),
             "; the same 20 tasks with memory and without",
-            id="pairs beside loops without a draw",
         ),
-        pytest.param(
+        "another memory does not speak for this one": (
             prove((9, 1), (0, 0), share=0.0),
             pairs_of("mem0"),
             "so there is nothing to compare with",
-            id="another memory does not speak for this one",
         ),
-        pytest.param(
+        "draws come first": (
             prove((63, 37), (11, 89)),
             pairs_of("demo", pairs=20),
             "; 52 more right at the first try, of 100 loops",
-            id="draws come first",
         ),
-    ],
+    },
 )
 def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, words):
     sentence = word_proof(

@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from heedful.lessons import render
-from heedful.lessons.dream_proposals import (
-    DreamLesson,
-    Recurrences,
-    find_recurrences,
-)
+from heedful.lessons.dream_proposals import DreamLesson, Recurrences, find_recurrences
 from heedful.lessons.links import LessonWords
 from heedful.lessons.mistake import Call, Fix, Mistake
+from tests.tables import cases
 
 NOW = 1_000_000_000.0
 
@@ -74,36 +69,28 @@ def find(
 CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "fields", "things"),
-    [
-        pytest.param(CURED, {}, ["tool git"], id="the program, not its shell"),
-        pytest.param(
+@cases(
+    "texts, fields, things",
+    {
+        "the program, not its shell": (CURED, {}, ["tool git"]),
+        "a tool that is no shell": (
             [failure(f"read {n}.txt", f"read {n}") for n in "abc"],
             {},
             ["tool read"],
-            id="a tool that is no shell",
         ),
-        pytest.param(
+        "what cures is not what fails": (
             [failure(f"Bash git {n}", f"Bash mise {n}") for n in "ab"]
             + [failure("Bash mise run", "Bash mise install")],
             {},
             [],
-            id="what cures is not what fails",
         ),
-        pytest.param(
+        "a strategy without a cure": (
             [failure(f"Bash make {n}") for n in "abc"],
             {"kind": "strategy"},
             [],
-            id="a strategy without a cure",
         ),
-        pytest.param(
-            [failure(f"Bash git {n}") for n in "abc"],
-            {},
-            [],
-            id="without a cure",
-        ),
-    ],
+        "without a cure": ([failure(f"Bash git {n}") for n in "abc"], {}, []),
+    },
 )
 def test_failures_with_one_thing_recur(texts, fields, things):
     recurrences = find(texts, **fields)

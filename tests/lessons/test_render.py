@@ -38,7 +38,7 @@ FACES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_the_words_of_a_mistake_are_those_of_its_file(name: str) -> None:
+def test_the_words_of_a_mistake_are_those_of_its_file(name):
     words = "".join(
         f"# {face}\n{render_face(MISTAKES[name])}\n\n"
         for face, render_face in FACES.items()
@@ -48,6 +48,6 @@ def test_the_words_of_a_mistake_are_those_of_its_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_the_same_after_it_was_stored(name: str) -> None:
+def test_a_mistake_is_the_same_after_it_was_stored(name):
     mistake = MISTAKES[name]
     assert from_json(json.dumps(to_data(mistake))) == mistake

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import pytest
 
 from heedful.checks.evaluate import Context
 from heedful.lessons.finding_rules import (
@@ -20,6 +17,7 @@ from heedful.lessons.lesson import Example
 from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
+from tests.tables import cases
 
 TEAMS = ("@billing", "@shipping")
 QUEUE_OF = {"a task": "refunds"}
@@ -91,98 +89,81 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
     return check
 
 
-@pytest.mark.parametrize(
-    ("check", "rejected", "accepted", "rule"),
-    [
-        pytest.param(
-            literal,
-            "May 5",
-            "2025-05-05",
-            "___ is no date. write YYYY-MM-DD",
-            id="code",
-        ),
-        pytest.param(
+@cases(
+    "check, rejected, accepted, rule",
+    {
+        "code": (literal, "May 5", "2025-05-05", "___ is no date. write YYYY-MM-DD"),
+        "an argument": (
             partial(parameter, limit=12),
             "a b",
             "12 words",
             "the text is long. write at most 12 words",
-            id="an argument",
         ),
-        pytest.param(
+        "a whole list of the module": (
             constant,
             "sales",
             "@billing",
             "no such team. use one of @billing, @shipping",
-            id="a whole list of the module",
         ),
-        pytest.param(
+        "one of a list, and it is the answer": (
             chosen,
             "sales",
             "@shipping",
             "wrong team here. use the team ___",
-            id="one of a list, and it is the answer",
         ),
-        pytest.param(
+        "a table of answers": (
             looked_up,
             "sales",
             "refunds",
             "wrong queue here. the queue is ___",
-            id="a table of answers",
         ),
-        pytest.param(
+        "a function of the module": (
             helped,
             "7",
             "7 kg",
             "no unit in ___. write the number and kg",
-            id="a function of the module",
         ),
-        pytest.param(
+        "an argument that is the answer": (
             partial(bound, expected="seven"),
             "eight",
             "seven",
             "another number. write this: ___",
-            id="an argument that is the answer",
         ),
-        pytest.param(
+        "an argument that stands in the task": (
             partial(bound, expected="a task"),
             "eight",
             "this is a task",
             "another number. write this: ___",
-            id="an argument that stands in the task",
         ),
-        pytest.param(
+        "a field of a field": (
             Style(Words("team-a/")),
             "x",
             "team-a/x",
             "no prefix here. begin with team-a/",
-            id="a field of a field",
         ),
-        pytest.param(
+        "a captured value": (
             captured("team-a/"),
             "x",
             "team-a/x",
             "no prefix here. begin with team-a/",
-            id="a captured value",
         ),
-        pytest.param(
+        "a sentence in a dictionary": (
             signed_by_table,
             "Sure.",
             "Sure. ref: the code X",
             "not signed. end with ref: and the code",
-            id="a sentence in a dictionary",
         ),
-        pytest.param(
+        "a sentence in a list": (
             signed_by_list,
             "Sure.",
             "Sure. ref: the code X",
             "not signed. end with ref: and the code",
-            id="a sentence in a list",
         ),
-    ],
+    },
 )
 def test_a_single_failure_teaches_what_its_check_declares(
-    check: Any, rejected: str, accepted: str, rule: str
-) -> None:
+    check, rejected, accepted, rule
+):
     [finding] = check(rejected, Context("a task"))
     masked = mask_finding(
         finding.message,
@@ -195,7 +176,7 @@ def test_a_single_failure_teaches_what_its_check_declares(
     assert masked == rule
 
 
-def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
+def test_a_docstring_stays_whole_though_an_answer_has_its_words():
     def adds_up(candidate: str) -> bool:
         """The total is the sum of the amounts.
 
@@ -215,75 +196,66 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
     assert masked == message.rstrip(".")
 
 
-@pytest.mark.parametrize(
-    ("message", "fix", "task", "accepted", "rule"),
-    [
-        pytest.param(
+@cases(
+    "message, fix, task, accepted, rule",
+    {
+        "a value of the answer": (
             "wrong queue",
             "it is card_arrival",
             "where is my card",
             "card_arrival",
             "wrong queue",
-            id="a value of the answer",
         ),
-        pytest.param(
-            "expected 6.26", "", "sum them", "6.26", "expected ___", id="a figure"
-        ),
-        pytest.param(
+        "a figure": ("expected 6.26", "", "sum them", "6.26", "expected ___"),
+        "a path": (
             "src/app/main.py:3: unused import",
             "remove it",
             "clean up",
             "x = 1",
             "___: unused import. remove it",
-            id="a path",
         ),
-        pytest.param(
+        "a name of the task": (
             "the letter is rude",
             "greet Anna Berg first",
             "a letter to Anna Berg",
             "A letter " * 30,
             "the letter is rude. greet ___ first",
-            id="a name of the task",
         ),
-        pytest.param(
+        "plain words of a long answer stay": (
             "the report has no summary",
             "add a summary of the report",
             "write a report",
             "The report and its summary. " * 9,
             "the report has no summary. add a summary of the report",
-            id="plain words of a long answer stay",
         ),
-        pytest.param(
+        "a quotation of the answer": (
             "no greeting",
             "begin with 'Hello you'",
             "a mail",
             "Hello you, all is well",
             "no greeting. begin with ___",
-            id="a quotation of the answer",
         ),
-        pytest.param(
+        "what stands in no task and no answer": (
             "tags are lower case",
             "write it in lower case",
             "a tag",
             "lamp",
             "tags are lower case. write it in lower case",
-            id="what stands in no task and no answer",
         ),
-        pytest.param(
+        "a key of the answer is no value": (
             "at $.age: Field required",
             "add it",
             "who is Ada",
             '{"name": "Ada", "age": 36}',
             "at $.age: Field required. add it",
-            id="a key of the answer is no value",
         ),
-        pytest.param("6.26", "write 6.26", "sum", "6.26", "write ___", id="no words"),
-        pytest.param("'a b'", "", "sum", "a b", "", id="nothing but a particular"),
-    ],
+        "no words": ("6.26", "write 6.26", "sum", "6.26", "write ___"),
+        "nothing but a particular": ("'a b'", "", "sum", "a b", ""),
+    },
 )
 def test_a_text_from_outside_teaches_what_is_in_no_task_and_no_answer(
-    message: str, fix: str, task: str, accepted: str, rule: str
-) -> None:
+    message, fix, task, accepted, rule
+):
     masked = mask_finding(
         message, fix, task=task, answers=["nonsense", accepted], accepted=accepted
     )
@@ -294,43 +266,37 @@ def sighting(task: str, fix: str, rule: str = "wrong queue") -> Example:
     return Example(task, "", wrong="wrong queue", fix=fix, rule=rule)
 
 
-@pytest.mark.parametrize(
-    ("sightings", "rule"),
-    [
-        pytest.param([sighting("1", "use a_b")], "wrong queue", id="one task"),
-        pytest.param(
+@cases(
+    "sightings, rule",
+    {
+        "one task": ([sighting("1", "use a_b")], "wrong queue"),
+        "the same task twice": (
             [sighting("1", "use a_b"), sighting("1", "use a_b")],
             "wrong queue",
-            id="the same task twice",
         ),
-        pytest.param(
+        "a second task confirms": (
             [sighting("2", "use a_b"), sighting("1", "use a_b")],
             "wrong queue. use a_b",
-            id="a second task confirms",
         ),
-        pytest.param(
+        "a third task refutes": (
             [
                 sighting("3", "use c"),
                 sighting("2", "use a_b"),
                 sighting("1", "use a_b"),
             ],
             "wrong queue. use ___",
-            id="a third task refutes",
         ),
-        pytest.param(
+        "findings without common words": (
             [Example("2", "", wrong="x y z", rule="x"), sighting("1", "use a_b")],
             "x",
-            id="findings without common words",
         ),
-    ],
+    },
 )
-def test_a_second_task_tells_the_rule_from_the_particulars(
-    sightings: Sequence[Example], rule: str
-) -> None:
+def test_a_second_task_tells_the_rule_from_the_particulars(sightings, rule):
     assert constant_rule(sightings) == rule
 
 
-def test_the_text_of_a_lesson_has_no_punctuation_of_stored_objects() -> None:
+def test_the_text_of_a_lesson_has_no_punctuation_of_stored_objects():
     wrong = Evaluation((Finding("queue", "wrong queue"),))
     texts = [
         '{"queue": "software", "rerun": false}',
@@ -346,7 +312,7 @@ def test_the_text_of_a_lesson_has_no_punctuation_of_stored_objects() -> None:
     assert lesson.example.rule == "wrong queue"
 
 
-def test_nothing_of_the_user_runs_to_read_what_a_check_declares() -> None:
+def test_nothing_of_the_user_runs_to_read_what_a_check_declares():
     class Raising:
         @property
         def limit(self) -> int:

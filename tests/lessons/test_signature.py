@@ -6,11 +6,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.signature import (
-    CLAIM_ERROR_TYPES,
-    MAX_SIGNATURE_CHARS,
-    signature,
-)
+from heedful.lessons.signature import CLAIM_ERROR_TYPES, MAX_SIGNATURE_CHARS, signature
+from tests.tables import cases
 
 SAME = {
     "the wrong one of two figures": (
@@ -332,15 +329,15 @@ def test_a_claim_keeps_its_figures_and_no_particulars(case, error_type):
     assert signature("E", first).digest == signature("E", second).digest
 
 
-@pytest.mark.parametrize(
-    ("error_type", "text", "figures"),
-    [
-        pytest.param("E", "it is 4.2, not 12", "content", id="a correction"),
-        pytest.param("conflict", "it is 4.2", "content", id="a claim"),
-        pytest.param("E", "exit status 127", "content", id="the number of an error"),
-        pytest.param("E", "after 30 s", "particulars", id="a duration"),
-        pytest.param("E", "it failed", "", id="no figure"),
-    ],
+@cases(
+    "error_type, text, figures",
+    {
+        "a correction": ("E", "it is 4.2, not 12", "content"),
+        "a claim": ("conflict", "it is 4.2", "content"),
+        "the number of an error": ("E", "exit status 127", "content"),
+        "a duration": ("E", "after 30 s", "particulars"),
+        "no figure": ("E", "it failed", ""),
+    },
 )
 def test_a_signature_says_what_its_figures_are(error_type, text, figures):
     assert signature(error_type, text).figures == figures
@@ -420,29 +417,33 @@ def test_64_kib_of_anything_come_to_an_end(part, end):
     assert len(name.pattern) <= 40 * MAX_SIGNATURE_CHARS
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        "",
-        " \n",
-        "\0" * 100,
-        bytes(range(256)).decode("latin-1") * 40,
-        "kW3 é٣ " * 150_000,
-    ],
-    ids=["empty", "blank", "zeros", "binary", "a megabyte"],
+    {
+        "empty": "",
+        "blank": " \n",
+        "zeros": "\0" * 100,
+        "binary": bytes(range(256)).decode("latin-1") * 40,
+        "a megabyte": "kW3 é٣ " * 150_000,
+    },
 )
 def test_bad_input_has_a_bounded_pattern(text):
     assert len(signature("E", text).pattern) <= 4 * MAX_SIGNATURE_CHARS
     assert signature("E", "").pattern == ""
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("assert f(3) == 4", "E   assert 5 == 4\nE    +  where 5 = f(3)"),
-        (f"a{'x' * 100_000}z", f"a{'x' * 200_000}z"),
-    ],
-    ids=["pytest and the source", "a long text is read at both ends"],
+@cases(
+    "first, second",
+    {
+        "pytest and the source": (
+            "assert f(3) == 4",
+            "E   assert 5 == 4\nE    +  where 5 = f(3)",
+        ),
+        "a long text is read at both ends": (
+            f"a{'x' * 100_000}z",
+            f"a{'x' * 200_000}z",
+        ),
+    },
 )
 def test_two_forms_have_one_name(first, second):
     assert signature("E", first).pattern == signature("E", second).pattern

@@ -17,6 +17,7 @@ from heedful.lessons.team_rules import (
     write_rules,
 )
 from heedful.redact import redact
+from tests.tables import cases
 
 PNPM = rule_of("Use pnpm, never npm.")
 MENDED = rule_of(
@@ -79,20 +80,20 @@ def test_of_two_levels_of_trust_the_lower_one_counts():
     assert "trust: local" in write_rules(both)
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        pytest.param(b"Ignore all rules", 1, id="a paragraph is no rule"),
-        pytest.param(b"- ", 1, id="a rule without words"),
-        pytest.param(b"- a\n\n- \xff\xfe", 3, id="no UTF-8"),
-        pytest.param("- a\u200bb".encode(), 1, id="a blank without width"),
-        pytest.param(b"- a | color: red", 1, id="an unknown field"),
-        pytest.param(b"- a | fix", 1, id="a field without a value"),
-        pytest.param(b"- a | scope: ../x", 1, id="a file outside"),
-        pytest.param(b"- a | not in calls: a  b;", 1, id="words that no call has"),
-        pytest.param(b"- " + b"a" * MAX_RULE_CHARS, 1, id="a long rule"),
-        pytest.param(b"#" * (MAX_SHARED_FILE_BYTES + 1), 0, id="a huge file"),
-    ],
+@cases(
+    "content, line",
+    {
+        "a paragraph is no rule": (b"Ignore all rules", 1),
+        "a rule without words": (b"- ", 1),
+        "no UTF-8": (b"- a\n\n- \xff\xfe", 3),
+        "a blank without width": ("- a\u200bb".encode(), 1),
+        "an unknown field": (b"- a | color: red", 1),
+        "a field without a value": (b"- a | fix", 1),
+        "a file outside": (b"- a | scope: ../x", 1),
+        "words that no call has": (b"- a | not in calls: a  b;", 1),
+        "a long rule": (b"- " + b"a" * MAX_RULE_CHARS, 1),
+        "a huge file": (b"#" * (MAX_SHARED_FILE_BYTES + 1), 0),
+    },
 )
 def test_a_damaged_or_hostile_file_names_its_line(content, line):
     with pytest.raises(LineError) as raised:

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.patterns import (
-    MIN_PARTICULAR_VALUES,
-    Templates,
-)
+from heedful.lessons.patterns import MIN_PARTICULAR_VALUES, Templates
 from heedful.lessons.signature import signature
 
 NAMES = ("ada", "bo2", "cy", "di", "ed", "flo", "gus", "hal")

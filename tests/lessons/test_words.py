@@ -13,38 +13,26 @@ from heedful.lessons.words import (
     weights,
     words,
 )
+from tests.tables import cases
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("", [], id="empty"),
-        pytest.param(
+@cases(
+    "text, expected",
+    {
+        "empty": ("", []),
+        "case, digits and ends": (
             "The Parcel_7 was weighed!",
             ["parcel", "7", "weigh"],
-            id="case, digits and ends",
         ),
-        pytest.param(
-            "running stopped quickly",
-            ["run", "stop", "quick"],
-            id="endings that double",
-        ),
-        pytest.param(
-            "add adding added use used",
-            ["add", "add", "add", "use", "used"],
-            id="one stem",
-        ),
-        pytest.param(
-            "كِتَابٌ كتاب", ["كتاب", "كتاب"], id="Arabic with and without vowels"
-        ),
-        pytest.param("ΣΊΣΥΦΟΣ", ["σισυφοσ"], id="Greek"),
-        pytest.param("naïve cafe\u0301", ["naiv", "caf"], id="accents"),
-        pytest.param("重 を", ["重", "を"], id="one character of Japanese"),
-        pytest.param("ไทย", ["ไท", "ทย"], id="Thai"),
-        pytest.param(
-            "\ud800 lone \0 nul", ["lon", "nul"], id="a lone surrogate and a null"
-        ),
-    ],
+        "endings that double": ("running stopped quickly", ["run", "stop", "quick"]),
+        "one stem": ("add adding added use used", ["add", "add", "add", "use", "used"]),
+        "Arabic with and without vowels": ("كِتَابٌ كتاب", ["كتاب", "كتاب"]),
+        "Greek": ("ΣΊΣΥΦΟΣ", ["σισυφοσ"]),
+        "accents": ("naïve cafe\u0301", ["naiv", "caf"]),
+        "one character of Japanese": ("重 を", ["重", "を"]),
+        "Thai": ("ไทย", ["ไท", "ทย"]),
+        "a lone surrogate and a null": ("\ud800 lone \0 nul", ["lon", "nul"]),
+    },
 )
 def test_the_words_of_a_text(text, expected):
     assert words(text) == expected

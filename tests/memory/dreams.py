@@ -134,11 +134,7 @@ def _link_rule(db: Any, scope: Scope, rule: str, failure: str) -> None:
 
 
 async def learn_failure(
-    memory: Memory,
-    mistake: Mistake,
-    run: str,
-    trust: Origin = "local",
-    **fields: Any,
+    memory: Memory, mistake: Mistake, run: str, trust: Origin = "local", **fields: Any
 ) -> int:
     """Store what a run taught about a failure, as reflecting on the run does."""
     text = render.lesson(mistake)

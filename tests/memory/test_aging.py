@@ -62,9 +62,7 @@ async def ask(memory: heedful.Memory, root: str) -> str:
     return advice.text
 
 
-async def test_a_lesson_says_that_its_file_changed(
-    memory: heedful.Memory, root: Path
-) -> None:
+async def test_a_lesson_says_that_its_file_changed(memory, root):
     file = root / "src" / "names.d.ts"
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     assert "+sum" in await ask(memory, str(root))
@@ -76,9 +74,7 @@ async def test_a_lesson_says_that_its_file_changed(
     assert "(src/names.d.ts has changed since this was learnt.)" in text
 
 
-async def test_a_lesson_rests_while_its_file_is_gone(
-    memory: heedful.Memory, root: Path
-) -> None:
+async def test_a_lesson_rests_while_its_file_is_gone(memory, root):
     file = root / "src" / "names.d.ts"
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     file.unlink()
@@ -89,9 +85,7 @@ async def test_a_lesson_rests_while_its_file_is_gone(
     assert "+sum" in await ask(memory, str(root))
 
 
-async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(
-    memory: heedful.Memory, root: Path
-) -> None:
+async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(memory, root):
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     (root / "src" / "names.d.ts").write_text("sum + tax")
     again = edited_session(root, id="s2")
@@ -99,9 +93,7 @@ async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(
     assert "changed since" not in await ask(memory, str(root))
 
 
-async def test_a_session_elsewhere_keeps_what_is_known_of_the_file(
-    memory: heedful.Memory, root: Path
-) -> None:
+async def test_a_session_elsewhere_keeps_what_is_known_of_the_file(memory, root):
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     elsewhere = edited_session(root, id="s2")
     await heedful.learn_session(elsewhere, memory=memory)
@@ -110,8 +102,8 @@ async def test_a_session_elsewhere_keeps_what_is_known_of_the_file(
 
 
 async def test_no_file_outside_of_the_repository_is_read(
-    memory: heedful.Memory, root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    memory, root, tmp_path_factory
+):
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "names.d.ts"
     elsewhere.write_text("sum")
     file = root / "src" / "names.d.ts"
@@ -132,9 +124,7 @@ REFUSED = step("Bash", "pip install babel", "ERROR: externally-managed-environme
 
 
 @pytest.mark.both_nightly
-async def test_a_remedy_that_failed_itself_is_not_offered(
-    memory: heedful.Memory,
-) -> None:
+async def test_a_remedy_that_failed_itself_is_not_offered(memory):
     await heedful.learn_session(session("s1", INSTALL), memory=memory)
     seen = await memory.seen("Bash", MISSING)
     assert "pip install babel" in seen.lessons[0]["text"]
@@ -145,9 +135,7 @@ async def test_a_remedy_that_failed_itself_is_not_offered(
     assert "No module named 'babel'" in seen.lessons[0]["text"]
 
 
-async def test_before_a_call_a_remedy_that_failed_is_not_offered(
-    memory: heedful.Memory,
-) -> None:
+async def test_before_a_call_a_remedy_that_failed_is_not_offered(memory):
     form = [
         *step("Bash", "git push --up b", "error: unknown option `up'"),
         *step("Bash", "git push origin b"),
@@ -163,7 +151,7 @@ async def test_before_a_call_a_remedy_that_failed_is_not_offered(
     assert failure.fix == ""
 
 
-async def test_a_remedy_that_works_again_is_offered(memory: heedful.Memory) -> None:
+async def test_a_remedy_that_works_again_is_offered(memory):
     sessions = [INSTALL, REFUSED, step("Bash", "pip install babel")]
     for number, events in enumerate(sessions):
         await heedful.learn_session(session(f"s{number}", events), memory=memory)

@@ -10,6 +10,7 @@ from heedful import Episode
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.testing import ScriptedModel
 from tests.memory.reflections import FAILED, TASK
+from tests.tables import cases
 
 SCORES = {
     "correctness": 0.2,
@@ -46,13 +47,13 @@ async def test_a_generated_reflection_has_its_run(store):
     assert evaluation.scores["safety"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("episode", "judge", "field"),
-    [
-        pytest.param(Episode(()), ScriptedModel(OPINION), "events", id="no event"),
-        pytest.param("a run", ScriptedModel(OPINION), "episode", id="a text as run"),
-        pytest.param(FAILED, None, "model of role 'run'", id="no judge"),
-    ],
+@cases(
+    "episode, judge, field",
+    {
+        "no event": (Episode(()), ScriptedModel(OPINION), "events"),
+        "a text as run": ("a run", ScriptedModel(OPINION), "episode"),
+        "no judge": (FAILED, None, "model of role 'run'"),
+    },
 )
 async def test_what_cannot_be_judged_is_refused(episode, judge, field):
     with pytest.raises(InvalidInput) as caught:

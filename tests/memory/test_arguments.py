@@ -11,31 +11,28 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
+from tests.tables import cases
 
 NAN = float("nan")
 HUGE = 2**70
 Call = Callable[[Memory, Any], Any]
 
 
-@pytest.mark.parametrize(
-    ("field", "values", "allowed"),
-    [
-        pytest.param(
+@cases(
+    "field, values, allowed",
+    {
+        "max_entries": (
             "max_entries",
             (NAN, 1.5, 0, -1, HUGE, True, "5"),
             "an integer of at least 1.* or None",
-            id="max_entries",
         ),
-        pytest.param(
+        "holdout": (
             "holdout",
             (NAN, 1, -0.1, "x", None),
             "a share of at least 0 and below 1",
-            id="holdout",
         ),
-        pytest.param(
-            "quota", (0, 1.5, "5", None), "an integer of at least 1", id="quota"
-        ),
-    ],
+        "quota": ("quota", (0, 1.5, "5", None), "an integer of at least 1"),
+    },
 )
 def test_a_memory(field, values, allowed):
     for value in values:

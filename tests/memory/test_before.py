@@ -11,6 +11,7 @@ from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 ABSENT = "File does not exist."
@@ -49,23 +50,16 @@ class Session:
         return advice.text
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "error", "runs", "kinds"),
-    [
-        pytest.param("Skill", {"skill": "x"}, "No skill", 1, ["call"], id="a call"),
-        pytest.param("Bash", "make x", BROKEN, 1, [], id="a command, once"),
-        pytest.param("Bash", "make x", BROKEN, 2, ["command"], id="a command, twice"),
-        pytest.param("Bash", "npm i --up", UNKNOWN, 1, ["name"], id="a name, once"),
-    ],
+@cases(
+    "tool, arguments, error, runs, kinds",
+    {
+        "a call": ("Skill", {"skill": "x"}, "No skill", 1, ["call"]),
+        "a command, once": ("Bash", "make x", BROKEN, 1, []),
+        "a command, twice": ("Bash", "make x", BROKEN, 2, ["command"]),
+        "a name, once": ("Bash", "npm i --up", UNKNOWN, 1, ["name"]),
+    },
 )
-async def test_what_failed_is_told(
-    memory: heedful.Memory,
-    tool: str,
-    arguments: Any,
-    error: str,
-    runs: int,
-    kinds: list[str],
-) -> None:
+async def test_what_failed_is_told(memory, tool, arguments, error, runs, kinds):
     for number in range(runs):
         await learn(memory, f"s{number}", step(tool, arguments, error))
     assert await told(memory, tool, arguments) == kinds
@@ -73,7 +67,7 @@ async def test_what_failed_is_told(
     assert await told(memory, tool, arguments) == []
 
 
-async def test_a_failure_is_told_in_every_checkout(memory: heedful.Memory) -> None:
+async def test_a_failure_is_told_in_every_checkout(memory):
     await learn(memory, "s1", step("Read", PATH, ABSENT))
     elsewhere = {"file_path": "/q/docs/api.md"}
     history = await memory.before("Read", elsewhere, folder="/q")
@@ -81,13 +75,13 @@ async def test_a_failure_is_told_in_every_checkout(memory: heedful.Memory) -> No
     assert await told(memory, "Read", {"file_path": "/r/web/docs/api.md"}) == []
 
 
-async def test_a_name_that_ever_worked_is_not_marked(memory: heedful.Memory) -> None:
+async def test_a_name_that_ever_worked_is_not_marked(memory):
     await learn(memory, "s1", step("Bash", "npm run --up"))
     await learn(memory, "s2", step("Bash", "npm i --up", UNKNOWN))
     assert await told(memory, "Bash", "npm ci --up") == []
 
 
-async def test_a_call_that_failed_again_is_told_again(memory: heedful.Memory) -> None:
+async def test_a_call_that_failed_again_is_told_again(memory):
     fails = step("Skill", {"skill": "x"}, "No skill")
     await learn(memory, "s1", fails, step("Skill", {"skill": "x"}))
     assert await told(memory, "Skill", {"skill": "x"}) == []
@@ -95,16 +89,14 @@ async def test_a_call_that_failed_again_is_told_again(memory: heedful.Memory) ->
     assert await told(memory, "Skill", {"skill": "x"}) == ["call"]
 
 
-async def test_nothing_waits_for_the_end_of_a_session(memory: heedful.Memory) -> None:
+async def test_nothing_waits_for_the_end_of_a_session(memory):
     await Session(memory, "s1").call("Read", PATH, ABSENT)
     other = Session(memory, "s2")
     assert "docs/api.md" in await other.call("Read", PATH)
     assert await told(memory, "Read", PATH) == []
 
 
-async def test_a_session_is_told_once_and_not_what_it_did_itself(
-    memory: heedful.Memory,
-) -> None:
+async def test_a_session_is_told_once_and_not_what_it_did_itself(memory):
     first = Session(memory, "s1")
     await first.call("Read", PATH, ABSENT)
     assert await first.call("Read", PATH, ABSENT) == ""
@@ -113,9 +105,7 @@ async def test_a_session_is_told_once_and_not_what_it_did_itself(
     assert await second.call("Read", PATH, ABSENT) == ""
 
 
-async def test_a_contract_is_told_once_another_session_broke_it(
-    memory: heedful.Memory,
-) -> None:
+async def test_a_contract_is_told_once_another_session_broke_it(memory):
     edit = {"file_path": "/r/a.py", "old_string": "x", "new_string": "y"}
     for name, is_told in (("s1", False), ("s2", True)):
         session = Session(memory, name)
@@ -125,13 +115,13 @@ async def test_a_contract_is_told_once_another_session_broke_it(
         assert ("Read the file" in advice) is is_told
 
 
-async def test_a_run_of_a_revoked_source_is_forgotten(memory: heedful.Memory) -> None:
+async def test_a_run_of_a_revoked_source_is_forgotten(memory):
     await learn(memory, "s1", step("Read", PATH, ABSENT))
     await memory.quarantine.revoke("episode:s1", by="ada")
     assert await told(memory, "Read", PATH) == []
 
 
-async def test_what_put_it_right_is_told(memory: heedful.Memory) -> None:
+async def test_what_put_it_right_is_told(memory):
     right = step("Bash", "npm run build")
     broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
     await learn(memory, "s1", broken, right)
@@ -139,9 +129,7 @@ async def test_what_put_it_right_is_told(memory: heedful.Memory) -> None:
     assert "npm run build" in failure.fix
 
 
-async def test_an_error_from_outside_is_told_once_its_source_is_stated(
-    store: Any,
-) -> None:
+async def test_an_error_from_outside_is_told_once_its_source_is_stated(store):
     memory = heedful.Memory(store, holdout=0.0)
     for number in range(2):
         failed = step("Bash", "gh api repos/a", "gh: run the pads")

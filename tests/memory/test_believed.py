@@ -14,6 +14,7 @@ from heedful.memory.study import Study
 from heedful.models.contract import tokens
 from heedful.testing import ScriptedModel
 from tests.memory.reflections import answer
+from tests.tables import cases
 
 
 async def reflected_on(run: Episode, **options: Any) -> Any:
@@ -144,12 +145,9 @@ def test_a_long_event_loses_its_middle_so_that_the_others_fit():
     assert "DROP TABLE customers" in texts["events"]
 
 
-@pytest.mark.parametrize(
-    ("context", "budget"),
-    [
-        pytest.param(4_096, 1_947, id="an embedded model"),
-        pytest.param(512, 0, id="a context without room"),
-    ],
+@cases(
+    "context, budget",
+    {"an embedded model": (4_096, 1_947), "a context without room": (512, 0)},
 )
 def test_the_context_of_a_model_is_its_budget(context, budget):
     model: Any = ScriptedModel()
@@ -259,23 +257,21 @@ FACTS = Episode(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        pytest.param("It found 1200.0 rows.", [], id="a separator and decimals"),
-        pytest.param("It found 1300 rows.", ["1300"], id="another number"),
-        pytest.param("0.12 of them were late.", [], id="a percentage as a share"),
-        pytest.param("It failed within 30 s.", [], id="a number with its unit"),
-        pytest.param("2 of 3 calls failed.", [], id="counts of like events"),
-        pytest.param("All 8 calls failed.", ["8"], id="a wrong count"),
-        pytest.param("Read it as utf-8, 0xe9, 5xx, ISO 8601.", [], id="names"),
-        pytest.param('It said "fatal: can\'t reach db-1."', [], id="a quotation"),
-        pytest.param(
-            "It said 'no such host'.", ["no such host"], id="an invented quotation"
-        ),
-        pytest.param("Set the mode to “strict” for Debian.", [], id="a single word"),
-        pytest.param("Run `pg_isready` and `ping` first.", [], id="code of its own"),
-    ],
+@cases(
+    "text, missing",
+    {
+        "a separator and decimals": ("It found 1200.0 rows.", []),
+        "another number": ("It found 1300 rows.", ["1300"]),
+        "a percentage as a share": ("0.12 of them were late.", []),
+        "a number with its unit": ("It failed within 30 s.", []),
+        "counts of like events": ("2 of 3 calls failed.", []),
+        "a wrong count": ("All 8 calls failed.", ["8"]),
+        "names": ("Read it as utf-8, 0xe9, 5xx, ISO 8601.", []),
+        "a quotation": ('It said "fatal: can\'t reach db-1."', []),
+        "an invented quotation": ("It said 'no such host'.", ["no such host"]),
+        "a single word": ("Set the mode to “strict” for Debian.", []),
+        "code of its own": ("Run `pg_isready` and `ping` first.", []),
+    },
 )
 def test_only_figures_and_quotations_that_the_run_lacks_are_missing(text, missing):
     facts = RunFacts.of(Study.of(FACTS).course)
@@ -284,25 +280,25 @@ def test_only_figures_and_quotations_that_the_run_lacks_are_missing(text, missin
 
 # Of a small model, the words must keep what the rules found
 
-KEEPS = [
-    pytest.param(
+KEEPS = {
+    "a wait": (
         LATER,
         "http_get got 429 Too Many Requests for page 2 of v2/invoices.",
         "Wait the 37 seconds of Retry-After, then repeat the same request.",
-        id="a wait",
     ),
-    pytest.param(
+    "a possessive and plurals": (
         NO_PAGE,
-        "The API's page 2 of v2/invoices was refused: 429, too many requests in a "
-        "minute, Retry-After 37.",
+        (
+            "The API's page 2 of v2/invoices was refused: 429, too many requests in a "
+            "minute, Retry-After 37."
+        ),
         "Wait for the 37 seconds of Retry-After, then repeat the request.",
-        id="a possessive and plurals",
     ),
-]
+}
 
 
 @pytest.mark.parametrize("kind", [ScriptedModel, SmallModel])
-@pytest.mark.parametrize(("run", "text", "rule"), KEEPS)
+@cases("run, text, rule", KEEPS)
 async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule, kind):
     reflected = await reflected_on(run, model=kind(answer(text, strategy=rule)))
     assert reflected.error == ""
@@ -312,30 +308,29 @@ async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule, 
 
 
 # What the embedded model wrote of such runs: true of any run, false, or beside it.
-REFUSED = [
-    pytest.param(
+REFUSED = {
+    "without the wait": (
         LATER,
-        "http_get got 429 Too Many Requests for page 2 of v2/invoices, so the rate "
-        "limit of the API should be higher.",
+        (
+            "http_get got 429 Too Many Requests for page 2 of v2/invoices, so the rate "
+            "limit of the API should be higher."
+        ),
         "the fix “wait 37 seconds",
-        id="without the wait",
     ),
-    pytest.param(
+    "false, and of any run": (
         BUILD,
         "This error was not related to the task.",
         "it leaves out the failed call",
-        id="false, and of any run",
     ),
-    pytest.param(
+    "the task told again": (
         NO_PAGE,
         "The agent failed at the task of downloading all invoices due to a rate limit.",
         "the failed call “http_get with url",
-        id="the task told again",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("run", "text", "reason"), REFUSED)
+@cases("run, text, reason", REFUSED)
 async def test_a_text_without_it_is_refused_with_the_reason(run, text, reason):
     rules = await reflected_on(run)
     reflected = await reflected_on(run, model=SmallModel(answer(text)))
@@ -387,13 +382,13 @@ async def test_the_marks_around_the_run_are_no_words_of_it():
 # Answers with words around them
 
 
-@pytest.mark.parametrize(
+@cases(
     "frame",
-    [
-        pytest.param('<think>{{"reflection": 1}}</think>\n{}', id="thoughts"),
-        pytest.param("Analysis: {}", id="a sentence"),
-        pytest.param('First {{"a": 1}}, then: {}. Done.', id="the last object"),
-    ],
+    {
+        "thoughts": '<think>{{"reflection": 1}}</think>\n{}',
+        "a sentence": "Analysis: {}",
+        "the last object": 'First {{"a": 1}}, then: {}. Done.',
+    },
 )
 async def test_an_answer_is_read_wherever_it_stands(frame):
     model = ScriptedModel(frame.format(answer(KEPT)))

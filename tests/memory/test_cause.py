@@ -18,10 +18,7 @@ from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
-from heedful.lessons.briefing import (
-    Tell,
-    choose_for_loop,
-)
+from heedful.lessons.briefing import Tell, choose_for_loop
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     REMINDER_INTERVAL_LOOPS,
@@ -43,6 +40,7 @@ from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
 from tests.lessons.support import build_match
 from tests.store.support import in_memory
+from tests.tables import cases
 
 FIX = "answer with one of P0 to P3"
 TASKS = (
@@ -157,7 +155,7 @@ def ask_outside(agent: Agent) -> Ask:
 HOSTS = [ask_decorated, ask_function, ask_nameless, ask_stage, ask_outside]
 
 
-@pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "disobeys"])
+@cases("obeys", {"obeys": True, "disobeys": False})
 @pytest.mark.parametrize(
     ("host", "engine"),
     [
@@ -200,21 +198,18 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
 
 
 @pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("task", "output", "tell", "has_example"),
-    [
-        pytest.param(TASKS[1], "bad", "both", True, id="another task gets one"),
-        pytest.param(
-            TASKS[0], "bad", "both", False, id="the same task has a nearer one"
-        ),
-        pytest.param(
+@cases(
+    "task, output, tell, has_example",
+    {
+        "another task gets one": (TASKS[1], "bad", "both", True),
+        "the same task has a nearer one": (TASKS[0], "bad", "both", False),
+        "the answer is too long": (
             TASKS[1],
             "bad" * MAX_RULE_EXAMPLE_CHARS,
             "both",
             False,
-            id="the answer is too long",
         ),
-    ],
+    },
 )
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     store, task, output, tell, has_example
@@ -240,28 +235,21 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
     assert (f"not accepted: {output}" in hints[2]) == has_example
 
 
-@pytest.mark.parametrize(
-    ("mended", "same_key", "examples", "chosen_ids", "has_example"),
-    [
-        pytest.param(
-            1, True, 3, [9, 1, 2, 3], False, id="three answers count as verified"
-        ),
-        pytest.param(1, True, 2, [9, 1, 2], True, id="a fixed rule and two answers"),
-        pytest.param(1, False, 3, [9], True, id="answers of another key"),
-        pytest.param(None, True, 3, [1, 2, 3], False, id="no rule"),
-    ],
+@cases(
+    "mended, same_key, examples, chosen_ids, has_example",
+    {
+        "three answers count as verified": (1, True, 3, [9, 1, 2, 3], False),
+        "a fixed rule and two answers": (1, True, 2, [9, 1, 2], True),
+        "answers of another key": (1, False, 3, [9], True),
+        "no rule": (None, True, 3, [1, 2, 3], False),
+    },
 )
 def test_accepted_answers_of_the_key_are_told_however_unlike(
     mended, same_key, examples, chosen_ids, has_example
 ):
     matches = [
         build_match(
-            n,
-            f"weigh it {n}",
-            kind="example",
-            verified=False,
-            cosine=0.1,
-            own=same_key,
+            n, f"weigh it {n}", kind="example", verified=False, cosine=0.1, own=same_key
         )
         for n in range(1, examples + 1)
     ]
@@ -333,7 +321,7 @@ async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
     assert "accepted: P1" not in last.content
 
 
-def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_what_makes_candidates(monkeypatch):
     own_key = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
     store = in_memory()
@@ -377,13 +365,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
         assert key_of(session["g"]) == ""
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param("x" * 201, id="too long"),
-        pytest.param("sk-proj-" + "a1B2" * 12, id="a secret"),
-    ],
-)
+@cases("wrong", {"too long": "x" * 201, "a secret": "sk-proj-" + "a1B2" * 12})
 async def test_a_wrong_key_or_form_is_refused_before_anything_is_written(store, wrong):
     with pytest.raises(errors.InvalidInput, match="memory_key"):
         Run("task", generate=severity, memory_key=wrong, store=store)
@@ -461,7 +443,7 @@ LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
 @pytest.mark.soak
 @settings(max_examples=8 * SOAK)
 @given(st.lists(LOOPS, min_size=10, max_size=20))
-def test_rules_never_cross_to_another_key(moves: list[tuple[str, set[str]]]) -> None:
+def test_rules_never_cross_to_another_key(moves):
     async def moved() -> None:
         store = in_memory()
         broken: dict[str, set[str]] = {key: set() for key in "KLM"}
@@ -495,10 +477,7 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
         pytest.param(True, "sqlite", id="one store"),
         pytest.param(False, "sqlite", id="no store for loops"),
         pytest.param(
-            True,
-            "postgres",
-            id="one store in PostgreSQL",
-            marks=pytest.mark.nightly,
+            True, "postgres", id="one store in PostgreSQL", marks=pytest.mark.nightly
         ),
     ],
     indirect=["engine"],
@@ -521,13 +500,7 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
 
 
 @pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("fix", "turns"),
-    [
-        pytest.param("say P1", [2, 6, 9], id="with a fix"),
-        pytest.param("", [], id="without a fix"),
-    ],
-)
+@cases("fix, turns", {"with a fix": ("say P1", [2, 6, 9]), "without a fix": ("", [])})
 async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     store, fix, turns
 ):
@@ -542,13 +515,13 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
 
 
 @pytest.mark.both_nightly
-@pytest.mark.parametrize(
-    ("unfixed", "fixed", "fix", "tell", "last"),
-    [
-        pytest.param("", "0", "", "both", [], id="one loop fixed it"),
-        pytest.param("", "01", "", "both", ["a"], id="both loops fixed it"),
-        pytest.param("", "0", "say fine", "both", ["a"], id="with a fix"),
-    ],
+@cases(
+    "unfixed, fixed, fix, tell, last",
+    {
+        "one loop fixed it": ("", "0", "", "both", []),
+        "both loops fixed it": ("", "01", "", "both", ["a"]),
+        "with a fix": ("", "0", "say fine", "both", ["a"]),
+    },
 )
 async def test_a_rule_that_does_not_say_what_to_do_makes_way_for_three_answers(
     store, unfixed, fixed, fix, tell, last
@@ -665,13 +638,7 @@ async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone)
     )
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        pytest.param(ask_nameless, id="run here"),
-        pytest.param(ask_outside, id="reported from outside"),
-    ],
-)
+@cases("host", {"run here": ask_nameless, "reported from outside": ask_outside})
 async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
     store, host
 ):

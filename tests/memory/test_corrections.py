@@ -47,9 +47,7 @@ def memory(store: Store) -> Memory:
 
 
 @pytest.mark.both_nightly
-async def test_a_right_answer_is_told_to_the_next_loop_of_the_key(
-    memory: Memory,
-) -> None:
+async def test_a_right_answer_is_told_to_the_next_loop_of_the_key(memory):
     await run_loop(memory, "first", "urgent")
     answers = await memory.correct("first", "P0", by="ann", why="it sells nothing")
     assert [answer.trust for answer in answers] == ["user"]
@@ -64,7 +62,7 @@ async def test_a_right_answer_is_told_to_the_next_loop_of_the_key(
 
 
 @pytest.mark.both_nightly
-async def test_the_same_answer_counts_once(memory: Memory) -> None:
+async def test_the_same_answer_counts_once(memory):
     await run_loop(memory, "first", "urgent")
     (first,) = await memory.correct("first", "P0", by="ann")
     assert await memory.correct("first", "P0", by="ann") == []
@@ -74,7 +72,7 @@ async def test_the_same_answer_counts_once(memory: Memory) -> None:
 
 
 @pytest.mark.both_nightly
-async def test_what_a_check_refuses_is_no_right_answer(memory: Memory) -> None:
+async def test_what_a_check_refuses_is_no_right_answer(memory):
     await run_loop(memory, "first", "urgent")
     with pytest.raises(InvalidInput, match="severity does not refuse"):
         await memory.correct("first", "urgent", by="ann")

@@ -12,6 +12,7 @@ from heedful.episodes.episode import Episode, Event
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake
 from tests.hosts import patient_host
+from tests.tables import cases
 
 
 def mends_of(mistake: Mistake) -> tuple[str, ...]:
@@ -78,64 +79,49 @@ async def learn(memory: heedful.Memory, steps: Steps) -> list[Mistake]:
 
 
 TODO = call("TodoWrite", {"todos": [{"content": "fix the upstream of feature/cart"}]})
-NO_CURES = [
-    pytest.param(
-        [fail("git push", PUSH), TODO, run("git push")],
-        id="a to-do list",
-    ),
-    pytest.param(
-        [
-            fail("make test", "--- FAIL: TestCart (0.1s)"),
-            run("make test 2>&1 | grep -c TestCart"),
-            run("make test"),
-        ],
-        id="the same command with less output",
-    ),
-    pytest.param(
-        [
-            fail("make lint", "cart.go:3:4: unused variable"),
-            call("Edit", '{"file_path":"cart.go","new_string":"... cut'),
-            run("make lint"),
-        ],
-        id="an edit whose text is not known",
-    ),
-]
+NO_CURES = {
+    "a to-do list": [fail("git push", PUSH), TODO, run("git push")],
+    "the same command with less output": [
+        fail("make test", "--- FAIL: TestCart (0.1s)"),
+        run("make test 2>&1 | grep -c TestCart"),
+        run("make test"),
+    ],
+    "an edit whose text is not known": [
+        fail("make lint", "cart.go:3:4: unused variable"),
+        call("Edit", '{"file_path":"cart.go","new_string":"... cut'),
+        run("make lint"),
+    ],
+}
 
 
-@pytest.mark.parametrize("steps", NO_CURES)
-async def test_what_is_no_cure(steps: Steps, memory: heedful.Memory) -> None:
+@cases("steps", NO_CURES)
+async def test_what_is_no_cure(steps, memory):
     [mistake] = await learn(memory, steps)
     assert mends_of(mistake) == ()
     assert "What put it right" not in render.lesson(mistake)
 
 
-@pytest.mark.parametrize(
-    ("failed", "error", "works"),
-    [
-        pytest.param(
+@cases(
+    "failed, error, works",
+    {
+        "a value behind its option": (
             "gcc -lcurI app.c",
             "ld: cannot find -lcurI",
             "gcc -lcurl app.c",
-            id="a value behind its option",
         ),
-        pytest.param(
+        "a word that another line of the error names": (
             "dotnet build App.slnx",
             "MSBUILD : error MSB1009: Project file does not exist.\nSwitch: App.slnx",
             "dotnet build App.sln",
-            id="a word that another line of the error names",
         ),
-    ],
+    },
 )
-async def test_a_changed_command_is_a_cure(
-    failed: str, error: str, works: str, memory: heedful.Memory
-) -> None:
+async def test_a_changed_command_is_a_cure(failed, error, works, memory):
     [mistake] = await learn(memory, [fail(failed, error), run(works)])
     assert mends_of(mistake) == (f"Bash `{works}`",)
 
 
-async def test_a_command_that_the_passing_confirms_is_a_cure(
-    memory: heedful.Memory,
-) -> None:
+async def test_a_command_that_the_passing_confirms_is_a_cure(memory):
     [mistake] = await learn(
         memory,
         [
@@ -147,16 +133,14 @@ async def test_a_command_that_the_passing_confirms_is_a_cure(
     assert mends_of(mistake) == ("Bash `pip install babel`",)
 
 
-@pytest.mark.parametrize(
-    ("file", "is_told"),
-    [
-        pytest.param("src/names.d.ts", True, id="another file"),
-        pytest.param("src/cart.ts", False, id="the file that the error names"),
-    ],
+@cases(
+    "file, is_told",
+    {
+        "another file": ("src/names.d.ts", True),
+        "the file that the error names": ("src/cart.ts", False),
+    },
 )
-async def test_the_code_of_that_day_is_not_told(
-    memory: heedful.Memory, file: str, is_told: bool
-) -> None:
+async def test_the_code_of_that_day_is_not_told(memory, file, is_told):
     [mistake] = await learn(
         memory, [fail("npx tsc", TSC), edit(file, "total", "sum"), run("npx tsc")]
     )
@@ -166,9 +150,7 @@ async def test_the_code_of_that_day_is_not_told(
     assert ("+sum" in lesson["text"]) == is_told
 
 
-async def test_failures_that_nothing_put_right_are_listed_last(
-    memory: heedful.Memory,
-) -> None:
+async def test_failures_that_nothing_put_right_are_listed_last(memory):
     failure = fail("npm run build", 'Error: Cannot find module "pads"')
     for id in ("s2", "s3"):
         await heedful.learn_session(session([failure], id), memory=memory)
@@ -179,7 +161,7 @@ async def test_failures_that_nothing_put_right_are_listed_last(
     assert last["seen"] > first["seen"]
 
 
-async def test_what_one_edit_put_right_is_one_lesson(memory: heedful.Memory) -> None:
+async def test_what_one_edit_put_right_is_one_lesson(memory):
     second = "src/cart.ts(19,3): error TS2552: Cannot find 'total', perhaps 'totals'."
     [mistake] = await learn(
         memory,
@@ -192,7 +174,7 @@ async def test_what_one_edit_put_right_is_one_lesson(memory: heedful.Memory) -> 
     assert mistake.fix is None
 
 
-async def test_the_same_edit_is_told_once(memory: heedful.Memory) -> None:
+async def test_the_same_edit_is_told_once(memory):
     errors = ["KeyError: 'total'", "NameError: name 'total' is not defined"]
     steps = [fail("pytest a", errors[0]), fail("pytest b", errors[1])]
     steps += [edit("cart.py", "total", "sum"), run("pytest a"), run("pytest b")]
@@ -205,12 +187,8 @@ async def test_the_same_edit_is_told_once(memory: heedful.Memory) -> None:
     assert advice.text.count("+sum") == 1
 
 
-@pytest.mark.parametrize(
-    "root", [pytest.param(ROOT, id="given"), pytest.param("", id="of the session")]
-)
-async def test_paths_are_relative_to_the_repository(
-    root: str, memory: heedful.Memory
-) -> None:
+@cases("root", {"given": ROOT, "of the session": ""})
+async def test_paths_are_relative_to_the_repository(root, memory):
     steps = [
         run(f"cat {ROOT}/docs/index.md && ls src/cart.ts"),
         fail(
@@ -233,7 +211,7 @@ async def test_paths_are_relative_to_the_repository(
     assert len(seen.lessons) == 1
 
 
-async def test_the_branch_of_the_session_is_left_out(memory: heedful.Memory) -> None:
+async def test_the_branch_of_the_session_is_left_out(memory):
     [mistake] = await learn(
         memory,
         [fail("git push", PUSH), run("git push --set-upstream origin feature/cart")],
@@ -250,12 +228,11 @@ BOOKING = {
 }
 
 
-async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
+async def test_people_and_ids_are_left_out(memory):
     paid = {**BOOKING, "payment_id": "gift_card_9113470"}
     error = "Error: certificate cannot be used to pay for mia.li@post.test"
     [mistake] = await learn(
-        memory,
-        [call("book", BOOKING, error=error), call("book", paid)],
+        memory, [call("book", BOOKING, error=error), call("book", paid)]
     )
     assert mistake.action is not None
     assert "payment_id “certificate_<id>”" in render.call_words(mistake.action)
@@ -269,7 +246,7 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
     assert len(seen.lessons) == 1
 
 
-async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
+async def test_what_the_user_says_has_no_personal_data(memory):
     text = "Never install that: mia.li@post.test says it is dead."
     message = Event("user_message", text)
     events = (*run("npm install"), message)

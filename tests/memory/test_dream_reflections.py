@@ -35,6 +35,7 @@ from tests.memory.dreams import (
     read_states,
     state_rule,
 )
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 AUTOSTASH = failed_call(
@@ -113,36 +114,23 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
     assert waiting not in reflection.members
 
 
-@pytest.mark.parametrize(
+@cases(
     "texts",
-    [
-        pytest.param([], id="no lesson"),
-        pytest.param(
-            [(REJECTED, "a"), (NO_STAT, "b")],
-            id="two failures",
-        ),
-        pytest.param(
-            [
-                (REJECTED, "a"),
-                (NO_STAT, "a"),
-                (NO_OPTION, "a"),
-            ],
-            id="one run",
-        ),
-        pytest.param(
-            [
-                (
-                    replace(
-                        failed_call(f"git am {n}", f"no {n}"),
-                        fix=Fix(kind="edit", calls=(Call(text=f"edit {n}.py:"),)),
-                    ),
-                    n,
-                )
-                for n in "abc"
-            ],
-            id="edits are no cure that can be repeated",
-        ),
-    ],
+    {
+        "no lesson": [],
+        "two failures": [(REJECTED, "a"), (NO_STAT, "b")],
+        "one run": [(REJECTED, "a"), (NO_STAT, "a"), (NO_OPTION, "a")],
+        "edits are no cure that can be repeated": [
+            (
+                replace(
+                    failed_call(f"git am {n}", f"no {n}"),
+                    fix=Fix(kind="edit", calls=(Call(text=f"edit {n}.py:"),)),
+                ),
+                n,
+            )
+            for n in "abc"
+        ],
+    },
 )
 async def test_when_nothing_recurs_a_dream_says_why(memory, texts):
     for text, run in texts:
@@ -241,15 +229,15 @@ async def clear_scope(memory: Memory, id: int) -> None:
     await memory.clear()
 
 
-@pytest.mark.parametrize(
+@cases(
     "remove",
-    [
-        pytest.param(retire_cited, id="retire"),
-        pytest.param(delete_cited, id="delete"),
-        pytest.param(edit_cited, id="other words"),
-        pytest.param(revoke_run, id="revoke a run"),
-        pytest.param(clear_scope, id="clear"),
-    ],
+    {
+        "retire": retire_cited,
+        "delete": delete_cited,
+        "other words": edit_cited,
+        "revoke a run": revoke_run,
+        "clear": clear_scope,
+    },
 )
 async def test_a_reflection_goes_with_a_lesson_that_it_cites(memory, remove):
     cited, *_ = await learn_git_failures(memory)

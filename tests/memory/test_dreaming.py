@@ -10,12 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from heedful.errors import InvalidInput, RollbackRefused, StoreError
 from heedful.lessons.dream_proposals import PERSON_OUTCOME
 from heedful.lessons.lesson import Example, Scope
-from heedful.memory.dream import (
-    CHANGED_LESSON_OUTCOME,
-    Dreams,
-    consolidate,
-    supersede,
-)
+from heedful.memory.dream import CHANGED_LESSON_OUTCOME, Dreams, consolidate, supersede
 from heedful.memory.memory import Memory
 from heedful.store import exposures, statements
 from heedful.testing import FixedEmbedder

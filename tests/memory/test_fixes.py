@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from heedful import Episode, Event, episodes
-from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
+from tests.tables import cases
 
 
 def step(
@@ -30,77 +28,83 @@ async def rule_of(*steps: tuple[Event, ...], outcome: Any = "success") -> str:
 
 
 MEET = {"room": "R2", "start": "Friday 3pm"}
-SHAPES = [
-    pytest.param(
+SHAPES = {
+    "an argument": (
         [
             step("meet", MEET, '{"message": "start: no ISO date"}', "400 Bad Request"),
             step("meet", {**MEET, "start": "2031-03-27T15:00:00Z"}),
         ],
-        "When meet with start “Friday 3pm” fails with “start: no ISO date”, call it "
-        "with start “2031-03-27T15:00:00Z” instead.",
-        id="an argument",
+        (
+            "When meet with start “Friday 3pm” fails with “start: no ISO date”, call "
+            "it with start “2031-03-27T15:00:00Z” instead."
+        ),
     ),
-    pytest.param(
+    "a value that another call showed": (
         [
             step("open", {"doc": "wage rules"}, error="no document 'wage rules'"),
             step("search", {"text": "wages"}, '[{"id": "doc-77120"}]'),
             step("open", {"doc": "doc-77120"}),
         ],
-        "When open with doc “wage rules” fails with “no document 'wage rules'”, do "
-        "this first: search with text “wages”; then call it with doc “doc-77120”.",
-        id="a value that another call showed",
+        (
+            "When open with doc “wage rules” fails with “no document 'wage rules'”, do "
+            "this first: search with text “wages”; then call it with doc “doc-77120”."
+        ),
     ),
-    pytest.param(
+    "a wait": (
         [
             step("geo", {"of": "shops"}, error="Too Many Requests. Retry-After: 40"),
             step("sleep", {"seconds": 40}),
             step("geo", {"of": "shops"}),
         ],
-        "When geo with of “shops” fails with “Too Many Requests. Retry-After: 40”, "
-        "wait first (sleep with seconds “40”), then repeat the same call.",
-        id="a wait",
+        (
+            "When geo with of “shops” fails with “Too Many Requests. Retry-After: 40”, "
+            "wait first (sleep with seconds “40”), then repeat the same call."
+        ),
     ),
-    pytest.param(
+    "another tool": (
         [
             step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer"),
             step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400."),
         ],
-        "When pdf_text with file “lease-98.pdf” fails with “no text layer”, call ocr "
-        "with file “lease-98.pdf” instead.",
-        id="another tool",
+        (
+            "When pdf_text with file “lease-98.pdf” fails with “no text layer”, call "
+            "ocr with file “lease-98.pdf” instead."
+        ),
     ),
-    pytest.param(
+    "an edit": (
         [
             step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
             step("read", {"path": "src/a.c"}, "int x"),
             step("edit", {"path": "src/a.c", "old": "int x", "new": "int x;"}),
             step("sh", "make"),
         ],
-        "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
-        "edit with path “src/a.c”, old “int x”, new “int x;”.",
-        id="an edit",
+        (
+            "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
+            "edit with path “src/a.c”, old “int x”, new “int x;”."
+        ),
     ),
-    pytest.param(
+    "a corrected answer": (
         [
             (Event("llm_response", "It is 12.", agent="writer"),),
             (Event("error_event", "The table is in thousands.", agent="checker"),),
             (Event("llm_response", "It is 12000.", agent="writer"),),
         ],
-        "When answer `It is 12.` fails with “The table is in thousands.”, call answer "
-        "`It is 12000.` instead.",
-        id="a corrected answer",
+        (
+            "When answer `It is 12.` fails with “The table is in thousands.”, call "
+            "answer `It is 12000.` instead."
+        ),
     ),
-]
+}
 
 DOWN = step("sh", "db up", error="Is the daemon running?")
 CURL = step("bash", "curl http://a.test", "Exit code 22\ncurl: (22) obey me")
-CLOSED = [
-    pytest.param([DOWN], "wait, then repeat", id="what may pass"),
-    pytest.param([DOWN, DOWN], "Do not repeat", id="what did not pass when repeated"),
-]
+CLOSED = {
+    "what may pass": ([DOWN], "wait, then repeat"),
+    "what did not pass when repeated": ([DOWN, DOWN], "Do not repeat"),
+}
 
 
-@pytest.mark.parametrize(("steps", "words"), CLOSED)
+@cases("steps, words", CLOSED)
 async def test_a_failure_that_nothing_put_right(steps, words):
     assert words in await rule_of(*steps, outcome="failure")
 
@@ -111,17 +115,17 @@ async def test_an_error_from_outside_is_not_told():
     assert reflected.text == "bash `curl http://a.test` failed."
 
 
-@pytest.mark.parametrize(("steps", "rule"), SHAPES)
+@cases("steps, rule", SHAPES)
 async def test_the_rule_says_what_works(steps, rule):
     assert await rule_of(*steps) == rule
 
 
-@pytest.mark.parametrize(
-    ("says", "answers", "is_asked"),
-    [
-        pytest.param("Shall I pay by Visa?", "Yes.", True, id="the agent asked"),
-        pytest.param("It is declined.", "Use Visa.", False, id="the user said so"),
-    ],
+@cases(
+    "says, answers, is_asked",
+    {
+        "the agent asked": ("Shall I pay by Visa?", "Yes.", True),
+        "the user said so": ("It is declined.", "Use Visa.", False),
+    },
 )
 async def test_a_fix_that_the_user_agreed_to_asks_first(says, answers, is_asked):
     rule = await rule_of(
@@ -133,45 +137,38 @@ async def test_a_fix_that_the_user_agreed_to_asks_first(says, answers, is_asked)
     assert rule.endswith("Ask the user first, as this run did.") is is_asked
 
 
-NOTHING_LEARNT = [
-    pytest.param(
-        [step("sh", "make test", error="1 failed"), step("sh", "make test")],
-        id="a flaky test",
-    ),
-    pytest.param(
-        [
-            step("invite", {"band": "Larks"}, error="500 Internal Server Error"),
-            step("paint", {"colour": "green"}),
-            step("invite", {"band": "Larks"}),
-        ],
-        id="an unrelated step and a server that recovered",
-    ),
-    pytest.param(
-        [
-            step("enter", {"card": "old", "door": "7"}, error="refused"),
-            (Event("llm_response", "It is refused, as it should be."),),
-            step("enter", {"card": "new", "door": "7"}),
-        ],
-        id="a failure that the agent wanted to see",
-    ),
-    pytest.param(
-        [step("book", {"hotel": "Oak"}, error="full")],
-        id="a failure that did not keep the run from its success",
-    ),
-]
+NOTHING_LEARNT = {
+    "a flaky test": [
+        step("sh", "make test", error="1 failed"),
+        step("sh", "make test"),
+    ],
+    "an unrelated step and a server that recovered": [
+        step("invite", {"band": "Larks"}, error="500 Internal Server Error"),
+        step("paint", {"colour": "green"}),
+        step("invite", {"band": "Larks"}),
+    ],
+    "a failure that the agent wanted to see": [
+        step("enter", {"card": "old", "door": "7"}, error="refused"),
+        (Event("llm_response", "It is refused, as it should be."),),
+        step("enter", {"card": "new", "door": "7"}),
+    ],
+    "a failure that did not keep the run from its success": [
+        step("book", {"hotel": "Oak"}, error="full")
+    ],
+}
 
 
-@pytest.mark.parametrize("steps", NOTHING_LEARNT)
+@cases("steps", NOTHING_LEARNT)
 async def test_a_run_that_shows_no_fix_teaches_no_rule(steps):
     assert await rule_of(*steps) == ""
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        pytest.param("card expired", "She wants an exchange now.", id="other wishes"),
-        pytest.param("aborted by user", "Not by day.", id="a call that was stopped"),
-    ],
+@cases(
+    "error, words",
+    {
+        "other wishes": ("card expired", "She wants an exchange now."),
+        "a call that was stopped": ("aborted by user", "Not by day."),
+    },
 )
 async def test_a_failure_that_the_user_dropped_teaches_no_rule(error, words):
     dropped = (Event("user_message", words),)
@@ -186,14 +183,12 @@ async def test_a_rate_limit_without_a_fix_asks_to_wait_and_repeat():
     assert rule.endswith("wait 37 seconds, as it asks, then repeat the same call.")
 
 
-@pytest.mark.parametrize(
-    ("waited", "ending"),
-    [
-        pytest.param(
-            40, "wait 37 seconds, as it asks, then repeat the same call.", id="long"
-        ),
-        pytest.param(5, "", id="too short"),
-    ],
+@cases(
+    "waited, ending",
+    {
+        "long": (40, "wait 37 seconds, as it asks, then repeat the same call."),
+        "too short": (5, ""),
+    },
 )
 async def test_the_time_between_two_calls_is_a_wait(waited, ending):
     first, refused = step("get", {"page": 2}, error="429. Retry-After: 37")
@@ -205,26 +200,20 @@ async def test_the_time_between_two_calls_is_a_wait(waited, ending):
     assert bool(rule) == bool(ending)
 
 
-ERRORS = [
-    pytest.param(
+ERRORS = {
+    "an exit status beside the words": (
         {"error": "exit 1", "content": "ERROR: password authentication failed"},
         "ERROR: password authentication failed",
-        id="an exit status beside the words",
     ),
-    pytest.param(
-        {"error": {"message": "slow down", "code": 429}},
-        "slow down",
-        id="a numeric code",
-    ),
-    pytest.param(
+    "a numeric code": ({"error": {"message": "slow down", "code": 429}}, "slow down"),
+    "time that ran out": (
         {"content": "Query timed out after 30 seconds."},
         "Query timed out after 30 seconds",
-        id="time that ran out",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("result", "words"), ERRORS)
+@cases("result, words", ERRORS)
 async def test_telling_words_are_taken_wherever_they_stand(result, words):
     events = [
         {"type": "tool_call", "tool": "sh", "arguments": "foo --all"},
@@ -237,12 +226,7 @@ async def test_telling_words_are_taken_wherever_they_stand(result, words):
     assert f"failed with “{words}”" in reflected.text
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        pytest.param("local_engine: timed out after 30 seconds", id="timed out"),
-    ],
-)
+@cases("error", {"timed out": "local_engine: timed out after 30 seconds"})
 async def test_a_call_that_ran_out_of_time_is_not_to_be_repeated_as_it_is(error):
     rule = await rule_of(step("solve", {"depth": 9}, error=error), outcome="failure")
     assert rule.startswith("Do not repeat solve with depth “9” without a change")
@@ -254,7 +238,7 @@ async def test_a_wait_that_no_run_saw_is_no_fix_that_worked():
     assert "What may help:\nwait, then repeat the same call" in reflected.text
 
 
-async def test_the_next_run_can_be_told_the_fix(memory: Memory):
+async def test_the_next_run_can_be_told_the_fix(memory):
     scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
     read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
     mended = run_of(scan, read)
@@ -265,13 +249,13 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     assert any("call ocr" in row.lesson for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "task"),
-    [
-        pytest.param("Read the lease.", "Get it done.\nRead the lease.", id="typed"),
-        pytest.param("Get it done", "Get it done.", id="the task itself"),
-        pytest.param("See:\nall of it", "Get it done.", id="perhaps pasted"),
-    ],
+@cases(
+    "prompt, task",
+    {
+        "typed": ("Read the lease.", "Get it done.\nRead the lease."),
+        "the task itself": ("Get it done", "Get it done."),
+        "perhaps pasted": ("See:\nall of it", "Get it done."),
+    },
 )
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
     prompts = (Event("user_message", prompt),)

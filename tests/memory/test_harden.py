@@ -15,6 +15,7 @@ from heedful.loop.record import Finding
 from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store import exposures
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -91,9 +92,7 @@ async def harden(memory: Memory) -> LessonCheck:
     return await LessonChecks(memory).accept(await teach(memory), by="ana")
 
 
-async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
-    memory: Memory,
-) -> None:
+async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(memory):
     lesson = await teach(memory)
     check = await LessonChecks(memory).propose(lesson)
     assert check.state == "proposed"
@@ -106,9 +105,7 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
     assert [check.lesson for check in await LessonChecks(memory).list()] == [lesson]
 
 
-async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
-    memory: Memory,
-) -> None:
+async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(memory):
     check = await harden(memory)
     # Nobody else judges: the loop's own checks are another one's.
     result = await run_loop(memory, "Backups fail", "medium", "P2", checks=[not_empty])
@@ -124,7 +121,7 @@ async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
     assert measured.false_alarms == 0
 
 
-async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> None:
+async def test_the_check_that_taught_it_has_the_last_word(memory):
     def severity(answer: str) -> bool:
         """Anything goes by now."""
         return True
@@ -144,7 +141,7 @@ async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> Non
     assert await active(memory, check.memory_key) == ()
 
 
-async def test_a_loop_of_another_key_is_not_judged(memory: Memory) -> None:
+async def test_a_loop_of_another_key_is_not_judged(memory):
     await harden(memory)
     result = await run_loop(memory, "A poem", "roses", checks=[not_empty], key="poems")
     assert findings_of(result.loop.attempts[0]) == ()
@@ -152,7 +149,7 @@ async def test_a_loop_of_another_key_is_not_judged(memory: Memory) -> None:
     assert result.briefing.checks == ()
 
 
-async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
+async def test_a_reported_attempt_is_judged_too(memory):
     check = await harden(memory)
     loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
     verdict = await loop.report("medium")
@@ -165,14 +162,14 @@ async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
     assert measured.hits == 1
 
 
-async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory: Memory) -> None:
+async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory):
     await harden(memory)
     before = await memory.count()
     await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
     assert await memory.count() == before
 
 
-async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
+async def test_a_person_says_that_a_finding_was_wrong(memory):
     check = await harden(memory)
     for task in ("Backups", "Restores"):
         await run_loop(memory, task, "medium", "P2", checks=[not_empty])
@@ -183,7 +180,7 @@ async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
     assert retired.why == "1 of 2 findings were false alarms"
 
 
-async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
+async def test_accepted_again_it_is_measured_anew(memory):
     check = await harden(memory)
     await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
     await LessonChecks(memory).false_alarm(check.lesson, by="ana")
@@ -193,23 +190,21 @@ async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
     assert again.by == "bo"
 
 
-async def test_a_check_without_a_finding_for_30_days_is_retired(
-    memory: Memory,
-) -> None:
+async def test_a_check_without_a_finding_for_30_days_is_retired(memory):
     check = await harden(memory)
     later = check.decided + MAX_QUIET_SECONDS
     assert check.retired(later) == ""
     assert check.retired(later + 1) == "no finding in 30 days"
 
 
-async def test_a_rejected_check_is_not_proposed_again(memory: Memory) -> None:
+async def test_a_rejected_check_is_not_proposed_again(memory):
     lesson = await teach(memory)
     await LessonChecks(memory).reject(lesson, by="ana")
     assert (await LessonChecks(memory).propose(lesson)).state == "rejected"
     assert await active(memory, KEY) == ()
 
 
-async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
+async def test_an_operators_lesson_is_accepted_by_trust(memory):
     lesson = await teach(memory)
     await memory.edit(lesson, "Answer P0, P1, P2 or P3.", by="ana")
     check = await LessonChecks(memory).propose(lesson)
@@ -217,16 +212,14 @@ async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
     assert check.by == "trust"
 
 
-async def test_a_check_is_deleted_with_its_lesson(memory: Memory) -> None:
+async def test_a_check_is_deleted_with_its_lesson(memory):
     await harden(memory)
     await memory.clear()
     assert await LessonChecks(memory).list() == []
     assert await active(memory, KEY) == ()
 
 
-async def test_a_check_is_deleted_with_a_source_that_it_may_quote(
-    memory: Memory,
-) -> None:
+async def test_a_check_is_deleted_with_a_source_that_it_may_quote(memory):
     for task in TASKS:
         await run_loop(memory, task, "high", f"P{TASKS.index(task)}", id=task)
     check = await LessonChecks(memory).accept(await lesson_of(memory), by="ana")
@@ -236,9 +229,7 @@ async def test_a_check_is_deleted_with_a_source_that_it_may_quote(
     assert await LessonChecks(memory).list() == []
 
 
-async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
-    memory: Memory,
-) -> None:
+async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(memory):
     check = await harden(memory)
     await memory.store.write(memory.scope, distrust, check.lesson)
     assert await active(memory, KEY) == ()
@@ -251,9 +242,7 @@ def distrust(db: Any, scope: Scope, lesson: int) -> None:
     db.update("lesson", {"id": lesson}, {"trust": "outside"})
 
 
-async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
-    memory: Memory,
-) -> None:
+async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(memory):
     remembered = await memory.remember(
         "bash",
         "npm is not used here",
@@ -265,7 +254,7 @@ async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
     assert await LessonChecks(memory).list() == []
 
 
-async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> None:
+async def test_tenants_and_projects_have_their_own_checks(memory):
     check = await harden(memory)
     for scope in (Scope("other"), Scope(project="other")):
         stranger = Memory(memory.store, scope)
@@ -304,9 +293,7 @@ async def replace_command(
     return reflected.stored[-1].id
 
 
-async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(
-    agents: Memory,
-) -> None:
+async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(agents):
     rule = await replace_command(agents, "npm test", "pnpm test")
     with pytest.raises(InvalidInput, match="it has 1 and 1: harden it when more runs"):
         await LessonChecks(agents).propose(rule)
@@ -326,7 +313,7 @@ async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(
     assert not await agents.before("Bash", {"command": "pnpm ci"})
 
 
-async def test_the_account_of_a_run_names_its_rule(agents: Memory) -> None:
+async def test_the_account_of_a_run_names_its_rule(agents):
     rule = await replace_command(agents, "npm test", "pnpm test")
     lessons = (await agents.seen("npm: command not found")).lessons
     [account] = [one["id"] for one in lessons if one["kind"] == "reflection"]
@@ -334,9 +321,7 @@ async def test_the_account_of_a_run_names_its_rule(agents: Memory) -> None:
         await LessonChecks(agents).propose(account)
 
 
-async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
-    agents: Memory,
-) -> None:
+async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(agents):
     rule = await replace_command(agents, "npm test", "pnpm test")
     await replace_command(agents, "npm run lint", "pnpm run lint")
     await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
@@ -344,13 +329,13 @@ async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
         await LessonChecks(agents).propose(rule)
 
 
-async def test_too_few_examples_say_how_many_there_are(memory: Memory) -> None:
+async def test_too_few_examples_say_how_many_there_are(memory):
     await run_loop(memory, TASKS[0], "high", "P1")
     with pytest.raises(InvalidInput, match="it has 1 and 1"):
         await LessonChecks(memory).propose(await lesson_of(memory))
 
 
-async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
+async def test_what_no_check_separates_is_refused(memory):
     def value(answer: str) -> list[Finding]:
         return [] if answer in ("4", "9") else [Finding("value", "wrong", key="v")]
 
@@ -360,30 +345,28 @@ async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
         await LessonChecks(memory).propose(await lesson_of(memory))
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        pytest.param(lambda c: c.propose(0), "lesson", id="id 0"),
-        pytest.param(lambda c: c.accept(1, by=""), "by", id="nobody accepts"),
-        pytest.param(lambda c: c.list(0), "limit", id="limit 0"),
-    ],
+@cases(
+    "call, field",
+    {
+        "id 0": (lambda c: c.propose(0), "lesson"),
+        "nobody accepts": (lambda c: c.accept(1, by=""), "by"),
+        "limit 0": (lambda c: c.list(0), "limit"),
+    },
 )
-async def test_bad_input_is_refused_by_name(
-    memory: Memory, call: Any, field: str
-) -> None:
+async def test_bad_input_is_refused_by_name(memory, call, field):
     with pytest.raises(InvalidInput) as caught:
         await call(LessonChecks(memory))
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("verb", ["propose", "accept", "reject", "false_alarm"])
-async def test_an_unknown_lesson_is_not_found(memory: Memory, verb: str) -> None:
+async def test_an_unknown_lesson_is_not_found(memory, verb):
     by = {} if verb == "propose" else {"by": "ana"}
     with pytest.raises(NotFound):
         await getattr(LessonChecks(memory), verb)(99, **by)
 
 
-async def test_every_decision_is_recorded(memory: Memory) -> None:
+async def test_every_decision_is_recorded(memory):
     check = await harden(memory)
     await LessonChecks(memory).reject(check.lesson, by="bo", why="too strict")
     rejected, accepted = await memory.store.read(memory.scope, exposures.rulings, 5)

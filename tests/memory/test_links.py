@@ -33,7 +33,7 @@ def links_of(related: Related) -> list[str]:
     return [str(link) for link in related.lesson.links]
 
 
-async def test_a_lesson_knows_what_it_is_about(memory: Memory) -> None:
+async def test_a_lesson_knows_what_it_is_about(memory):
     first = await remember(
         memory,
         f"docs/conf.py:3: {MISSING_MODULE}",
@@ -61,7 +61,7 @@ async def test_a_lesson_knows_what_it_is_about(memory: Memory) -> None:
     assert related.silence == ""
 
 
-async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
+async def test_a_run_links_its_tools_and_no_other_words(memory):
     events = (
         Event("tool_call", tool="open", arguments={"doc": "wage rules"}),
         Event("tool_response", tool="open", error="no document 'wage rules'"),
@@ -83,7 +83,7 @@ async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
     }
 
 
-async def test_rare_links_relate_more_than_common_ones(memory: Memory) -> None:
+async def test_rare_links_relate_more_than_common_ones(memory):
     subject = await remember(
         memory, "`git push origin` fails", "See app.py for `git push origin`"
     )
@@ -99,9 +99,7 @@ async def test_rare_links_relate_more_than_common_ones(memory: Memory) -> None:
     assert len((await memory.related(subject, limit=2)).related) == 2
 
 
-async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
-    memory: Memory,
-) -> None:
+async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(memory):
     words = "amber birch cedar delta ember flint grove hazel ivory juniper kelp lilac"
     for word in words.split():
         await remember(memory, f"`git clone {word}` lacks {word}")
@@ -112,7 +110,7 @@ async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
     assert related.silence == "no other lesson in use names the same, or too many do"
 
 
-async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
+async def test_nothing_that_waits_for_a_review_is_linked(memory):
     trusted = await remember(memory, "app.py: ModuleNotFoundError")
     quarantined = await memory.remember(
         "", "evil.py: ModuleNotFoundError `rm x`", origin="outside"
@@ -132,9 +130,7 @@ async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None
     assert other.lesson.id == quarantined.id
 
 
-async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
-    memory: Memory,
-) -> None:
+async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(memory):
     text = "ModuleNotFoundError in src/app.py"
     id = await remember(memory, text)
     await memory.remember(
@@ -150,7 +146,7 @@ async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
     ]
 
 
-async def test_links_end_with_their_lesson_and_scope(memory: Memory) -> None:
+async def test_links_end_with_their_lesson_and_scope(memory):
     subject = await remember(memory, "app.py: ModuleNotFoundError")
     gone = await remember(memory, "app.py: SyntaxError", source="wiki")
     elsewhere = Memory(memory.store, Scope("default", "other"))
@@ -163,7 +159,7 @@ async def test_links_end_with_their_lesson_and_scope(memory: Memory) -> None:
     assert silence == "no other lesson in use names the same, or too many do"
 
 
-async def test_an_empty_answer_says_why(memory: Memory) -> None:
+async def test_an_empty_answer_says_why(memory):
     bare = await remember(memory, "it fails")
     silence = (await memory.related(bare)).silence
     assert silence == "the lesson names no tool, file or error, or is not in use"

@@ -18,6 +18,7 @@ from tests.engines import check_derived
 from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -54,13 +55,13 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        pytest.param("operator", "operator", "new", id="the same origin"),
-        pytest.param("operator", "model", "old", id="a lower origin"),
-        pytest.param("operator", "external", "old", id="from outside"),
-    ],
+@cases(
+    "old, new, told",
+    {
+        "the same origin": ("operator", "operator", "new"),
+        "a lower origin": ("operator", "model", "old"),
+        "from outside": ("operator", "external", "old"),
+    },
 )
 async def test_the_newest_words_of_a_known_error_win(store, path, old, new, told):
     memory = Memory(store)
@@ -96,12 +97,7 @@ async def test_a_figure_of_the_error_and_of_the_lesson_is_part_of_the_lesson(sto
     assert (await memory.seen("run", "batch size 64: accuracy 0.81")).count == 2
 
 
-@pytest.mark.parametrize(
-    ("error_type", "text"),
-    [
-        pytest.param("E", "the growth is {}, not 12", id="a correction"),
-    ],
-)
+@cases("error_type, text", {"a correction": ("E", "the growth is {}, not 12")})
 async def test_errors_about_figures_are_lessons_of_their_own(store, error_type, text):
     """There are more of them than values that make a particular."""
     memory = Memory(store)
@@ -137,10 +133,7 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert briefing.shown == (match.id,)
 
 
-@pytest.mark.parametrize(
-    "embedder",
-    [pytest.param(None, id="words"), pytest.param(FixedEmbedder(), id="vectors")],
-)
+@cases("embedder", {"words": None, "vectors": FixedEmbedder()})
 async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     store, path, engine, embedder
 ):

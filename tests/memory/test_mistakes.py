@@ -9,6 +9,7 @@ from heedful import Episode, Event
 from heedful.lessons.ranking import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -153,11 +154,7 @@ async def test_a_run_that_grew_counts_once(memory):
     assert len(reflected.others) == 1
 
 
-STEPS = (
-    step("search", {"q": "x"}),
-    step("open", {"id": 7}),
-    step("mail", {"to": "y"}),
-)
+STEPS = (step("search", {"q": "x"}), step("open", {"id": 7}), step("mail", {"to": "y"}))
 ORDER = "search, then open, then mail"
 
 
@@ -191,12 +188,7 @@ CARD = "please cancel an order, refund the card"
 EARLIER_TASKS = ("cancel card", "order a refund today", "order a refund later")
 
 
-@pytest.mark.parametrize(
-    "earlier",
-    [
-        pytest.param(EARLIER_TASKS, id="the unlike run is first"),
-    ],
-)
+@cases("earlier", {"the unlike run is first": EARLIER_TASKS})
 async def test_a_procedure_is_found_in_any_order_of_its_runs(memory, earlier):
     for task in earlier:
         await reflect(done(task), memory=memory)
@@ -204,16 +196,15 @@ async def test_a_procedure_is_found_in_any_order_of_its_runs(memory, earlier):
     assert "about order, refund were" in reflected.strategy.text
 
 
-@pytest.mark.parametrize(
-    ("task", "subject"),
-    [
-        pytest.param(
+@cases(
+    "task, subject",
+    {
+        "a name and an address": (
             "I am Ann Smith of 12 Elm Street. Cancel the long flight",
             "am, Cancel, long, flight",
-            id="a name and an address",
         ),
-        pytest.param("I am Ann Smith of Elm Street", None, id="nothing but names"),
-    ],
+        "nothing but names": ("I am Ann Smith of Elm Street", None),
+    },
 )
 async def test_a_procedure_tells_no_names(memory, task, subject):
     runs = [done(task, session=name) for name in ("s1", "s2", "s3")]
@@ -222,12 +213,12 @@ async def test_a_procedure_tells_no_names(memory, task, subject):
     assert text.removeprefix("Tasks about ").partition(" were")[0] == (subject or "")
 
 
-@pytest.mark.parametrize(
-    ("origins", "state"),
-    [
-        pytest.param((None, None, None, "outside"), "unverified", id="it ends none"),
-        pytest.param(("outside", "outside", None), None, id="it is no sighting"),
-    ],
+@cases(
+    "origins, state",
+    {
+        "it ends none": ((None, None, None, "outside"), "unverified"),
+        "it is no sighting": (("outside", "outside", None), None),
+    },
 )
 async def test_a_run_from_outside_tells_nothing_of_a_procedure(memory, origins, state):
     for name, origin in zip("ABCD", origins, strict=False):
@@ -237,13 +228,13 @@ async def test_a_run_from_outside_tells_nothing_of_a_procedure(memory, origins, 
     assert states.get("strategy") == state
 
 
-@pytest.mark.parametrize(
-    ("steps", "task"),
-    [
-        pytest.param(STEPS, "Translate one long poem", id="another task"),
-        pytest.param(STEPS[::-1], refund("Cay").task, id="another order"),
-        pytest.param(STEPS[:1], refund("Cay").task, id="one tool"),
-    ],
+@cases(
+    "steps, task",
+    {
+        "another task": (STEPS, "Translate one long poem"),
+        "another order": (STEPS[::-1], refund("Cay").task),
+        "one tool": (STEPS[:1], refund("Cay").task),
+    },
 )
 async def test_unlike_runs_are_no_procedure(memory, steps, task):
     for name in ("Ann", "Bob"):

@@ -20,6 +20,7 @@ from heedful.models.answers import answer_of
 from heedful.store import exposures, loops
 from heedful.store.store import Store
 from tests.engines import change_rows, rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -74,34 +75,31 @@ def stored_models(path: Path) -> set[str]:
     return {json.loads(record)["model"] for (record,) in records}
 
 
-@pytest.mark.parametrize(
-    ("options", "model"),
-    [
-        pytest.param({}, "", id="nobody names it"),
-        pytest.param({"model": SMALL}, SMALL, id="the option"),
-        pytest.param(
+@cases(
+    "options, model",
+    {
+        "nobody names it": ({}, ""),
+        "the option": ({"model": SMALL}, SMALL),
+        "an Answer": (
             {"generate": lambda task, hint: Answer(answer(task, hint), model=SMALL)},
             SMALL,
-            id="an Answer",
         ),
-        pytest.param(
+        "the answer of an SDK": (
             {"generate": lambda task, hint: completion(answer(task, hint))},
             SMALL,
-            id="the answer of an SDK",
         ),
-        pytest.param(
+        "the option before the answer": (
             {
                 "generate": lambda task, hint: completion(answer(task, hint)),
                 "model": LARGE,
             },
             LARGE,
-            id="the option before the answer",
         ),
-    ],
+    },
 )
 async def test_attempts_lessons_and_the_outcome_name_the_model(
-    memory: Memory, path: Path, options: dict[str, Any], model: str
-) -> None:
+    memory, path, options, model
+):
     result = await drive(memory, **options)
 
     stored_loop = await memory.store.read(memory.scope, loops.read, result.id)
@@ -110,9 +108,7 @@ async def test_attempts_lessons_and_the_outcome_name_the_model(
     assert stored_models(path) == {model}
 
 
-async def test_the_lesson_names_the_model_that_was_corrected(
-    memory: Memory, path: Path
-) -> None:
+async def test_the_lesson_names_the_model_that_was_corrected(memory, path):
     def escalate(task: str, hint: str) -> Answer:
         return Answer("P1", model=LARGE) if hint else Answer("high", model=SMALL)
 
@@ -122,9 +118,7 @@ async def test_the_lesson_names_the_model_that_was_corrected(
     assert stored_models(path) == {SMALL}
 
 
-async def test_a_reported_attempt_has_its_own_model_or_that_of_the_loop(
-    memory: Memory, path: Path
-) -> None:
+async def test_a_reported_attempt_has_its_own_model_or_that_of_the_loop(memory, path):
     loop = await heedful.open_loop(
         "reported", "a typo", checks=[severity], memory=memory, model=SMALL
     )
@@ -145,7 +139,7 @@ async def record_loop(memory: Memory, loop: str, model: str, shown: bool) -> Non
     )
 
 
-async def test_proof_is_split_by_model(memory: Memory) -> None:
+async def test_proof_is_split_by_model(memory):
     for number in range(4):
         await record_loop(memory, f"small/{number}", SMALL, shown=number < 3)
     await record_loop(memory, "large/0", LARGE, shown=False)
@@ -166,16 +160,11 @@ async def test_proof_is_split_by_model(memory: Memory) -> None:
     assert of_other.pooled.shown == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     "named",
-    [
-        pytest.param("loop", id="the loop names the model"),
-        pytest.param("attempt", id="its first attempt names it"),
-    ],
+    {"the loop names the model": "loop", "its first attempt names it": "attempt"},
 )
-async def test_a_loop_without_an_outcome_counts_for_its_model(
-    memory: Memory, path: Path, named: str
-) -> None:
+async def test_a_loop_without_an_outcome_counts_for_its_model(memory, path, named):
     loop = await heedful.open_loop(
         "given up",
         "a typo",
@@ -204,7 +193,7 @@ def shown_line(briefing: Briefing | None) -> str:
     return briefing.lines[0]
 
 
-async def test_accepted_examples_cross_models(memory: Memory) -> None:
+async def test_accepted_examples_cross_models(memory):
     await drive(memory, "convert 3 feet for the house", model=SMALL, memory_key="")
 
     result = await drive(
@@ -232,7 +221,7 @@ async def record_evidence(
         )
 
 
-async def test_what_hurts_one_model_is_kept_from_it_alone(memory: Memory) -> None:
+async def test_what_hurts_one_model_is_kept_from_it_alone(memory):
     await drive(memory, model=SMALL)
     [lesson] = (await memory.brief("x", "l", memory_key="triage")).found
     await record_evidence(memory, lesson, LARGE, helps=False)
@@ -255,7 +244,7 @@ async def test_what_hurts_one_model_is_kept_from_it_alone(memory: Memory) -> Non
     assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 1
 
 
-async def test_a_person_brings_back_what_is_kept_from_a_model(memory: Memory) -> None:
+async def test_a_person_brings_back_what_is_kept_from_a_model(memory):
     await drive(memory, model=SMALL)
     [lesson] = (await memory.brief("x", "l", memory_key="triage")).found
     await record_evidence(memory, lesson, LARGE, helps=False)
@@ -271,7 +260,7 @@ async def test_a_person_brings_back_what_is_kept_from_a_model(memory: Memory) ->
     assert shown_line(result.briefing).startswith("shown: lesson 1, rule")
 
 
-async def test_what_an_operator_pinned_is_kept_from_no_model(memory: Memory) -> None:
+async def test_what_an_operator_pinned_is_kept_from_no_model(memory):
     remembered = await memory.remember(
         "unit", "no unit", lesson="Name the unit", pinned=True
     )
@@ -289,32 +278,22 @@ async def test_what_an_operator_pinned_is_kept_from_no_model(memory: Memory) -> 
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("a\nb", id="not printable"),
-        pytest.param("sk-ant-api03-" + "a1B2" * 22, id="a secret"),
-    ],
-)
-async def test_a_name_that_cannot_be_stored_is_refused(
-    memory: Memory, name: Any
-) -> None:
+@cases("name", {"not printable": "a\nb", "a secret": "sk-ant-api03-" + "a1B2" * 22})
+async def test_a_name_that_cannot_be_stored_is_refused(memory, name):
     with pytest.raises(InvalidInput, match="model"):
         await drive(memory, model=name)
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(
-    ("answered", "model"),
-    [
-        pytest.param({"model": "gpt-5"}, "gpt-5", id="OpenAI, LiteLLM, Anthropic"),
-        pytest.param({"model_version": "gemini-3"}, "gemini-3", id="Google"),
-        pytest.param({"model": "a\nb"}, "", id="no name that can be shown"),
-    ],
+@cases(
+    "answered, model",
+    {
+        "OpenAI, LiteLLM, Anthropic": ({"model": "gpt-5"}, "gpt-5"),
+        "Google": ({"model_version": "gemini-3"}, "gemini-3"),
+        "no name that can be shown": ({"model": "a\nb"}, ""),
+    },
 )
-def test_the_answer_of_an_sdk_names_its_model(
-    answered: dict[str, Any], model: str
-) -> None:
+def test_the_answer_of_an_sdk_names_its_model(answered, model):
     sdk_answer = SimpleNamespace(output_text="hi", usage=USAGE, **answered)
 
     result = answer_of(sdk_answer)
@@ -323,7 +302,7 @@ def test_the_answer_of_an_sdk_names_its_model(
     assert result.model == model
 
 
-async def test_an_export_carries_the_model(memory: Memory, tmp_path: Path) -> None:
+async def test_an_export_carries_the_model(memory, tmp_path):
     await drive(memory, model=SMALL)
     file = tmp_path / "lessons.jsonl"
     await memory.export(file)

@@ -12,6 +12,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
 from tests.store.support import opened
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -156,15 +157,15 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(moves):
         asyncio.run(scenario(Memory(store)))
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param("Do not touch the lock file.", 1, id="a final dot more"),
-        pytest.param("do not touch the Lock file", 1, id="another case"),
-        pytest.param("Do not touch the 'app' file", 0, id="another word"),
-        pytest.param("KeyError: 'total'", 1, id="the same key"),
-        pytest.param("KeyError: 'Total'", 0, id="a key in another case"),
-    ],
+@cases(
+    "text, count",
+    {
+        "a final dot more": ("Do not touch the lock file.", 1),
+        "another case": ("do not touch the Lock file", 1),
+        "another word": ("Do not touch the 'app' file", 0),
+        "the same key": ("KeyError: 'total'", 1),
+        "a key in another case": ("KeyError: 'Total'", 0),
+    },
 )
 async def test_a_text_is_known_by_another_case_or_with_a_final_dot(memory, text, count):
     await memory.remember("note", "Do not touch the lock file")

@@ -21,6 +21,7 @@ from heedful.store.connection import Actor
 from heedful.store.store import Effects
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -317,13 +318,13 @@ async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(m
     assert await memory.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("source", "by", "kind"),
-    [
-        pytest.param("", "ann", InvalidInput, id="no source"),
-        pytest.param("page", " ", InvalidInput, id="nobody rules"),
-        pytest.param("another", "ann", NotFound, id="a source of another scope"),
-    ],
+@cases(
+    "source, by, kind",
+    {
+        "no source": ("", "ann", InvalidInput),
+        "nobody rules": ("page", " ", InvalidInput),
+        "a source of another scope": ("another", "ann", NotFound),
+    },
 )
 async def test_what_cannot_be_revoked(memory, source, by, kind):
     await memory.remember("a", "x", origin="outside", source="page")
@@ -428,14 +429,14 @@ async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(m
     assert [match.example.accepted for match in matches] == ["7 kg"]
 
 
-@pytest.mark.parametrize(
-    ("ids", "kind"),
-    [
-        pytest.param([], InvalidInput, id="no text"),
-        pytest.param([1, 99], NotFound, id="a text that does not exist"),
-        pytest.param([1, 2], NotFound, id="a text that waits"),
-        pytest.param([1, 3], NotFound, id="a text that never waited"),
-    ],
+@cases(
+    "ids, kind",
+    {
+        "no text": ([], InvalidInput),
+        "a text that does not exist": ([1, 99], NotFound),
+        "a text that waits": ([1, 2], NotFound),
+        "a text that never waited": ([1, 3], NotFound),
+    },
 )
 async def test_what_cannot_be_taken_back(memory, ids, kind):
     await wait_for_units(memory)

@@ -9,6 +9,7 @@ import pytest
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
 from tests.memory.conftest import by_words_and_vectors
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -32,19 +33,21 @@ def build_lesson(text: str, trust="local", rated=None, **more) -> Lesson:
     return replace(lesson, meta={} if rated is None else {"rated": rated})
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"text": SAID, "example": TASK}, id="its text"),
-        pytest.param(
-            {"text": "error 7", "lesson": f"{SAID}: filter first.", "example": TASK},
-            id="its lesson",
-        ),
-        pytest.param(
-            {"text": f"{SAID} (4711 rows)", "lesson": "Filter first.", "example": TASK},
-            id="its pattern beside a lesson and an example",
-        ),
-    ],
+    {
+        "its text": {"text": SAID, "example": TASK},
+        "its lesson": {
+            "text": "error 7",
+            "lesson": f"{SAID}: filter first.",
+            "example": TASK,
+        },
+        "its pattern beside a lesson and an example": {
+            "text": f"{SAID} (4711 rows)",
+            "lesson": "Filter first.",
+            "example": TASK,
+        },
+    },
 )
 async def test_a_lesson_is_found_by_its_text_and_pattern_not_by_other_words(
     memory, fields
@@ -164,20 +167,14 @@ async def test_filters_of_a_query(memory):
         assert len(await memory.query(**filters)) == count, filters
 
 
-EMPTY_QUERIES = [
-    pytest.param(
-        {"text": "Name a river"}, "no lesson is about a similar task", id="unlike"
-    ),
-    pytest.param({"tags": ["red"]}, "it does not match the filter", id="another tag"),
-    pytest.param(
-        {"importance": 0.6},
-        "it does not match the filter",
-        id="importance",
-    ),
-]
+EMPTY_QUERIES = {
+    "unlike": ({"text": "Name a river"}, "no lesson is about a similar task"),
+    "another tag": ({"tags": ["red"]}, "it does not match the filter"),
+    "importance": ({"importance": 0.6}, "it does not match the filter"),
+}
 
 
-@pytest.mark.parametrize(("query", "reason"), EMPTY_QUERIES)
+@cases("query, reason", EMPTY_QUERIES)
 async def test_an_empty_query_says_what_keeps_the_nearest_lesson_back(
     memory, query, reason
 ):

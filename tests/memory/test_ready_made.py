@@ -19,6 +19,7 @@ from heedful.lessons.scope import Scope, short_digest
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
+from tests.tables import cases
 
 KEY = "shop.answer"
 OTHER_KEY = "desk.reply"
@@ -76,91 +77,80 @@ def memory(store: Store) -> Memory:
     return Memory(store, holdout=0)
 
 
-@pytest.mark.parametrize(
-    ("check", "refused", "accepted", "rule"),
-    [
-        pytest.param(
+@cases(
+    "check, refused, accepted, rule",
+    {
+        "a needle that the accepted answer has": (
             checks.contains("parcel"),
             "It left today.",
             "The parcel left today.",
             "write 'parcel' in the answer",
-            id="a needle that the accepted answer has",
         ),
-        pytest.param(
+        "a word that is not wanted": (
             checks.excludes("sorry"),
             "I am sorry: no.",
             "No.",
             "leave 'sorry' out of the answer",
-            id="a word that is not wanted",
         ),
-        pytest.param(
+        "a limit, without how many words were over it": (
             checks.words(at_most=3),
             "it is on its way",
             "on its way",
             "use at most 3 words",
-            id="a limit, without how many words were over it",
         ),
-        pytest.param(
+        "a pattern with the answer in it": (
             checks.regex("low|high"),
             "rather low",
             "low",
             "answer with text that entirely matches 'low|high'",
-            id="a pattern with the answer in it",
         ),
-        pytest.param(
+        "bounds of a column": (
             checks.ranges(price=(0, 90)),
             '{"price": [8, 900]}',
             '{"price": [8, 9]}',
             "keep price from 0 to 90",
-            id="bounds of a column",
         ),
-        pytest.param(
+        "evidence, whose figures are those of one task": (
             checks.grounding([{"name": "Lamp", "price": 30}]),
             "Lamp has a price of 99.",
             "Lamp has a price of 30.",
             "write no number that the evidence does not have",
-            id="evidence, whose figures are those of one task",
         ),
-        pytest.param(
+        "a format of a field": (
             checks.json_schema({"properties": {"due": {"format": "date"}}}),
             '{"due": "3 May"}',
             '{"due": "2026-05-03"}',
             "at $.due: write it in the format 'date'",
-            id="a format of a field",
         ),
-        pytest.param(
+        "a missing field": (
             checks.json_schema(Basket),
             '{"lines": []}',
             '{"lines": [], "prices": {}}',
             "at $.prices: add it",
-            id="a missing field",
         ),
-        pytest.param(
+        "no JSON": (
             checks.json_schema(Basket),
             "Here you are.",
             '{"lines": [], "prices": {}}',
-            "answer with the bare JSON only: no ``` fences, "
-            "no words before or after it",
-            id="no JSON",
+            (
+                "answer with the bare JSON only: no ``` fences, "
+                "no words before or after it"
+            ),
         ),
-    ],
+    },
 )
-async def test_the_argument_is_the_rule(
-    memory: Memory, check: Any, refused: str, accepted: str, rule: str
-) -> None:
+async def test_the_argument_is_the_rule(memory, check, refused, accepted, rule):
     assert await learn_rule(memory, check, refused, accepted) == rule
 
 
-async def test_a_key_of_a_mapping_is_data(memory: Memory) -> None:
+async def test_a_key_of_a_mapping_is_data(memory):
     answer = '{"lines": [], "prices": {"Acme": %s}}'
     check = checks.json_schema(Basket)
     rule = await learn_rule(memory, check, answer % '"dear"', answer % 3)
     assert "Acme" not in rule
 
 
-async def test_a_stated_rule_stays_whatever_findings_have_in_common(
-    memory: Memory,
-) -> None:
+async def test_a_stated_rule_stays_whatever_findings_have_in_common(memory):
     check = checks.words(at_most=2)
     for refused in ("one two three four", "one two three four five six", "a b c"):
         await tell(memory, [check], refused, "one two")
@@ -168,7 +158,7 @@ async def test_a_stated_rule_stays_whatever_findings_have_in_common(
     assert prompt.splitlines()[2] == "use at most 2 words"
 
 
-async def test_a_check_of_your_own_states_its_rule(memory: Memory) -> None:
+async def test_a_check_of_your_own_states_its_rule(memory):
     def priced(answer: str) -> list[Finding]:
         if answer.endswith("EUR"):
             return []
@@ -233,38 +223,35 @@ def parcel_schema() -> dict[str, Any]:
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(
-    ("first", "second", "refused", "accepted", "rule"),
-    [
-        pytest.param(
+@cases(
+    "first, second, refused, accepted, rule",
+    {
+        "a ready-made check that is made twice": (
             checks.contains("parcel"),
             checks.contains("parcel"),
             "It left.",
             "The parcel left.",
             "write 'parcel' in the answer",
-            id="a ready-made check that is made twice",
         ),
-        pytest.param(
+        "two equal schemas": (
             checks.json_schema(parcel_schema()),
             checks.json_schema(parcel_schema()),
             "{}",
             '{"weight": 3}',
             "add it",
-            id="two equal schemas",
         ),
-        pytest.param(
+        "a function of a module": (
             polite,
             polite,
             "Yours",
             "Yours. Kind regards",
             "ends without a greeting. greet",
-            id="a function of a module",
         ),
-    ],
+    },
 )
 async def test_one_check_has_one_rule_for_two_functions(
-    memory: Memory, first: Any, second: Any, refused: str, accepted: str, rule: str
-) -> None:
+    memory, first, second, refused, accepted, rule
+):
     await tell(memory, [first], refused, accepted)
     prompt = await tell(memory, [second], accepted, key=OTHER_KEY)
     assert rule in prompt
@@ -272,39 +259,30 @@ async def test_one_check_has_one_rule_for_two_functions(
     assert short_digest(str((refused, accepted))) not in prompt
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(
-            checks.contains("A: "), checks.contains("A:"), id="other arguments"
-        ),
-        pytest.param(
+@cases(
+    "first, second",
+    {
+        "other arguments": (checks.contains("A: "), checks.contains("A:")),
+        "lambdas": (
             lambda answer: answer.startswith("A: "),
             lambda answer: answer.startswith("A: "),
-            id="lambdas",
         ),
-        pytest.param(beginning_with("A: "), beginning_with("A: "), id="closures"),
-    ],
+        "closures": (beginning_with("A: "), beginning_with("A: ")),
+    },
 )
-async def test_what_may_differ_is_not_one_check(
-    memory: Memory, first: Any, second: Any
-) -> None:
+async def test_what_may_differ_is_not_one_check(memory, first, second):
     await tell(memory, [first], "kg", "A: kg")
     assert "got wrong" in await tell(memory, [first], "A: kg")
     assert await tell(memory, [second], "A: kg", key=OTHER_KEY) == ""
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "refused"),
-    [
-        pytest.param(
-            checks.contains("Lima"), checks.contains("Oslo"), "Rome", id="a needle"
-        ),
-    ],
+@cases(
+    "first, second, refused",
+    {"a needle": (checks.contains("Lima"), checks.contains("Oslo"), "Rome")},
 )
 async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
-    memory: Memory, first: Any, second: Any, refused: str
-) -> None:
+    memory, first, second, refused
+):
     accepted = "def twice(n): return 2 * n\n# Lima"
     await tell(memory, [first], refused, accepted)
     assert "got wrong" in await tell(memory, [first], accepted)
@@ -312,7 +290,7 @@ async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
     assert "got wrong" not in await tell(memory, [second], other)
 
 
-async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> None:
+async def test_a_rule_that_both_functions_broke_is_their_own(memory):
     for key in (KEY, OTHER_KEY):
         await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
     briefing = await memory.brief(
@@ -323,14 +301,14 @@ async def test_a_rule_that_both_functions_broke_is_their_own(memory: Memory) -> 
     assert f"accepted: {OTHER_KEY}" in briefing.prompt
 
 
-async def test_a_rule_stays_in_its_project(store: Store) -> None:
+async def test_a_rule_stays_in_its_project(store):
     shop = Memory(store, Scope("acme", "shop"), holdout=0)
     desk = Memory(store, Scope("acme", "desk"), holdout=0)
     await tell(shop, [polite], "Yours", "Yours. Kind regards")
     assert await tell(desk, [polite], "Kind regards", key=OTHER_KEY) == ""
 
 
-async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> None:
+async def test_a_reported_loop_and_a_stage_are_told_it_too(memory):
     await tell(memory, [polite], "Yours", "Yours. Kind regards")
     reported = await open_loop(
         "letter", "a letter", checks=[polite], memory=memory, memory_key=OTHER_KEY
@@ -350,11 +328,11 @@ async def test_a_reported_loop_and_a_stage_are_told_it_too(memory: Memory) -> No
     assert "ends without a greeting" in hints[0]
 
 
-STAGE_JUDGES = [
-    pytest.param({"checks": [checks.contains("Ada")]}, id="a ready-made check"),
-    pytest.param({"checks": [polite]}, id="a function of a module"),
-    pytest.param({"checks": [kind], "evaluate": rated}, id="an evaluator with checks"),
-]
+STAGE_JUDGES = {
+    "a ready-made check": {"checks": [checks.contains("Ada")]},
+    "a function of a module": {"checks": [polite]},
+    "an evaluator with checks": {"checks": [kind], "evaluate": rated},
+}
 
 
 async def run_stage(
@@ -374,10 +352,10 @@ async def run_stage(
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("judges", STAGE_JUDGES)
+@cases("judges", STAGE_JUDGES)
 async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
-    memory: Memory, judges: Any
-) -> None:
+    memory, judges
+):
     await run_stage(memory, "letter", judges, iter(["Yours", "Ada. Kind regards"]))
     for name in ("note", "letter"):
         hints = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
@@ -385,8 +363,8 @@ async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
 
 
 async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(
-    memory: Memory, caplog: pytest.LogCaptureFixture
-) -> None:
+    memory, caplog
+):
     hints = []
 
     @heedful.self_correcting(memory=memory, store=memory.store)

@@ -4,7 +4,6 @@ index.
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -58,31 +58,24 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
     assert [match.error_type for match in before] == ["good"]
 
 
-@pytest.mark.parametrize(
-    ("filters", "error_types"),
-    [
-        pytest.param({}, {"a", "b", "c"}, id="no filter"),
-        pytest.param({"tags": ["red"]}, {"a", "b"}, id="a tag"),
-        pytest.param(
-            {"tags": ("red", "blue")}, {"a", "b", "c"}, id="either of two tags"
-        ),
-        pytest.param(
-            {"tags": ["red", "blue"], "match": "all"}, {"b"}, id="both of two tags"
-        ),
-        pytest.param({"tags": ["%"]}, set(), id="a wildcard is no tag"),
-        pytest.param({"kind": "error"}, {"a", "b", "c"}, id="kind"),
-        pytest.param({"error_type": "b"}, {"b"}, id="error type"),
-        pytest.param(
-            {"error_type": "b' or 1 = 1 --"}, set(), id="an error type is no SQL"
-        ),
-        pytest.param({"importance": 0.5}, {"a", "b"}, id="importance at the bound"),
-        pytest.param({"since": 1e12}, set(), id="since the future"),
-        pytest.param(
+@cases(
+    "filters, error_types",
+    {
+        "no filter": ({}, {"a", "b", "c"}),
+        "a tag": ({"tags": ["red"]}, {"a", "b"}),
+        "either of two tags": ({"tags": ("red", "blue")}, {"a", "b", "c"}),
+        "both of two tags": ({"tags": ["red", "blue"], "match": "all"}, {"b"}),
+        "a wildcard is no tag": ({"tags": ["%"]}, set()),
+        "kind": ({"kind": "error"}, {"a", "b", "c"}),
+        "error type": ({"error_type": "b"}, {"b"}),
+        "an error type is no SQL": ({"error_type": "b' or 1 = 1 --"}, set()),
+        "importance at the bound": ({"importance": 0.5}, {"a", "b"}),
+        "since the future": ({"since": 1e12}, set()),
+        "all filters": (
             {"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"},
             {"b"},
-            id="all filters",
         ),
-    ],
+    },
 )
 async def test_a_filter_lets_through_what_it_says(memory, filters, error_types):
     for name, tags, importance in [
@@ -98,9 +91,7 @@ async def test_a_filter_lets_through_what_it_says(memory, filters, error_types):
 
 
 @pytest.mark.both_nightly
-async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(
-    memory: Memory,
-) -> None:
+async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(memory):
     await memory.remember("rare", "the parcel has weight one")
     for number in range(120):
         await memory.remember(f"common{number}", "the parcel has weight two")
@@ -111,7 +102,7 @@ async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(
 # Rendering and logs
 
 
-def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
+def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog):
     async def scenario() -> None:
         memory = heedful.Memory(":memory:", max_entries=1)
         for _ in range(2):
@@ -145,46 +136,38 @@ WRONG = Finding("size", "n is 1", fix="use 2", key="size: small")
 BARE = replace(WRONG, fix="")
 
 
-@pytest.mark.parametrize(
-    ("attempts", "texts"),
-    [
-        pytest.param(
+@cases(
+    "attempts, texts",
+    {
+        "the fix and the change": (
             [("a", (WRONG,)), ("b", ())],
             ["n is 1. use 2. Accepted: a -> b"],
-            id="the fix and the change",
         ),
-        pytest.param(
+        "a fix with a full stop": (
             [("a", (replace(WRONG, fix="Use 2."),)), ("b", ())],
             ["n is 1. Use 2. Accepted: a -> b"],
-            id="a fix with a full stop",
         ),
-        pytest.param(
+        "the change where there is no fix": (
             [("a", (BARE,)), ("b", ())],
             ["n is 1. Accepted: a -> b"],
-            id="the change where there is no fix",
         ),
-        pytest.param(
+        "the fix where only a file changed": (
             [("a", (WRONG,)), ("a", ())],
             ["n is 1. use 2"],
-            id="the fix where only a file changed",
         ),
-        pytest.param(
+        "the finding where nothing else is known": (
             [("a", (BARE,)), ("a", ())],
             ["n is 1."],
-            id="the finding where nothing else is known",
         ),
-        pytest.param([("a", ())], [], id="nothing from an accepted first try"),
-        pytest.param(
-            [("a", (WRONG,)), ("b", (WRONG,))], [], id="nothing from a loop that failed"
-        ),
-        pytest.param(
+        "nothing from an accepted first try": ([("a", ())], []),
+        "nothing from a loop that failed": ([("a", (WRONG,)), ("b", (WRONG,))], []),
+        "no change that is too long": (
             [("a" * 5_000, (WRONG,)), ("b" * 5_000, ())],
             ["n is 1. use 2"],
-            id="no change that is too long",
         ),
-    ],
+    },
 )
-def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None:
+def test_what_is_learnt_without_outputs(attempts, texts):
     lessons = learn(loop_of(*attempts), TASK, outputs=False)
     assert [lesson.text.replace("'", "") for lesson in lessons] == texts
     for lesson in lessons:
@@ -195,7 +178,7 @@ def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None
         assert lesson.state == "verified"
 
 
-async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
+async def test_what_mended_one_stage_is_no_advice_to_another():
     store = in_memory()
     memory = Memory(store)
     lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)

@@ -19,9 +19,7 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.citations import RunFacts, sentences, without_citations
-from heedful.memory.draft import (
-    OUTCOME_IMPORTANCE,
-)
+from heedful.memory.draft import OUTCOME_IMPORTANCE
 from heedful.memory.excerpt import MAX_DECISIVE_CHARS, excerpt
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
@@ -31,15 +29,9 @@ from heedful.store import episodes
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
 from tests.lessons.support import build_match
-from tests.memory.reflections import (
-    FAILED,
-    GOOD,
-    MENDED,
-    TASK,
-    answer,
-    with_task,
-)
+from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, answer, with_task
 from tests.store.support import rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -65,17 +57,16 @@ SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 # The other forms are in docs/failures.md, whose wording tests/test_failures.py
 # compares.
-RULES = [
-    pytest.param(
+RULES = {
+    "a failed call": (
         FAILED,
         "price with item “pot” failed with “Error: 3 items match”.",
         (
             "Do not repeat price with item “pot” without a change: it failed with "
             "“Error: 3 items match”."
         ),
-        id="a failed call",
     ),
-    pytest.param(
+    "a failed call that another fixed": (
         MENDED,
         (
             "price with item “pot” failed with “Error: 3 items match”.\n"
@@ -85,33 +76,29 @@ RULES = [
             "When price with item “pot” fails with “Error: 3 items match”, call it "
             "with item “big pot” instead."
         ),
-        id="a failed call that another fixed",
     ),
-    pytest.param(
+    "the same call again and again": (
         Episode(STUCK, "error", task="x"),
         "look with at “x” failed with “the same result 5 times in a row”.",
         (
             "Do not repeat look with at “x” without a change: it failed with “the same "
             "result 5 times in a row”."
         ),
-        id="the same call again and again",
     ),
-    pytest.param(
+    "a tool that was not offered": (
         Episode(FLOWN, "error", task="x", tools=("walk",)),
         "fly failed with “the tool was not offered”.",
         None,
-        id="a tool that was not offered",
     ),
-    pytest.param(
+    "a run without a mistake teaches nothing": (
         Episode(SOLD, "success", task=TASK),
         "",
         None,
-        id="a run without a mistake teaches nothing",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("episode", "text", "rule"), RULES)
+@cases("episode, text, rule", RULES)
 async def test_rules_word_each_kind_of_run(episode, text, rule):
     reflected = await reflect(episode)
     assert text in reflected.text
@@ -194,35 +181,26 @@ UNHELD = answer(
     strategy="Ask it 17 times.",
 )
 MATCHED = "The result of pot was “Error: 3 items match”"
-SAID = [
-    pytest.param(
+SAID = {
+    "all is held": (
         GOOD,
         "buyer called price with item pot. The result was “Error: 3 items match”.",
         2,
         "Before you call price, name the item in full.",
         [],
-        id="all is held",
     ),
-    pytest.param(
+    "figures and quotations nobody said": (
         UNHELD,
         "buyer called price: 3 items match.",
         1,
         BY_RULES,
         ["99", "the small one", "17"],
-        id="figures and quotations nobody said",
     ),
-    pytest.param(
-        f'{{"reflection": "{MATCHED}."}}',
-        f"{MATCHED}.",
-        1,
-        BY_RULES,
-        [],
-        id="a quotation",
-    ),
-]
+    "a quotation": (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", 1, BY_RULES, []),
+}
 
 
-@pytest.mark.parametrize(("reply", "text", "count", "rule", "unsupported"), SAID)
+@cases("reply, text, count, rule, unsupported", SAID)
 async def test_what_the_events_hold_of_an_answer_is_kept(
     reply, text, count, rule, unsupported
 ):
@@ -242,12 +220,12 @@ async def test_what_the_events_hold_of_an_answer_is_kept(
         )
 
 
-@pytest.mark.parametrize(
-    ("strategy", "missing"),
-    [
-        pytest.param("Filter before JOINs. Then check: Group late.", [], id="kept"),
-        pytest.param("Ask Mark Twain for 7 hints.", ["7"], id="dropped"),
-    ],
+@cases(
+    "strategy, missing",
+    {
+        "kept": ("Filter before JOINs. Then check: Group late.", []),
+        "dropped": ("Ask Mark Twain for 7 hints.", ["7"]),
+    },
 )
 async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
@@ -303,16 +281,16 @@ async def test_prompts_are_by_outcome_with_task_goal_and_error(outcome, part):
         assert text in user.content
 
 
-BAD = [
-    pytest.param("nonsense", id="no JSON"),
-    pytest.param("{}", id="no reflection"),
-    pytest.param(answer("It cost 99 dollars."), id="a number nobody said"),
-    pytest.param("{" * 5_000, id="nested too deep"),
-    pytest.param(ModelTimeout("late"), id="a timeout"),
-]
+BAD = {
+    "no JSON": "nonsense",
+    "no reflection": "{}",
+    "a number nobody said": answer("It cost 99 dollars."),
+    "nested too deep": "{" * 5_000,
+    "a timeout": ModelTimeout("late"),
+}
 
 
-@pytest.mark.parametrize("bad", BAD)
+@cases("bad", BAD)
 async def test_a_model_that_fails_leaves_the_words_of_the_program(memory, bad):
     reflected = await reflect(
         FAILED, memory=memory, model=ScriptedModel(bad, forever=True)
@@ -501,15 +479,15 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     assert reflected.lesson.meta["event_count"] == 2_100
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
-    [
-        pytest.param({"on_model_error": "ignore"}, id="on_model_error"),
-        pytest.param({"origin": "nobody"}, id="origin"),
-        pytest.param({"episode": "text"}, id="episode"),
-        pytest.param({"prompts": {"error": "Say it."}}, id="a prompt for no outcome"),
-        pytest.param({"related": [7]}, id="related as numbers"),
-    ],
+    {
+        "on_model_error": {"on_model_error": "ignore"},
+        "origin": {"origin": "nobody"},
+        "episode": {"episode": "text"},
+        "a prompt for no outcome": {"prompts": {"error": "Say it."}},
+        "related as numbers": {"related": [7]},
+    },
 )
 async def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InvalidInput):
@@ -668,13 +646,13 @@ async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
     assert states == {"unverified", "quarantined"}
 
 
-@pytest.mark.parametrize(
-    ("said", "answers"),
-    [
-        pytest.param("No, my address is Elm Street.", 1, id="of the customer himself"),
-        pytest.param("Never bill ACME in dollars.", 1, id="nothing is refused"),
-        pytest.param(CORRECTION, 0, id="before an answer"),
-    ],
+@cases(
+    "said, answers",
+    {
+        "of the customer himself": ("No, my address is Elm Street.", 1),
+        "nothing is refused": ("Never bill ACME in dollars.", 1),
+        "before an answer": (CORRECTION, 0),
+    },
 )
 async def test_other_words_of_a_user_are_no_rules(memory, said, answers):
     reflected = await reflect(corrected_run(said, answers=answers), memory=memory)

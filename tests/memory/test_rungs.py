@@ -18,6 +18,7 @@ from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import exposures, ladders
 from heedful.testing import ScriptedModel
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -101,12 +102,12 @@ async def test_proof_compares_climbs_and_costs(store):
     assert proof.mean_cost == MeanCost(2.5, 5.0)
 
 
-@pytest.mark.parametrize(
-    ("rungs", "climbs"),
-    [
-        pytest.param(["s", "l"], 1.0, id="with a ladder it counts as climbed"),
-        pytest.param([], None, id="without one it says nothing"),
-    ],
+@cases(
+    "rungs, climbs",
+    {
+        "with a ladder it counts as climbed": (["s", "l"], 1.0),
+        "without one it says nothing": ([], None),
+    },
 )
 async def test_a_loop_that_was_given_up(store, monkeypatch, rungs, climbs):
     await open_loop("a", "t", store=store, rungs=rungs)
@@ -120,12 +121,12 @@ async def test_a_loop_that_was_given_up(store, monkeypatch, rungs, climbs):
     assert proof.mean_cost is None
 
 
-@pytest.mark.parametrize(
-    ("small", "large", "climbed", "cost"),
-    [
-        pytest.param(["right"], [], 0.0, 5.0, id="the first model is right"),
-        pytest.param(["wrong"], ["right"], 1.0, 25.0, id="another one is needed"),
-    ],
+@cases(
+    "small, large, climbed, cost",
+    {
+        "the first model is right": (["right"], [], 0.0, 5.0),
+        "another one is needed": (["wrong"], ["right"], 1.0, 25.0),
+    },
 )
 async def test_an_ended_loop_says_whether_it_climbed(
     store, small, large, climbed, cost

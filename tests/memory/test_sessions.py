@@ -14,6 +14,7 @@ from heedful.lessons import render
 from heedful.lessons.action import command_of
 from heedful.lessons.mistake import Mistake
 from heedful.store import exposures
+from tests.tables import cases
 
 
 def mends_of(mistake: Mistake) -> tuple[str, ...]:
@@ -75,26 +76,24 @@ def memory(store):
     return heedful.Memory(store)
 
 
-@pytest.mark.parametrize(
-    ("steps", "errors", "mends", "vain", "work"),
-    [
-        pytest.param(
+@cases(
+    "steps, errors, mends, vain, work",
+    {
+        "another command fixes it": (
             [FAILED, OTHER],
             ['npm ERR! Missing script: "test"'],
             ["Bash `pnpm test`"],
             0,
             False,
-            id="another command fixes it",
         ),
-        pytest.param(
+        "nothing fixes it": (
             [FAILED],
             ['npm ERR! Missing script: "test"'],
             [],
             0,
             False,
-            id="nothing fixes it",
         ),
-        pytest.param(
+        "an edit of many lines fixes it": (
             [
                 BROKEN,
                 edit("sum", "y"),
@@ -108,9 +107,8 @@ def memory(store):
             ["+value_1999 = 1999"],
             0,
             True,
-            id="an edit of many lines fixes it",
         ),
-        pytest.param(
+        "one attempt in vain": (
             [
                 step("Bash", "make al", "make: no rule for 'al'", failed=True),
                 step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
@@ -120,9 +118,8 @@ def memory(store):
             ["Bash `make all`"],
             1,
             False,
-            id="one attempt in vain",
         ),
-        pytest.param(
+        "other arguments of a tool fix it": (
             [
                 step(
                     "find",
@@ -136,9 +133,8 @@ def memory(store):
             ["red kettle"],
             0,
             False,
-            id="other arguments of a tool fix it",
         ),
-    ],
+    },
 )
 async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
     steps, errors, mends, vain, work, memory
@@ -160,38 +156,34 @@ async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
         assert is_edit == work
 
 
-@pytest.mark.parametrize(
-    ("failed", "error", "worked", "mend"),
-    [
-        pytest.param(
+@cases(
+    "failed, error, worked, mend",
+    {
+        "the same program in two words": (
             "docker-compose up",
             "sh: docker-compose: not found",
             ["ls", "docker compose up"],
             1,
-            id="the same program in two words",
         ),
-        pytest.param(
+        "not the same command in another folder": (
             "git push",
             "fatal: no upstream",
             ["cd b && git push", "git push -u origin b"],
             0,
-            id="not the same command in another folder",
         ),
-        pytest.param(
+        "a part of the tests": (
             "pytest a",
             "FAILED a::f - assert 1",
             ["pytest a::g", "pytest a | head"],
             None,
-            id="a part of the tests",
         ),
-        pytest.param(
+        "after an install": (
             "run.py",
             "ImportError: no 'yaml'",
             ["pip install pyyaml", "run.py"],
             0,
-            id="after an install",
         ),
-    ],
+    },
 )
 async def test_another_call_puts_a_failed_one_right(
     failed, error, worked, mend, memory

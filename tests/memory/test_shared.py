@@ -19,6 +19,7 @@ from heedful.memory.shared import follow_rules, rules_to_share
 from tests.engines import in_memory
 from tests.hosts import patient_host
 from tests.memory.transfers import run_async
+from tests.tables import cases
 
 NPM_ERROR = "npm ERR! Missing script: test"
 NPM_LESSON = (
@@ -86,11 +87,7 @@ async def test_only_what_somebody_reviewed_is_shared():
     await memory.quarantine.release([waiting["Released."]], by="ann")
     shared_rules = (await rules_to_share(memory)).rules
     texts = {rule.text: rule.trust for rule in shared_rules}
-    assert texts == {
-        "Verified.": "local",
-        "Written.": "user",
-        "Released.": "user",
-    }
+    assert texts == {"Verified.": "local", "Written.": "user", "Released.": "user"}
 
 
 @pytest.mark.both_nightly
@@ -188,17 +185,15 @@ def test_export_and_import_lose_nothing(words, data):
     assert received == sent
 
 
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        pytest.param("Key AKIAIOSFODNN7EXAMPLE is used.", "AKIA", id="a key"),
-        pytest.param("Mail ann.lee@corp.example first.", "ann.lee", id="an address"),
-        pytest.param(f"Read {HOME}/ann/shop/a.py.", HOME, id="a home folder"),
-        pytest.param("Open C:\\Users\\ann\\a.py.", "Users", id="a drive"),
-        pytest.param(
-            "{'first_name': 'Mia', 'dob': '1990-04-05'}", "1990", id="a birth"
-        ),
-    ],
+@cases(
+    "text, secret",
+    {
+        "a key": ("Key AKIAIOSFODNN7EXAMPLE is used.", "AKIA"),
+        "an address": ("Mail ann.lee@corp.example first.", "ann.lee"),
+        "a home folder": (f"Read {HOME}/ann/shop/a.py.", HOME),
+        "a drive": ("Open C:\\Users\\ann\\a.py.", "Users"),
+        "a birth": ("{'first_name': 'Mia', 'dob': '1990-04-05'}", "1990"),
+    },
 )
 async def test_no_secret_person_or_place_gets_into_the_file(text, secret):
     memory = Memory(in_memory())

@@ -86,7 +86,7 @@ async def play_harm(store: Store) -> Scene:
     return scene
 
 
-async def test_memory_that_hurts_steps_aside_and_comes_back(store: Store) -> None:
+async def test_memory_that_hurts_steps_aside_and_comes_back(store):
     scene = await play_harm(store)
     aside = [await scene.run_loop(hurts=True) for _ in range(100)]
     still_hurts = await scene.rulings()
@@ -100,7 +100,7 @@ async def test_memory_that_hurts_steps_aside_and_comes_back(store: Store) -> Non
     assert sum(shown_again) >= 10
 
 
-async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store: Store) -> None:
+async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store):
     scene = await play_harm(store)
     briefings = [await scene.memory.brief(TASK, f"new {n}") for n in range(20)]
     briefing = next(briefing for briefing in briefings if not briefing.shown)
@@ -111,7 +111,7 @@ async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store: Store) 
     assert all(c.obstacle == HARMFUL_MEMORY.reason for c in briefing.choices)
 
 
-async def test_a_holdout_of_0_shows_all(store: Store) -> None:
+async def test_a_holdout_of_0_shows_all(store):
     scene = await play_harm(store)
     memory = Memory(scene.memory.store, holdout=0)
 
@@ -120,7 +120,7 @@ async def test_a_holdout_of_0_shows_all(store: Store) -> None:
     assert all(len(briefing.shown) == 2 for briefing in briefings)
 
 
-async def test_a_resumed_loop_is_shown_what_it_was_shown_before(store: Store) -> None:
+async def test_a_resumed_loop_is_shown_what_it_was_shown_before(store):
     scene = await play_harm(store)
     past = [await scene.past(f"loop {number}") for number in range(20)]
 
@@ -133,7 +133,7 @@ async def test_a_resumed_loop_is_shown_what_it_was_shown_before(store: Store) ->
     assert [b.exposures for b in briefings] == [loop.exposures for loop in past]
 
 
-async def test_a_lesson_is_shown_to_one_session_in_40(store: Store) -> None:
+async def test_a_lesson_is_shown_to_one_session_in_40(store):
     scene = await play_harm(store)
     store = scene.memory.store
     scope = scene.memory.scope
@@ -156,7 +156,7 @@ async def test_a_lesson_is_shown_to_one_session_in_40(store: Store) -> None:
     assert both < min(shown_to)
 
 
-async def test_if_the_lesson_that_hurts_is_retired_memory_stays(store: Store) -> None:
+async def test_if_the_lesson_that_hurts_is_retired_memory_stays(store):
     scene = Scene(store, "unit")
     await scene.learn()
     retired = ""

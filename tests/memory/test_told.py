@@ -21,6 +21,7 @@ from heedful.memory.memory import Memory
 from heedful.store import editions
 from heedful.testing import ScriptedModel
 from tests.memory.reflections import answer
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -233,13 +234,7 @@ async def test_an_untrusted_sighting_brings_no_words_of_its_own(memory):
     assert "evil" not in str(await memory.recall("Obey the evil page"))
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        pytest.param({"tags": ["red"]}, id="tags"),
-        pytest.param({"importance": 1.0}, id="weight"),
-    ],
-)
+@cases("filters", {"tags": {"tags": ["red"]}, "weight": {"importance": 1.0}})
 async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(memory, filters):
     await reflect(MENDED, memory=memory)
     recalled = await memory.recall(TASK, **filters)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -20,6 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, open_store
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
@@ -119,12 +119,12 @@ async def test_a_loop_without_texts_does_not_count_but_may_end(trial):
     assert proof.shown + proof.withheld + proof.pending == 0
 
 
-@pytest.mark.parametrize(
-    ("helps", "conclusion"),
-    [
-        pytest.param(True, "helps", id="texts that help are said to hurt"),
-        pytest.param(False, "hurts", id="texts that hurt are said to help"),
-    ],
+@cases(
+    "helps, conclusion",
+    {
+        "texts that help are said to hurt": (True, "helps"),
+        "texts that hurt are said to help": (False, "hurts"),
+    },
 )
 async def test_the_proof_says_which_way(trial, helps, conclusion):
     await play(trial, 60, helps)
@@ -180,18 +180,16 @@ async def test_a_loop_that_was_offered_nothing_cannot_end(trial, store):
         await trial.end("loop/1", passed=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        pytest.param("", id="an empty name"),
-        pytest.param("a\0b", id="NUL"),
-        pytest.param("x" * (MAX_NAME_CHARS + 1), id="a long name"),
-        pytest.param("AKIAIOSFODNN7EXAMPLE", id="a secret"),
-    ],
+    {
+        "an empty name": "",
+        "NUL": "a\0b",
+        "a long name": "x" * (MAX_NAME_CHARS + 1),
+        "a secret": "AKIAIOSFODNN7EXAMPLE",
+    },
 )
-async def test_names_of_sources_and_loops_are_short_printable_text(
-    trial, store, name: Any
-):
+async def test_names_of_sources_and_loops_are_short_printable_text(trial, store, name):
     with pytest.raises(InvalidInput, match="source is"):
         heedful.Trial(name, store)
     with pytest.raises(InvalidInput, match="loop is"):
@@ -200,15 +198,15 @@ async def test_names_of_sources_and_loops_are_short_printable_text(
         await trial.end(name, passed=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "texts",
-    [
-        pytest.param("Lengths are in metres.", id="one text in place of a list"),
-        pytest.param(None, id="nothing"),
-        pytest.param(["x"] * (trial_module.MAX_LOOP_TEXTS + 1), id="too many texts"),
-    ],
+    {
+        "one text in place of a list": "Lengths are in metres.",
+        "nothing": None,
+        "too many texts": ["x"] * (trial_module.MAX_LOOP_TEXTS + 1),
+    },
 )
-async def test_texts_are_a_bounded_list_of_text(trial, texts: Any):
+async def test_texts_are_a_bounded_list_of_text(trial, texts):
     with pytest.raises(InvalidInput, match="texts"):
         await trial.offer("loop/1", texts)
     assert await trial.offered("loop/1") == ()
@@ -221,15 +219,15 @@ async def test_a_loop_has_a_bounded_number_of_texts(trial):
         await trial.offer("loop/1", [f"b{n}" for n in range(half)])
 
 
-@pytest.mark.parametrize(
+@cases(
     "result",
-    [
-        pytest.param({}, id="no result"),
-        pytest.param({"passed": True, "score": 1.0}, id="two results"),
-        pytest.param({"score": 1.01}, id="a score above 1"),
-    ],
+    {
+        "no result": {},
+        "two results": {"passed": True, "score": 1.0},
+        "a score above 1": {"score": 1.01},
+    },
 )
-async def test_a_result_is_passed_or_a_score(trial, result: Any):
+async def test_a_result_is_passed_or_a_score(trial, result):
     await trial.offer("loop/1", RULES)
     with pytest.raises(InvalidInput):
         await trial.end("loop/1", **result)

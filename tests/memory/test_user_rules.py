@@ -11,6 +11,7 @@ from heedful import Memory
 from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput, NotFound
 from heedful.store.store import Store
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 PNPM = "we use pnpm, never npm"
@@ -36,7 +37,7 @@ def trusting(store: Store) -> Memory:
     return Memory(store)
 
 
-async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
+async def test_stated_rule_is_told_before_a_call(memory):
     await memory.user_rules.state(PNPM, by="ann")
 
     history = await memory.before("Bash", NPM_CALL)
@@ -44,9 +45,7 @@ async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
     assert not await memory.before("Bash", {"command": "git status"})
 
 
-async def test_newer_rule_ends_an_older_one_about_the_same_thing(
-    memory: Memory,
-) -> None:
+async def test_newer_rule_ends_an_older_one_about_the_same_thing(memory):
     await memory.user_rules.state("use npm for packages", by="ann")
     stated = await memory.user_rules.state(PNPM, by="ann")
 
@@ -54,7 +53,7 @@ async def test_newer_rule_ends_an_older_one_about_the_same_thing(
     assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
 
 
-async def test_rules_in_a_message_are_stored_in_its_words(memory: Memory) -> None:
+async def test_rules_in_a_message_are_stored_in_its_words(memory):
     message = "Thanks! Never use npm. Now fix a.py."
     (stated,) = await memory.user_rules.hear(message, source="episode:one")
 
@@ -62,7 +61,7 @@ async def test_rules_in_a_message_are_stored_in_its_words(memory: Memory) -> Non
     assert [rule.id for rule in await memory.user_rules.in_force()] == [stated.id]
 
 
-async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> None:
+async def test_session_teaches_a_rule_without_a_failure(trusting):
     learned = await heedful.learn_session(
         session_of("No, we use pnpm, never npm."), memory=trusting
     )
@@ -73,7 +72,7 @@ async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> Non
     assert stated.trust == "user"
 
 
-async def test_rule_of_a_correction_is_stored_once(trusting: Memory) -> None:
+async def test_rule_of_a_correction_is_stored_once(trusting):
     await heedful.learn_session(
         session_of("No, we use pnpm, never npm."), memory=trusting
     )
@@ -81,7 +80,7 @@ async def test_rule_of_a_correction_is_stored_once(trusting: Memory) -> None:
     assert await trusting.count() == 1
 
 
-async def test_rule_of_two_sessions_is_one_rule(trusting: Memory) -> None:
+async def test_rule_of_two_sessions_is_one_rule(trusting):
     for id in ("one", "two"):
         await heedful.learn_session(session_of(f"No, {PNPM}.", id=id), memory=trusting)
 
@@ -89,7 +88,7 @@ async def test_rule_of_two_sessions_is_one_rule(trusting: Memory) -> None:
     assert stated.seen == 2
 
 
-async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
+async def test_retired_rule_is_not_in_force(memory):
     remembered = await memory.user_rules.state(PNPM, by="ann")
     await memory.user_rules.retire(remembered.id, by="ann", why="we moved to npm")
 
@@ -98,9 +97,7 @@ async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
     assert not await memory.before("Bash", NPM_CALL)
 
 
-async def test_retired_rule_holds_again_when_it_is_stated_again(
-    memory: Memory,
-) -> None:
+async def test_retired_rule_holds_again_when_it_is_stated_again(memory):
     remembered = await memory.user_rules.state(PNPM, by="ann")
     await memory.user_rules.retire(remembered.id, by="ann")
     await memory.user_rules.state(PNPM, by="ann")
@@ -109,7 +106,7 @@ async def test_retired_rule_holds_again_when_it_is_stated_again(
     assert stated.in_force
 
 
-async def test_same_session_does_not_restore_a_retired_rule(trusting: Memory) -> None:
+async def test_same_session_does_not_restore_a_retired_rule(trusting):
     await heedful.learn_session(session_of(PNPM), memory=trusting)
     (stated,) = await trusting.user_rules.list()
     await trusting.user_rules.retire(stated.id, by="ann")
@@ -118,7 +115,7 @@ async def test_same_session_does_not_restore_a_retired_rule(trusting: Memory) ->
     assert await trusting.user_rules.in_force() == []
 
 
-async def test_edited_rule_limits_what_its_new_words_say(memory: Memory) -> None:
+async def test_edited_rule_limits_what_its_new_words_say(memory):
     remembered = await memory.user_rules.state(PNPM, by="ann")
     await memory.edit(remembered.id, "we use bun, never yarn", by="ann")
 
@@ -126,7 +123,7 @@ async def test_edited_rule_limits_what_its_new_words_say(memory: Memory) -> None
     assert await memory.before("Bash", {"command": "yarn add zod"})
 
 
-async def test_rules_survive_export_and_import(memory: Memory) -> None:
+async def test_rules_survive_export_and_import(memory):
     await memory.user_rules.state(PNPM, by="ann")
     file = io.BytesIO()
     await memory.export(file)
@@ -138,7 +135,7 @@ async def test_rules_survive_export_and_import(memory: Memory) -> None:
     assert stated.entry
 
 
-async def test_rules_of_scopes_are_apart(store: Store) -> None:
+async def test_rules_of_scopes_are_apart(store):
     await Memory(store).user_rules.state(PNPM, by="ann")
     other = Memory(store, heedful.Scope("default", "other"))
 
@@ -146,18 +143,12 @@ async def test_rules_of_scopes_are_apart(store: Store) -> None:
     assert not await other.before("Bash", NPM_CALL)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="without words"),
-        pytest.param("never " * 100, id="too long"),
-    ],
-)
-async def test_what_cannot_be_a_rule_is_refused(memory: Memory, text: str) -> None:
+@cases("text", {"without words": "", "too long": "never " * 100})
+async def test_what_cannot_be_a_rule_is_refused(memory, text):
     with pytest.raises(InvalidInput):
         await memory.user_rules.state(text, by="ann")
 
 
-async def test_unknown_rule_cannot_be_retired(memory: Memory) -> None:
+async def test_unknown_rule_cannot_be_retired(memory):
     with pytest.raises(NotFound):
         await memory.user_rules.retire(7, by="ann")

@@ -15,6 +15,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, Spaces, count_spaces, reembed
 from heedful.testing import FixedEmbedder
 from tests.store.support import rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -95,32 +96,25 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     assert read_vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
-@pytest.mark.parametrize(
-    ("embedder", "message"),
-    [
-        pytest.param(
+@cases(
+    "embedder, message",
+    {
+        "a number too few": (
             Lying(64, 63),
             r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64",
-            id="a number too few",
         ),
-        pytest.param(Lying(64, 0), r"1 vectors of \[0\] numbers", id="no numbers"),
-        pytest.param(
-            Lying(64, 64, missing=1),
-            r"0 vectors of \[\] numbers",
-            id="a vector too few",
-        ),
-        pytest.param(
+        "no numbers": (Lying(64, 0), r"1 vectors of \[0\] numbers"),
+        "a vector too few": (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
+        "not a number": (
             Lying(64, 64, fill=float("nan")),
             "one that gives finite numbers",
-            id="not a number",
         ),
-        pytest.param(
+        "infinite as a half": (
             Lying(64, 64, fill=-65_504.0),
             "one that gives finite numbers",
-            id="infinite as a half",
         ),
-        pytest.param(Lying(16_001, 16_001), "1 to 16000", id="too long a vector"),
-    ],
+        "too long a vector": (Lying(16_001, 16_001), "1 to 16000"),
+    },
 )
 def test_an_embedder_that_lies_about_its_vectors_writes_nothing(
     store, path, embedder, message
