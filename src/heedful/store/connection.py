@@ -348,32 +348,26 @@ def from_row(kind: type[T], row: Row, **values: Any) -> T:
     `values` overrides columns. JSON text becomes a tuple or a mapping, and a number
     becomes a bool, if the field needs that.
     """
-    for name, convert in _field_converters(cast("Any", kind)):
+    for name, convert in _field_converters(cast("Any", kind)).items():
         if name not in values:
             values[name] = row[name] if convert is None else convert(row[name])
 
     return kind(**values)
 
 
-# Turns the value of a column into the value of a field.
-Converter = Callable[[Any], Any]
-
-
 @cache
-def _field_converters(kind: Any) -> tuple[tuple[str, Converter | None], ...]:
-    """Return each field of the dataclass `kind` with the converter of its column.
+def _field_converters(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
+    """Map each field of the dataclass `kind` to the converter of its column.
 
     The converter is None if the column has the value of the field already.
     """
     hints = get_type_hints(kind)
-    converters = []
-    for field in fields(kind):
-        hint = hints[field.name]
-        # Only the `tuple` of a generic type such as `tuple[str, ...]` matters.
-        field_type = get_origin(hint) or hint
-        converters.append((field.name, _COLUMN_CONVERTERS.get(field_type)))
-
-    return tuple(converters)
+    # Only the `tuple` of a generic type such as `tuple[str, ...]` matters.
+    types = {
+        field.name: get_origin(hints[field.name]) or hints[field.name]
+        for field in fields(kind)
+    }
+    return {name: _COLUMN_CONVERTERS.get(type) for name, type in types.items()}
 
 
 def _tuple_from_json(text: str) -> tuple[Any, ...]:
@@ -385,7 +379,7 @@ def _mapping_from_json(text: str) -> Mapping[str, Any]:
 
 
 # The types of fields that no column has: SQLite has neither lists nor truth values.
-_COLUMN_CONVERTERS: Mapping[Any, Converter] = {
+_COLUMN_CONVERTERS: Mapping[Any, Callable[[Any], Any]] = {
     tuple: _tuple_from_json,
     Mapping: _mapping_from_json,
     bool: bool,

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg import errors
@@ -93,22 +94,14 @@ def parse_url(url: str) -> Address:
     Raises InvalidInput.
     """
     place, _, query = url.partition("?")
-    size = str(POOL_CONNECTIONS)
-    parameters = []  # those for libpq
-    for parameter in filter(None, query.split("&")):
-        name, equals, value = parameter.partition("=")
-        if name == "pool_size":
-            size = value
-        else:
-            # libpq wants the second = of `options=-c statement_timeout=60s` escaped.
-            parameters.append(f"{name}{equals}{value.replace('=', '%3D')}")
-
+    # libpq does not read + as a blank.
+    parameters = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))
+    size = parameters.pop("pool_size", str(POOL_CONNECTIONS))
     is_number = size.isascii() and size.isdigit()
     if not (is_number and 1 <= int(size) <= MAX_POOL_CONNECTIONS):
         raise InvalidInput("pool_size", size, "a whole number from 1 to 500")
 
-    if parameters:
-        place += "?" + "&".join(parameters)
+    place += "?" + urlencode(parameters, quote_via=quote)
     conninfo = ""
     problem = ""
     try:
@@ -226,11 +219,10 @@ class PostgresSession(Db):
         self._has_ended = self._reads
         return self._send_waiting(commits=self._reads)[-len(calls) :]
 
-    def script(self, sql: str) -> str:
-        """Run several statements in one message; return the status of the last one."""
+    def script(self, sql: str) -> None:
+        """Run several statements in one message."""
         self._send_waiting()
-        cursor = self._connection.execute(sql.encode(), prepare=False)
-        return cursor.statusmessage or ""
+        self._connection.execute(sql.encode(), prepare=False)
 
     def undo(self, savepoint: str, /) -> None:
         # psycopg forgets its prepared statements at a rollback. In a pipeline it would
