@@ -16,7 +16,7 @@ from typing import Any
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Example, Lesson, Scope
+from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts
@@ -27,56 +27,9 @@ from heedful.store import loops, open_store
 from heedful.store.records import MemoryEntry
 from tests.store.entries import SCOPE, report
 
-# Three lessons whose true effects are known: one helps, one harms, one does nothing.
-TASK = "Convert the length of plank {n} into the house format"
-GAINS = {"good": 0.35, "bad": -0.4, "idle": 0.0}
-RIGHT = "right " * 1_000  # too long to be learnt, so the lessons stay these three
-
 SECONDS = 0.01  # that a stage and a slow check take
 # How many attempts of each stage fail; `say` fails at every attempt.
 FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}
-
-
-def name_of(lesson: str) -> str:
-    return f"check/{signature('house', lesson).digest}"
-
-
-def lessons() -> list[Lesson]:
-    return [
-        Lesson(
-            "check",
-            signature("house", name),
-            error_type="house",
-            text=name,
-            sighting=name,
-            example=Example(TASK.format(n=name), f"{name} answer"),
-            state="verified",
-        )
-        for name in GAINS
-    ]
-
-
-async def answer(task: str, hint: str) -> str:
-    """Right at once with a chance that the lessons shown raise or lower; then always
-    right.
-    """
-    context = heedful.context()
-    if context.attempt > 1:
-        return RIGHT
-    rate = 0.5 + sum(GAINS[turn.content.split()[0]] for turn in context.examples[1::2])
-    return (
-        RIGHT if random.Random(f"answer {context.loop_id}").random() < rate else "wrong"
-    )
-
-
-def is_house_format(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
-    wrong = heedful.Finding("house", "not the house format", key="bad")
-    # Memory asks again about the answers that it remembers.
-    is_remembered = candidate.removesuffix(" answer") in GAINS
-    return [] if candidate == RIGHT or is_remembered else [wrong]
-
-
-is_house_format.pure = True  # type: ignore[attr-defined]
 
 
 def say(line: str) -> None:
@@ -252,30 +205,6 @@ async def dream(path: str) -> None:
         await asyncio.sleep(0.05)
         say("undoes")
         await Dreams(memory).rollback(done.id, by="it")
-
-
-async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:
-    """Run loops with a memory whose lessons a coin withholds, four at a time; log each
-    call.
-    """
-    chance = random.Random(seed)
-
-    async def slow(task: str, hint: str) -> str:
-        note(log, "generate", heedful.context().loop_id)
-        await asyncio.sleep(chance.random() * 0.002)
-        return await answer(task, hint)
-
-    store = open_store(path)
-    memory = Memory(open_store(other), holdout=0.5)
-    run = partial(
-        heedful.run, generate=slow, checks=[is_house_format], store=store, memory=memory
-    )
-    for n in range(0, int(count), 4):
-        numbers = range(n, n + 4)
-        runs = (run(TASK.format(n=k), id=f"k/{k}") for k in numbers)
-        await asyncio.gather(*runs)
-    await memory.store.close()
-    await store.close()
 
 
 async def remember(path: str, times: str) -> None:

@@ -16,10 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from heedful.errors import HeedfulError
-from heedful.store import lessons, open_store
-from heedful.store.sqlite import in_file
+from heedful.store import open_store
 from tests.soak.workloads import Work, say
-from tests.store.entries import SCOPE
 
 UNLIMITED = resource.RLIM_INFINITY
 MAX_ROOM_BYTES = 100_000  # that is left when a disk becomes full
@@ -75,39 +73,6 @@ async def full(path: str, name: str, rounds: str, seed: str) -> None:
     await store.close()
 
 
-async def few_files(path: str, name: str, seed: str) -> None:
-    """Work while other stores are opened until no file is left, and closed again."""
-    chance = random.Random(seed)
-    folder = Path(path).parent
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    open_files = len(os.listdir("/proc/self/fd"))
-    store = open_store(path)
-
-    async def crowd() -> None:
-        stores = [in_file(str(folder / f"{name}-{n}.db")) for n in range(40)]
-        for other in stores:
-            try:
-                await other.read(SCOPE, lessons.count)
-            except HeedfulError as error:
-                refuse(error)
-            await asyncio.sleep(chance.random() * 0.01)
-        for other in stores:
-            await other.close()
-
-    async def work(number: int) -> None:
-        try:
-            await Work(store, folder, say).round(f"{name}-{number}")
-        except HeedfulError as error:
-            refuse(error)
-
-    await asyncio.gather(crowd(), *(work(number) for number in range(8)))
-    await Work(store, folder, say).round(f"{name}-last")
-    await store.close()
-    # The self-pipe and the selector of this event loop stay.
-    left = len(os.listdir("/proc/self/fd")) - open_files
-    say(f"left {left}")
-
-
 async def read_only(path: str, name: str) -> None:
     """Work as nobody in a folder that becomes read-only, and writable again."""
     database = Path(path)
@@ -142,7 +107,6 @@ async def warm_up() -> None:
 
 PROGRAMS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "full": full,
-    "few_files": few_files,
     "read_only": read_only,
 }
 

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from asyncio import wait_for
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -166,17 +166,12 @@ class Mortal(Store):
 class Session:
     """A Run of one loop; chance leads its generator and its check, and both log their
     calls.
-
-    `id` is the step it was made for; `fresh` says that its state will be read from the
-    store.
     """
 
-    def __init__(self, thread: Thread, loop: str, step: str) -> None:
+    def __init__(self, thread: Thread, loop: str) -> None:
         self._thread = thread
         self._life = thread.life
         self._chance = thread.chance
-        self.id = step
-        self.fresh = True
         number = int(loop.split()[1])
         generate: Any = self.blocking if number % 4 == 3 else self.generate
         pure: Any = partial(self.check)
@@ -261,20 +256,20 @@ class Thread:
             if self.chance.random() < 0.05
             else range(first, first + WINDOW)
         )
-        session = self._session(f"loop {self.chance.choice(window)}", step)
+        session = self._session(f"loop {self.chance.choice(window)}")
         _step.set(step)
         run = session.run
-        self.life.write("begin", step, do.__name__, run.id, session.id, session.fresh)
+        self.life.write("begin", step, do.__name__, run.id)
         try:
             outcome = await do(self, session)
         except (*EXPECTED, *FAILED) as error:
             outcome = type(error).__name__
         self.life.write("end", step, outcome)
 
-    def _session(self, loop: str, step: str) -> Session:
+    def _session(self, loop: str) -> Session:
         """A session that this thread still has of that loop, or a new one."""
         if loop not in self._kept or self.chance.random() < 0.6:
-            self._kept[loop] = Session(self, loop, step)
+            self._kept[loop] = Session(self, loop)
         if len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
         return self._kept[loop]
@@ -282,10 +277,10 @@ class Thread:
     async def step(self, session: Session) -> str:
         """Give up in the middle at times."""
         patience = self.chance.random() * 0.02 if self.chance.random() < 0.04 else None
-        return await self._through(session, wait_for(session.run.step(), patience))
+        return rule_of(await wait_for(session.run.step(), patience))
 
     async def cancel(self, session: Session) -> str:
-        return await self._through(session, session.run.cancel(_step.get()))
+        return rule_of(await session.run.cancel(_step.get()))
 
     async def override(self, session: Session) -> str:
         """Override as the driver, or as an outsider."""
@@ -304,7 +299,7 @@ class Thread:
         until = chance.choice((None, time.time() + 3_600))
         if chance.random() < 0.5:
             verdict = run.override(rule, by, why, decisions=decisions, until=until)
-            return await self._through(session, verdict)
+            return rule_of(await verdict)
         lifted = await heedful.override(
             run.id,
             rule,
@@ -316,12 +311,6 @@ class Thread:
             scope=scope(run.id),
         )
         return rule_of(lifted)
-
-    async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
-        session.fresh = True
-        rule = rule_of(await verdict)
-        session.fresh = False
-        return rule
 
 
 ACTIONS = (Thread.step, Thread.cancel, Thread.override)

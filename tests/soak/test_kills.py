@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
-from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
 from heedful.loop.ladder import Spending
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.store import exposures, ladders, loops as loop_store, open_store
+from heedful.store import ladders, loops as loop_store, open_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
@@ -30,7 +29,7 @@ from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
-from tests.soak.programs import FAILS, LARGE_CALLS, LARGE_USAGE, RESUMED_CALLS, lessons
+from tests.soak.programs import FAILS, LARGE_CALLS, LARGE_USAGE, RESUMED_CALLS
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
@@ -559,77 +558,3 @@ def test_a_dream_that_is_killed_is_never_half_done(
 
 
 # -- proof
-
-
-async def begin(path: Path) -> None:
-    """End the first loops, after which a coin decides what is shown."""
-    with opened(path) as store:
-        await store.write(SCOPE, exposures.remember, lessons())
-        for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-            exposed = [
-                Exposure(
-                    "check/none", f"first {n}", shown=True, signature="none", share=0.0
-                )
-            ]
-            outcome = Outcome(f"first {n}", True, calls=1)
-            await store.write(
-                SCOPE, exposures.remember, (), exposures=exposed, outcome=outcome
-            )
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["one store", "two stores"])
-def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
-    tmp_path: Path, ledger: Ledger, kind: str
-) -> None:
-    chance = random.Random(SOAK)
-    count = 8 + 4 * SOAK
-    seed = "default\0default"
-    path = tmp_path / "a.db"
-    other = path if kind == "one store" else tmp_path / "memory.db"
-    log = tmp_path / "calls.log"
-    asyncio.run(begin(other))
-    kills = killed_until_done(
-        "prove", path, other, log, count, log=log, chance=chance, calls=12
-    )
-    ends = rows(
-        other, "select loop, n, right_at_once, signatures from outcome order by n"
-    )
-    counts = Counts()
-    counts.compare(len(ends), FIRST_LOOPS_WITHOUT_HOLDOUT + count)
-    assert [n for _, n, *_ in ends] == list(range(1, len(ends) + 1))
-    exposed = rows(
-        other,
-        "select loop, kind || '/' || signature, shown, share, together from exposure"
-        " where share > 0",
-    )
-    all_loops = {f"k/{n}" for n in range(count)}
-    ended_loops = {loop for loop, *_ in ends[FIRST_LOOPS_WITHOUT_HOLDOUT:]}
-    counts.lost += len(all_loops - ended_loops)
-    counts.lost += len(all_loops - {loop for loop, *_ in exposed})
-    result = {loop: (right, wrong) for loop, _, right, wrong in ends}
-    helped = Counter[str]()
-    hurt = Counter[str]()
-    for loop, lesson, was_shown, share, together in exposed:
-        # Until there is a verdict, one coin decides in every loop.
-        assert together or not is_pooled(seed, loop)
-        coin = is_withheld(seed, loop, lesson, share, pooled_share=float(together))
-        assert was_shown == (not coin)
-        right, wrong = result[loop]
-        helped[lesson] += was_shown and right
-        hurt[lesson] += was_shown and lesson[6:] in wrong
-    stored = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
-    for lesson, lesson_helped, lesson_hurt in stored:
-        counts.compare(lesson_helped, helped[lesson])
-        counts.compare(lesson_hurt, hurt[lesson])
-    ledger.settle(
-        Trial(
-            what=f"kill -9 of loops and their memory, in {kind}",
-            engine="SQLite",
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
-    )

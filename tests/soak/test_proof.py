@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import heedful
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import LoopExposures, MemoryVerdict
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
-    BET_GRID,
     BET_LOG_WEIGHTS,
-    compare_pairs,
     interval,
     payoffs,
     stakes,
 )
-from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.conftest import SOAK
-from tests.soak.programs import TASK, answer, is_house_format, lessons, name_of
-from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.soak
 
@@ -183,37 +177,6 @@ def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     return gains, expected
 
 
-def paired_wealth(gains: np.ndarray, mean: Any) -> np.ndarray:
-    bets = np.array([part for _, part in BET_GRID])
-    n = np.arange(1, len(gains) + 1)[:, None]
-    log_wealth = np.cumsum(np.log1p(bets * gains[:, None]), axis=0) + np.array(
-        BET_LOG_WEIGHTS
-    )
-    log_wealth -= n * np.log1p(bets * (mean * np.ones(n.size))[:, None])
-    return np.asarray(np.logaddexp.reduce(log_wealth, axis=1))
-
-
-def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> None:
-    misses = 0
-    for seed in range(RUNS):
-        gains, expected = pairs(seed, 300)
-        mean = mean_so_far(expected)
-        misses += ever(
-            np.maximum(paired_wealth(gains, mean), paired_wealth(-gains, -mean))
-        )
-        for look in (1, 9, 120, 300) if seed < 3 else ():
-            up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
-            counts = {(1.0, 0.0): up, (0.0, 0.0): same, (0.0, 1.0): down}
-            effect = compare_pairs(counts)
-            for gain in np.linspace(-0.99, 0.99, 25):
-                sides = paired_wealth(gains, gain), paired_wealth(-gains, -gain)
-                covered = all(side[look - 1] < -log(LEVEL) for side in sides)
-                assert (effect.low <= gain <= effect.high) == covered
-    assert misses <= at_most(RUNS, 2 * LEVEL)
-    (percent,) = read_documented(r"in ([\d.]+) % of [\d,]+ simulated runs")
-    assert near(misses, percent / 100)
-
-
 @pytest.mark.nightly
 def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     runs = max(RUNS, 100)
@@ -354,40 +317,3 @@ def test_memory_that_stops_hurting_is_soon_shown_again() -> None:
 
 
 # The driver: the same rule retires and ranks lessons in real loops.
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(max(1, SOAK // 10)), ids="seed {}".format)
-async def test_harm_is_retired_help_ranks_first_and_idle_lessons_stay(tmp_path, seed):
-    with opened(path := tmp_path / "a.db") as store:
-        await store.write(SCOPE, exposures.remember, lessons())
-        memory = Memory(store, holdout=0.5)
-        for n in range(500):
-            await heedful.run(
-                TASK.format(n=f"number {n}"),
-                generate=answer,
-                checks=[is_house_format],
-                store=store,
-                memory=memory,
-                id=f"{seed}/{n}",
-                memory_key="",  # a rule by cause would be the lesson "bad"
-            )
-        ranked = await memory.recall(TASK.format(n="number 0"), 1)
-        rows_by_text = {row["text"]: row for row in await memory.top()}
-        proof = await memory.prove()
-    conclusions = {row.lesson: row.conclusion for row in proof.lessons}
-    assert conclusions[name_of("bad")] == "hurts"
-    assert conclusions[name_of("good")] == "helps"
-    states = {name: row["state"] for name, row in rows_by_text.items()}
-    assert states == {"good": "verified", "bad": "retired", "idle": "verified"}
-    assert ranked[0].lesson == "good"
-    assert rows_by_text["good"]["useful"] > 1
-    assert rows_by_text["bad"]["hurt"] > rows_by_text["bad"]["helped"]
-    ruled = rows(path, "select action, subject, by from ruling")
-    assert ruled == [("retire", name_of("bad"), "proof")]
-    # Once retired it is in no prompt, so in none of the last 100 loops.
-    counts = dict(
-        rows(path, "select signature, count(*) from exposure group by signature")
-    )
-    assert counts[name_of("bad")[6:]] < 400 < counts[name_of("good")[6:]]
-    assert proof.pending == 0

@@ -114,22 +114,6 @@ def test_a_read_only_folder_or_file_loses_nothing(tmp_path: Path, ledger: Ledger
 # -- 64 descriptors
 
 
-def test_a_program_with_64_descriptors_loses_nothing(tmp_path: Path, ledger: Ledger):
-    damage = Damage()
-    times = 0
-    for number in range(RUNS):
-        folder = tmp_path / f"{number}"
-        folder.mkdir()
-        output, refused = run("few_files", folder / "a.db", "w", number)
-        for error in refused:
-            assert error.startswith("refused StoreUnavailable"), error
-            assert "open more files" in error, error
-        times += len(refused)
-        damage += asyncio.run(look(folder / "a.db", output, in_flight=0))
-        shutil.rmtree(folder)
-    settle(ledger, "no descriptor left of 64", times, damage)
-
-
 # -- hooks: whatever goes wrong, the agent continues
 
 EVENTS: list[tuple[str, dict[str, Any]]] = [
