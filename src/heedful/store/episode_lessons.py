@@ -151,31 +151,31 @@ def _record_session_lesson(
     A lesson that the session fixed since it was written is written again.
     """
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
-    key = {**key_of(scope), **name}
     source = storable(lesson.source)
-    lesson_rows = db.select("*", "lesson", key)
-    lesson = _confirmed(lesson, lesson_rows)
-    _refresh_files(db, lesson, lesson_rows)
-    outdated = [
-        row
-        for row in lesson_rows
-        if adds_fix(lesson.mistake, from_json(row["mistake"]))
-    ]
-    waiting = [row for row in lesson_rows if _replaces(lesson, row)]
+    rows = db.select("*", "lesson", {**key_of(scope), **name})
+    is_outdated = False
+    for row in rows:
+        lesson = _confirmed(lesson, row)
+        _refresh_files(db, lesson, row)
+        is_outdated = adds_fix(lesson.mistake, from_json(row["mistake"]))
+    waiting = [row for row in rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:
         if lesson.error_type == RULE_TYPE:
             user_rules.say_again(db, scope, lesson)
-        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
-        answers = written or [lessons.UNSTORED_LESSON]
+        _remove_waiting(db, lesson, waiting)
+        answers = lessons.upsert(db, scope, [lesson], now=now, quota=quota)
+        if not answers:
+            return [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
             values = {"id": answers[-1].id, "least": RECURRING_LESSON_IMPORTANCE}
             db.send("raise_importance", values)
         return answers
 
+    if not (is_outdated or waiting):
+        return lessons.remembered(db, scope, [lesson])
     # This session saw the lesson before: its sighting is taken back and written again.
-    outdated = [row for row in lesson_rows if row in outdated or row in waiting]
-    for row in outdated:
+    for row in rows:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
         is_waiting = row["state"] == "quarantined" and row["seen"] == 1
         # The words of a person are not deleted.
@@ -183,47 +183,37 @@ def _record_session_lesson(
             db.delete("lesson", {"id": row["id"]})
         else:
             db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
-
-    if outdated:
-        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
-        if written:
-            return written
-    return lessons.remembered(db, scope, [lesson])
+    _remove_waiting(db, lesson, waiting)
+    answers = lessons.upsert(db, scope, [lesson], now=now, quota=quota)
+    return answers or lessons.remembered(db, scope, [lesson])
 
 
-def _confirmed(lesson: Lesson, lesson_rows: Sequence[Row]) -> Lesson:
+def _confirmed(lesson: Lesson, row: Row) -> Lesson:
     """Return a lesson whose fix is what lay there in an earlier run, too.
 
-    What is known of its files stays known.
+    `row` is the stored lesson. What is known of its files stays known.
     """
-    for row in lesson_rows:
-        mistake = lesson.mistake
-        earlier = from_json(row["mistake"])
-        if mistake is None or earlier is None:
-            continue
-        mistake = replace(mistake, files={**earlier.files, **mistake.files})
-        lesson = replace(lesson, mistake=mistake)
-        if row["source"] == lesson.source:
-            continue
-        confirmed_mistake = confirmed(mistake, earlier)
-        if confirmed_mistake != mistake:
-            text = render.lesson(confirmed_mistake)
-            return replace(lesson, mistake=confirmed_mistake, text=text)
-    return lesson
+    earlier = from_json(row["mistake"])
+    if lesson.mistake is None or earlier is None:
+        return lesson
+    mistake = replace(lesson.mistake, files={**earlier.files, **lesson.mistake.files})
+    confirmed_mistake = confirmed(mistake, earlier)
+    if row["source"] == lesson.source or confirmed_mistake == mistake:
+        return replace(lesson, mistake=mistake)
+    text = render.lesson(confirmed_mistake)
+    return replace(lesson, mistake=confirmed_mistake, text=text)
 
 
-def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
+def _refresh_files(db: Db, lesson: Lesson, row: Row) -> None:
     """Store the files of a lesson as they are now, if its text comes back trusted."""
-    if lesson.state == "quarantined":
+    stored = from_json(row["mistake"])
+    waits = "quarantined" in (lesson.state, row["state"])
+    has_other_text = row["text"] != storable(lesson.text)
+    if waits or has_other_text or lesson.mistake is None or stored is None:
         return
-    for row in lesson_rows:
-        if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            stored = from_json(row["mistake"])
-            if lesson.mistake is None or stored is None:
-                continue
-            files = {**stored.files, **lesson.mistake.files}
-            values = {"mistake": lessons.mistake_json(replace(stored, files=files))}
-            db.update("lesson", {"id": row["id"]}, values)
+    files = {**stored.files, **lesson.mistake.files}
+    values = {"mistake": lessons.mistake_json(replace(stored, files=files))}
+    db.update("lesson", {"id": row["id"]}, values)
 
 
 def _replaces(lesson: Lesson, row: Row) -> bool:
@@ -240,26 +230,14 @@ def _replaces(lesson: Lesson, row: Row) -> bool:
     return waits and is_other and lesson.state != "quarantined"
 
 
-def _write_lesson(
-    db: Db,
-    scope: Scope,
-    lesson: Lesson,
-    waiting: Sequence[Row],
-    *,
-    now: float,
-    quota: int | None,
-) -> list[Remembered]:
-    """Write a lesson, in the place of those that are `waiting` in quarantine.
+def _remove_waiting(db: Db, lesson: Lesson, waiting: Sequence[Row]) -> None:
+    """Delete the words that wait about the error of a lesson, which takes their place.
 
-    The words that waited are deleted, because nobody has to rule on them any more, but
-    for a fix that the new lesson lacks. The sightings stay.
+    Nobody has to rule on them any more, but for a fix that the lesson lacks. The
+    sightings stay.
     """
-    if not waiting:
-        return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
-
     has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
     for row in waiting:
         stored = from_json(row["mistake"])
         if has_fix or stored is None or stored.fix is None:
             db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
-    return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)

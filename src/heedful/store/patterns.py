@@ -98,15 +98,6 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     return Seen(count, lessons, group=group)
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """A text or a line that is known; `line` is "" for a whole text."""
-
-    line: str
-    digest: str
-    seen: Seen
-
-
 def find(
     db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]
 ) -> Seen:
@@ -117,30 +108,30 @@ def find(
     words is found only under the same title. The rules for the next time are among the
     lessons.
     """
-    answer = seen(db, scope, whole)
-    matches = [_Match("", whole.digest, answer)]
-    if not answer:
+    matches = {whole.digest: seen(db, scope, whole)}
+    if not matches[whole.digest]:
         matches = _find_lines(db, scope, whole.error_type, lines)
     if not matches:
         return Seen(0)
 
     lessons = {}
-    for match in matches:
-        for lesson in match.seen.lessons:
+    for match in matches.values():
+        for lesson in match.lessons:
             lessons[lesson["id"]] = _without_failed_fix(db, scope, lesson)
 
-    members = json.dumps([match.digest for match in matches])
+    members = json.dumps(list(matches))
     for row in db.all("rules_of", scope, members=members):
         _, rules = _read_lessons(db, scope, row["signature"], [row["signature"]])
         for rule_lesson in rules:
             if rule_lesson["state"] != "superseded":
                 lessons[rule_lesson["id"]] = rule_lesson
 
+    groups = [match.group for match in matches.values()]
     return Seen(
-        sum(match.seen.count for match in matches),
+        sum(match.count for match in matches.values()),
         tuple(lessons.values()),
-        group=matches[0].seen.group if len(matches) == 1 else None,
-        lines=tuple(match.line for match in matches if match.line),
+        group=groups[0] if len(groups) == 1 else None,
+        lines=tuple(line for match in matches.values() for line in match.lines),
     )
 
 
@@ -205,8 +196,8 @@ class _Wording:
 
 def _find_lines(
     db: Db, scope: Scope, error_type: str, lines: Sequence[tuple[str, Signature]]
-) -> list[_Match]:
-    """Return the first `MAX_ANSWER_ERRORS` lines that are known.
+) -> dict[str, Seen]:
+    """Return what is known of the first `MAX_ANSWER_ERRORS` lines, by their patterns.
 
     `error_type` is that of the whole text, "" if it has none.
     """
@@ -230,10 +221,12 @@ def _find_lines(
             indexes[digest] = wording.line
 
     first_digests = sorted(indexes, key=indexes.__getitem__)[:MAX_ANSWER_ERRORS]
-    return [
-        _Match(lines[indexes[digest]][0], digest, seen(db, scope, patterns[digest]))
+    return {
+        digest: replace(
+            seen(db, scope, patterns[digest]), lines=(lines[indexes[digest]][0],)
+        )
         for digest in first_digests
-    ]
+    }
 
 
 def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
