@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from heedful.lessons.lesson import Scope
+from heedful.memory import arrivals
 from heedful.memory.arrivals import Patience
 from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import LIMITS_MIB_BYTES
@@ -177,7 +178,7 @@ def test_spans_that_no_convention_knows_are_told(project, kind, caplog):
     assert project.api.setup.metrics.refused._value.get() == counted
     store = project.api.setup.store
     scope = Scope("acme", project.name)
-    row = project.api.run(store.read(scope, episodes.unknown_spans))
+    row = project.api.run(store.read(scope, arrivals.unknown_spans))
     assert row["unknown"] == row["spans"] == 2
     assert row["last"] > 0
     assert project.gathered() == []

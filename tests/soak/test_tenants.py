@@ -29,7 +29,7 @@ from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory import quarantine as quarantine_store
-from heedful.memory.arrivals import Patience, gather, receive
+from heedful.memory.arrivals import Patience, gather, read_spans, receive
 from heedful.memory.memory import Memory
 from heedful.service.app import application
 from heedful.service.setup import Setup
@@ -310,7 +310,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
     for item in spans:
         item["traceId"] = trace
     await receive(place.crowd.store, place.scope, document(spans[cut:]))
-    assert len(await place.read(episode_store.spans, trace)) in (0, len(spans) - cut)
+    assert len(await place.read(read_spans, trace)) in (0, len(spans) - cut)
     place.episodes |= set(await gather(place.crowd.store, place.scope, ENDED))
     stored_episodes = await place.read(episode_store.page, 1_000, whole=True)
     assert {item.digest for item in stored_episodes} == place.episodes

@@ -13,6 +13,7 @@ from heedful.lessons.action import action
 from heedful.lessons.call_marks import Mark, Step
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
+from heedful.memory import arrivals
 from heedful.memory.memory import Memory
 from heedful.store import (
     calls,
@@ -93,13 +94,13 @@ async def test_episodes_and_spans(store):
         for trace in ("t", "u")
     ]
     for _ in range(2):
-        assert not await write(episodes.put_spans, spans, "outside", episodes.Bounds())
-    assert await read(episodes.spans, "t") == spans[:1]
-    for trace in await read(episodes.ended_traces, FAR, FAR):
+        assert not await write(arrivals.put_spans, spans, "outside", arrivals.Bounds())
+    assert await read(arrivals.read_spans, "t") == spans[:1]
+    for trace in await read(arrivals.ended_traces, FAR, FAR):
         assert await write(
-            episodes.finish_trace, trace, replace(episode, digest=trace.id)
+            arrivals.finish_trace, trace, replace(episode, digest=trace.id)
         )
-    assert not await read(episodes.ended_traces, FAR, FAR)
+    assert not await read(arrivals.ended_traces, FAR, FAR)
 
 
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):

@@ -12,10 +12,16 @@ from hypothesis import given, settings, strategies as st
 from heedful.episodes import reading as traces
 from heedful.episodes.spans import MAX_SPAN_BYTES
 from heedful.lessons.lesson import Scope
-from heedful.memory.arrivals import Patience, gather, receive
+from heedful.memory import arrivals
+from heedful.memory.arrivals import (
+    LATE_SPANS_REASON,
+    Bounds,
+    Patience,
+    gather,
+    receive,
+)
 from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
-from heedful.store.episodes import LATE_SPANS_REASON, Bounds
 from heedful.store.store import Store
 from tests.episodes.runs import (
     TRACE,
@@ -120,9 +126,9 @@ async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refuse
 async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
     await send(store, [*children[1:], root])
-    [trace] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9)
+    [trace] = await store.read(SCOPE, arrivals.ended_traces, 4e9, 4e9)
     await send(store, children[:1])
-    assert await store.write(SCOPE, episode_store.finish_trace, trace, None) is False
+    assert await store.write(SCOPE, arrivals.finish_trace, trace, None) is False
     assert len(await gather(store, SCOPE, ROOTED)) == 1
     assert (await read_episodes(store))[0][0].digest == read_episode(genai()).digest
 
@@ -146,7 +152,7 @@ async def test_a_trace_and_a_scope_have_bounds(store, bound):
     *children, root = genai()
     refused = await send(store, children, bounds=bound)
     assert refused.total() == len(children)
-    assert await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9) == []
+    assert await store.read(SCOPE, arrivals.ended_traces, 4e9, 4e9) == []
     exact = Bounds(spans=len(children))
     assert await send(store, children, bounds=exact) == Counter()
     assert (await send(store, [root], bounds=exact)).total() == 1
@@ -179,7 +185,7 @@ async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(
     root = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     change = {**change, "attributes": [root, *change.get("attributes", ())]}
     assert sum((await send(store, [first | change, *rest])).values()) == 1
-    assert len(await store.read(SCOPE, episode_store.spans, TRACE)) == len(rest)
+    assert len(await store.read(SCOPE, arrivals.read_spans, TRACE)) == len(rest)
 
 
 async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):

@@ -1,16 +1,32 @@
 """What costs sessions most, told at their start or in AGENTS.md: rules of people first.
 
-Agents without hooks read the section of AGENTS.md.
+A line of the brief is one failure that came back in several of the newest sessions:
+first those with a fix, then what calls had in common that never worked. What waits in
+quarantine is not told. Agents without hooks read the section of AGENTS.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
 
+from heedful.lessons import render
+from heedful.lessons.call_marks import Mark
+from heedful.lessons.contracts import CONTRACTS_BY_NAME
+from heedful.lessons.mistake import from_json
+from heedful.lessons.scope import Scope
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean, sanitize
-from heedful.store import briefs
-from heedful.store.briefs import BriefLine
+from heedful.store.calls import has_failed_fix
+from heedful.store.connection import Db, Row
 
+# A brief has at most so many lines, and looks at so many of the newest sessions.
+MAX_BRIEF_LINES = 10
+BRIEF_SESSIONS = 40
+# A line that cost a session less was needed in one of sixty recorded sessions.
+MIN_SESSION_CALLS = 1 / 8
+# What two sessions have in common was read as a particular of theirs.
+MIN_LESSON_SESSIONS = 3
 MAX_OPENING_LINES = 10
 # However many rules there are, so many lines tell what cost earlier sessions calls.
 MIN_LEARNT_LINES = 3
@@ -23,14 +39,37 @@ NOTHING_KNOWN = "Nothing is known yet."
 EMPTY_SECTION = f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{NOTHING_KNOWN}"
 
 
+@dataclass(frozen=True, slots=True)
+class BriefLine:
+    """A line of a brief: what failed, and what put it right if it `has_fix`.
+
+    `calls` were lost in `sessions` of the newest `of` sessions, last at the time
+    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one.
+    """
+
+    text: str
+    _: KW_ONLY
+    sessions: int
+    of: int
+    calls: int
+    failed: float
+    lesson: int = 0
+    has_fix: bool = False
+
+    def __str__(self) -> str:
+        day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
+        often = f"{self.sessions} of {self.of} sessions, {self.calls} calls lost"
+        return f"- {self.text} ({often}, last {day})"
+
+
 async def read_team_rules(memory: Memory) -> Mapping[int, str]:
     """Return the rules of the team's file that the user accepted, by lesson."""
-    return await memory.store.read(memory.scope, briefs.team_rules, MAX_OPENING_LINES)
+    return await memory.store.read(memory.scope, team_rules, MAX_OPENING_LINES)
 
 
 async def read_failures(memory: Memory) -> Sequence[BriefLine]:
     """Return what cost earlier sessions most calls."""
-    return await memory.store.read(memory.scope, briefs.read_brief)
+    return await memory.store.read(memory.scope, read_brief)
 
 
 def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
@@ -58,3 +97,123 @@ async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) ->
     # A comment of Markdown could end the section.
     text = brief_text(rules, learnt).replace("<!--", "").replace("-->", "")
     return f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{text or NOTHING_KNOWN}"
+
+
+def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
+    """Return the lines of a brief: those with a fix first, then by what they cost."""
+    window = db.one("brief_since", scope, sessions=BRIEF_SESSIONS)
+    if window is None or not window["sessions"]:
+        return ()
+
+    # More candidates than lines: several tools may break the same contract.
+    since = {"since": window["since"], "limit": 4 * MAX_BRIEF_LINES}
+    calls = db.all("brief_calls", scope, **since)
+    errors = db.all("brief_errors", scope, **since)
+    sessions = window["sessions"]
+    lines: dict[str, BriefLine] = {}
+    told_ids = set[int]()
+    contracts = {row["name"] for row in calls if row["kind"] == "contract"}
+    errors = [row for row in errors if not _is_of_contract(row, contracts)]
+    for line in (
+        *_contract_lines(calls, sessions),
+        *_error_lines(db, scope, errors, sessions),
+    ):
+        if line.text not in lines and not (line.lesson and line.lesson in told_ids):
+            lines[line.text] = line
+            told_ids.add(line.lesson)
+    for line in _call_lines(calls, sessions):
+        if not line.lesson or line.lesson not in told_ids:
+            lines.setdefault(line.text, line)
+    least = MIN_SESSION_CALLS * sessions
+    worth = [line for line in lines.values() if line.calls >= least]
+    worth.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
+    return tuple(worth[:MAX_BRIEF_LINES])
+
+
+def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
+    """Yield a line for each contract that tools say was broken."""
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["kind"] == "contract":
+            by_name.setdefault(row["name"], []).append(row)
+    for name, broken in by_name.items():
+        contract = CONTRACTS_BY_NAME.get(name)
+        if contract is None or not contract.rule:
+            continue
+        tools = ", ".join(sorted({row["tool"] for row in broken}))
+        yield BriefLine(
+            render.contract_line(contract.rule, tools, broken[0]["error"]),
+            sessions=max(row["sessions"] for row in broken),
+            of=of,
+            calls=sum(row["calls"] for row in broken),
+            failed=max(row["failed"] for row in broken),
+            has_fix=True,
+        )
+
+
+def _is_of_contract(row: Row, names: Set[str]) -> bool:
+    """Return True if the error of a lesson says that one of the contracts was broken.
+
+    Its line says the same of all such calls.
+    """
+    mistake = from_json(row["mistake"])
+    return mistake is not None and any(
+        contract.rule and contract.is_broken(mistake.error)
+        for name, contract in CONTRACTS_BY_NAME.items()
+        if name in names
+    )
+
+
+def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[BriefLine]:
+    """Yield a line for each error that came back and whose lesson may be told."""
+    for row in rows:
+        is_usable = row["state"] in ("unverified", "verified")
+        if row["sessions"] < MIN_LESSON_SESSIONS or not is_usable:
+            continue
+        mistake = from_json(row["mistake"])
+        if mistake is None or has_failed_fix(db, scope, mistake):
+            continue
+        text = render.brief_line(mistake)
+        if text:
+            yield BriefLine(
+                text,
+                sessions=row["sessions"],
+                of=of,
+                calls=row["calls"],
+                failed=row["failed"],
+                lesson=row["id"],
+                has_fix=True,
+            )
+
+
+def _call_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
+    """Yield a line for each thing that calls that failed had in common.
+
+    A command that fails may be the work itself. Of a call and a name in it that failed
+    with the same error, the name is told.
+    """
+    parts = [row for row in rows if row["kind"] in ("path", "name")]
+    calls = [row for row in rows if row["kind"] == "call"]
+    for row in (*parts, *calls):
+        mark = Mark(row["kind"], row["name"], row["tool"])
+        if mark.kind == "call" and any(
+            part["error"] == row["error"] and part["name"] in mark.name.casefold()
+            for part in parts
+        ):
+            continue
+        error = row["error"] if row["origin"] != "outside" else ""
+        yield BriefLine(
+            render.mark_line(mark, error),
+            sessions=row["sessions"],
+            of=of,
+            calls=row["calls"],
+            failed=row["failed"],
+            lesson=row["lesson_id"] or 0,
+        )
+
+
+def team_rules(db: Db, scope: Scope, limit: int) -> dict[int, str]:
+    """Return the followed rules that are about no error: their texts by id."""
+    return {
+        row["id"]: row["text"] for row in db.all("opening_rules", scope, limit=limit)
+    }

@@ -1,28 +1,74 @@
 """Arriving spans of traces, and the episodes that are made from them.
 
 Spans arrive in pieces and in any order: `receive` stores them, and `gather` makes an
-episode of each complete trace.
+episode of each complete trace, which replaces its spans. A span that arrives again is
+not stored again.
 """
 
 import asyncio
 import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
 from heedful.episodes import spans as trace_spans
+from heedful.episodes.episode import SPAN_CONVENTIONS
 from heedful.episodes.readers.otlp import from_json, from_request
+from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import Origin
 from heedful.memory.reflect import to_stored_episode
-from heedful.store import episodes
-from heedful.store.episodes import Bounds
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    from_row,
+    holds,
+    key_of,
+    resumable,
+)
+from heedful.store.episodes import StoredEpisode, insert
 from heedful.store.store import Store
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MAX_REQUEST_SPANS = 50_000
+
+
+# Why spans of a finished trace are ignored.
+LATE_SPANS_REASON = "the trace had ended before these spans arrived"
+# What to tell of stored spans.
+UNKNOWN_SPANS_REASON = (
+    "stored, but not one span of their trace so far names a model, a tool or an agent "
+    f"by a known convention ({SPAN_CONVENTIONS}); without one they teach nothing"
+)
+# Late spans of a finished trace are ignored for this many seconds, and begin a new
+# trace after it.
+LATE_SPANS_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many `spans` a trace, and how many `bytes` all open traces may have."""
+
+    spans: int = 10_000
+    bytes: int = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrace:
+    """A trace that is not an episode yet.
+
+    `spans` counts its spans, `trust` is their trust, and `via` has the keys with which
+    they were sent. `last` is when the last span arrived, in seconds since 1970.
+    """
+
+    id: str
+    spans: int
+    trust: Origin
+    via: str
+    last: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +96,12 @@ async def receive(
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
     pieces, refused = await asyncio.to_thread(_read_pieces, body)
-    dropped = await store.write(
-        scope, episodes.put_spans, pieces, trust=trust, bounds=bounds
-    )
+    dropped = await store.write(scope, put_spans, pieces, trust=trust, bounds=bounds)
     refused.update(dropped)
     return refused
 
 
-def _read_pieces(body: Any) -> tuple[list[trace_spans.Piece], Counter[str]]:
+def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
     """Return the spans of a request, and how many were refused, by reason."""
     if body == {}:  # JSON of protobuf omits empty fields
         body = {"resourceSpans": []}
@@ -95,14 +139,153 @@ async def gather(
     settled = now - patience.settled
     ending = now - patience.ending
     digests: list[str] = []
-    for trace in await store.read(scope, episodes.ended_traces, settled, ending):
-        spans = await store.read(scope, episodes.spans, trace.id)
+    for trace in await store.read(scope, ended_traces, settled, ending):
+        spans = await store.read(scope, read_spans, trace.id)
         built = await asyncio.to_thread(trace_spans.episodes, spans)
         entry = None
         if built:
             entry = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
 
-        is_new = await store.write(scope, episodes.finish_trace, trace, entry)
+        is_new = await store.write(scope, finish_trace, trace, entry)
         if entry and is_new:
             digests.append(entry.digest)
     return tuple(digests)
+
+
+def ended_traces(
+    db: Db, scope: Scope, settled: float, ending: float
+) -> list[OpenTrace]:
+    """Return up to 100 traces that have ended, the one with the oldest last span first.
+
+    A trace has ended if its last span arrived before `settled` or, without a root span,
+    before `ending`. Times are seconds since 1970.
+    """
+    return [
+        from_row(OpenTrace, row)
+        for row in db.all("ended_traces", scope, settled=settled, ending=ending)
+    ]
+
+
+def read_spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
+    """Return the spans of a trace in the order in which they arrived."""
+    columns = "trace, id, parent, root, record, known"
+    key = {**key_of(scope), "trace": trace}
+    return [
+        from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")
+    ]
+
+
+@holds("traces")
+@resumable(result=bool)
+def finish_trace(
+    db: Db, scope: Scope, trace: OpenTrace, episode: StoredEpisode | None
+) -> bool:
+    """Delete the spans of a trace, and store the `episode` if it is not None.
+
+    Does nothing and returns False if new spans have arrived or another process finished
+    the trace.
+    """
+    key = key_of(scope)
+    unchanged = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
+    if not db.update("trace", unchanged, {"state": "done", "bytes": 0}):
+        return False
+
+    db.delete("span", {**key, "trace": trace.id})
+    db.send("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
+    if episode is not None:
+        insert(db, scope, episode, trace.via)
+    return True
+
+
+@holds("traces")
+@resumable(result=Counter[str])
+def put_spans(
+    db: Db,
+    scope: Scope,
+    pieces: Sequence[Piece],
+    trust: Origin,
+    bounds: Bounds,
+) -> Counter[str]:
+    """Store new spans; return the number of refused spans by reason.
+
+    If none of the spans is known, those of a trace without a known one are counted as
+    UNKNOWN_SPANS_REASON; they are stored, because they may connect others that come
+    later. `trust` is the trust of these spans. A trace with spans of different trust
+    becomes "outside".
+    """
+    is_known = any(piece.known for piece in pieces)
+    by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        by_trace[piece.trace].append(piece)
+
+    unfinished = {**key_of(scope), "state": "open"}
+    ((used,),) = db.select("coalesce(sum(bytes), 0)", "trace", unfinished)
+    free_bytes = bounds.bytes - int(used)
+
+    refused: Counter[str] = Counter()
+    for trace, group in by_trace.items():
+        key = {**key_of(scope), "id": trace}
+        rows = db.select("state, spans, known", "trace", key)
+        is_open = not rows or rows[0]["state"] == "open"
+        stored_spans = rows[0]["spans"] if rows else 0
+        known_spans = rows[0]["known"] if rows else 0
+        size = sum(len(piece.record) for piece in group)
+
+        reason = ""
+        if not is_open:
+            reason = LATE_SPANS_REASON
+        elif stored_spans + len(group) > bounds.spans:
+            reason = f"a trace may have {bounds.spans} spans"
+        elif size > free_bytes:
+            reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
+
+        if reason:
+            refused[reason] += len(group)
+        else:
+            _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
+            free_bytes -= size
+            if not known_spans and not is_known:
+                refused[UNKNOWN_SPANS_REASON] += len(group)
+
+    return refused
+
+
+def _insert_spans(
+    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Origin
+) -> None:
+    """Store those spans of a trace that are new, and count them in its row."""
+    key = {**key_of(scope), "trace": trace}
+    new = []
+    for piece in pieces:
+        row = {**key, **asdict(piece)}
+        if db.insert_now("span", row, CONFLICT_SKIP_SQL).rowcount:
+            new.append(piece)
+    if not new:
+        return
+
+    values = {
+        **key,
+        "spans": len(new),
+        "known": sum(piece.known for piece in new),
+        "bytes": sum(len(piece.record) for piece in new),
+        "root": any(not piece.parent for piece in new),
+        "now": time.time(),
+        "trust": trust,
+        "via": db.actor.via,
+    }
+    db.send("upsert_trace", values)
+
+
+def unknown_spans(db: Db, scope: Scope) -> dict[str, float]:
+    """Return the number of spans of recent traces, of those of which no span is known,
+    and when the last of these came (0: never).
+    """
+    columns = (
+        "coalesce(sum(spans), 0) as spans, "
+        "coalesce(sum(case when known = 0 then spans end), 0) as unknown, "
+        "coalesce(max(case when known = 0 then last end), 0) as last"
+    )
+    [row] = db.select(columns, "trace", key_of(scope))
+    # PostgreSQL adds integers to a decimal number.
+    sums = {name: int(row[name]) for name in ("spans", "unknown")}
+    return {**sums, "last": row["last"]}

@@ -1,28 +1,25 @@
-"""Store the episodes of agents, their actions, and what has not ended yet.
+"""Store the episodes of agents, their actions, and the sessions that go on.
 
-An episode or span that arrives again is not stored again. One worker at a time reflects
-on an episode. If reflecting fails, a worker tries again later. When a trace ends, an
-episode replaces its spans; the events of a session wait until the session ends.
+An episode that arrives again is not stored again. One worker at a time reflects on an
+episode. If reflecting fails, a worker tries again later. The events of a session wait
+until the session ends.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.episodes.episode import (
-    SPAN_CONVENTIONS,
     Event,
     Limits,
     clean_event,
 )
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, action
-from heedful.lessons.origin import Origin
 from heedful.lessons.scope import Scope
 from heedful.store import calls, session_marks
 from heedful.store.connection import (
@@ -38,7 +35,6 @@ from heedful.store.connection import (
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.episodes.spans import Piece
     from heedful.lessons.session_names import MadeNames
 
 EpisodeState = Literal["waiting", "reflected", "failed"]
@@ -78,7 +74,7 @@ def admit(
 
     The caller has removed the secrets of `episode`: that takes a second if it is long.
     """
-    _insert_episode(db, scope, episode, db.actor.via)
+    insert(db, scope, episode, db.actor.via)
     state_before = state(db, scope, episode.digest)
 
     if claim and take(db, scope, time.time() + 1, episode.digest) is not None:
@@ -200,22 +196,8 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     }
 
 
-def unknown_spans(db: Db, scope: Scope) -> dict[str, float]:
-    """Return the number of spans of recent traces, of those of which no span is known,
-    and when the last of these came (0: never).
-    """
-    columns = (
-        "coalesce(sum(spans), 0) as spans, "
-        "coalesce(sum(case when known = 0 then spans end), 0) as unknown, "
-        "coalesce(max(case when known = 0 then last end), 0) as last"
-    )
-    [row] = db.select(columns, "trace", key_of(scope))
-    # PostgreSQL adds integers to a decimal number.
-    sums = {name: int(row[name]) for name in ("spans", "unknown")}
-    return {**sums, "last": row["last"]}
-
-
-def _insert_episode(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
+def insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
+    """Store an episode if it is new; `via` names the keys that sent it."""
     row = {
         **episode_key(scope, episode.digest),
         "name": episode.name,
@@ -237,163 +219,6 @@ def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -
 
 def episode_key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
-
-
-# Why spans of a finished trace are ignored.
-LATE_SPANS_REASON = "the trace had ended before these spans arrived"
-# What to tell of stored spans.
-UNKNOWN_SPANS_REASON = (
-    "stored, but not one span of their trace so far names a model, a tool or an agent "
-    f"by a known convention ({SPAN_CONVENTIONS}); without one they teach nothing"
-)
-# Late spans of a finished trace are ignored for this many seconds, and begin a new
-# trace after it.
-LATE_SPANS_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many `spans` a trace, and how many `bytes` all open traces may have."""
-
-    spans: int = 10_000
-    bytes: int = 256 * 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTrace:
-    """A trace that is not an episode yet.
-
-    `spans` counts its spans, `trust` is their trust, and `via` has the keys with which
-    they were sent. `last` is when the last span arrived, in seconds since 1970.
-    """
-
-    id: str
-    spans: int
-    trust: Origin
-    via: str
-    last: float
-
-
-def ended_traces(
-    db: Db, scope: Scope, settled: float, ending: float
-) -> list[OpenTrace]:
-    """Return up to 100 traces that have ended, the one with the oldest last span first.
-
-    A trace has ended if its last span arrived before `settled` or, without a root span,
-    before `ending`. Times are seconds since 1970.
-    """
-    return [
-        from_row(OpenTrace, row)
-        for row in db.all("ended_traces", scope, settled=settled, ending=ending)
-    ]
-
-
-def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
-    """Return the spans of a trace in the order in which they arrived."""
-    from heedful.episodes.spans import Piece
-
-    columns = "trace, id, parent, root, record, known"
-    key = {**key_of(scope), "trace": trace}
-    return [
-        from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")
-    ]
-
-
-@holds("traces")
-@resumable(result=bool)
-def finish_trace(
-    db: Db, scope: Scope, trace: OpenTrace, episode: StoredEpisode | None
-) -> bool:
-    """Delete the spans of a trace, and store the `episode` if it is not None.
-
-    Does nothing and returns False if new spans have arrived or another process finished
-    the trace.
-    """
-    key = key_of(scope)
-    unchanged = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
-    if not db.update("trace", unchanged, {"state": "done", "bytes": 0}):
-        return False
-
-    db.delete("span", {**key, "trace": trace.id})
-    db.send("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
-    if episode is not None:
-        _insert_episode(db, scope, episode, trace.via)
-    return True
-
-
-@holds("traces")
-@resumable(result=Counter[str])
-def put_spans(
-    db: Db, scope: Scope, pieces: Sequence[Piece], trust: Origin, bounds: Bounds
-) -> Counter[str]:
-    """Store new spans; return the number of refused spans by reason.
-
-    If none of the spans is known, those of a trace without a known one are counted as
-    UNKNOWN_SPANS_REASON; they are stored, because they may connect others that come
-    later. `trust` is the trust of these spans. A trace with spans of different trust
-    becomes "outside".
-    """
-    is_known = any(piece.known for piece in pieces)
-    by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
-    for piece in pieces:
-        by_trace[piece.trace].append(piece)
-
-    unfinished = {**key_of(scope), "state": "open"}
-    ((used,),) = db.select("coalesce(sum(bytes), 0)", "trace", unfinished)
-    free_bytes = bounds.bytes - int(used)
-
-    refused: Counter[str] = Counter()
-    for trace, group in by_trace.items():
-        key = {**key_of(scope), "id": trace}
-        rows = db.select("state, spans, known", "trace", key)
-        is_open = not rows or rows[0]["state"] == "open"
-        stored_spans = rows[0]["spans"] if rows else 0
-        known_spans = rows[0]["known"] if rows else 0
-        size = sum(len(piece.record) for piece in group)
-
-        reason = ""
-        if not is_open:
-            reason = LATE_SPANS_REASON
-        elif stored_spans + len(group) > bounds.spans:
-            reason = f"a trace may have {bounds.spans} spans"
-        elif size > free_bytes:
-            reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
-
-        if reason:
-            refused[reason] += len(group)
-        else:
-            _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
-            free_bytes -= size
-            if not known_spans and not is_known:
-                refused[UNKNOWN_SPANS_REASON] += len(group)
-
-    return refused
-
-
-def _insert_spans(
-    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Origin
-) -> None:
-    """Store those spans of a trace that are new, and count them in its row."""
-    key = {**key_of(scope), "trace": trace}
-    new = []
-    for piece in pieces:
-        row = {**key, **asdict(piece)}
-        if db.insert_now("span", row, CONFLICT_SKIP_SQL).rowcount:
-            new.append(piece)
-    if not new:
-        return
-
-    values = {
-        **key,
-        "spans": len(new),
-        "known": sum(piece.known for piece in new),
-        "bytes": sum(len(piece.record) for piece in new),
-        "root": any(not piece.parent for piece in new),
-        "now": time.time(),
-        "trust": trust,
-        "via": db.actor.via,
-    }
-    db.send("upsert_trace", values)
 
 
 # A scope keeps at most this many events of sessions.

@@ -9,6 +9,7 @@ from typing import Any
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
+from heedful.memory.arrivals import unknown_spans
 from heedful.pages.attempt_table import worked
 from heedful.pages.report import counted, cut, unjudged
 from heedful.service.jobs import Work
@@ -75,7 +76,7 @@ async def work(visit: Visit) -> Document:
         "pipelines": pipelines,
         "agents": agents,
         "failures": [{**asdict(row), "told": row.told} for row in failures],
-        "unread": await visit.caller.read(episode_store.unknown_spans),
+        "unread": await visit.caller.read(unknown_spans),
         "start": worker_command(visit, counts.get("waiting", 0)),
         "before": "work_notes",
         "after": "work_failures",

@@ -28,7 +28,7 @@ from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
 from heedful.lessons.scope import name_scope
 from heedful.lessons.signature import signature
-from heedful.memory.arrivals import receive
+from heedful.memory.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
 from heedful.memory.trial import Trial
@@ -674,7 +674,7 @@ async def receive_traces(
             status=400, code="invalid_traces", detail=f"not OTLP: {error}"
         ) from error
 
-    unknown = refused.pop(episodes.UNKNOWN_SPANS_REASON, 0)
+    unknown = refused.pop(UNKNOWN_SPANS_REASON, 0)
     caller.setup.metrics.refused.inc(refused.total())
     for reason, count in refused.items():
         if ERROR_THROTTLE.allows(reason):
@@ -689,7 +689,7 @@ def _export_response(refused: Counter[str], unknown: int, media_type: str) -> Re
     `unknown` spans were stored, but are of no known convention.
     """
     answer = {}
-    told = refused + Counter({episodes.UNKNOWN_SPANS_REASON: unknown})
+    told = refused + Counter({UNKNOWN_SPANS_REASON: unknown})
     if told:
         reasons = [f"{count} spans: {reason}" for reason, count in told.items()]
         answer["partialSuccess"] = {
