@@ -21,14 +21,7 @@ from heedful.errors import HeedfulError
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
 from heedful.integrations.attempts import ID_KEY
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = types.GenerateContentResponseUsageMetadata(
     prompt_token_count=10, candidates_token_count=5

@@ -24,14 +24,7 @@ from agent_framework import (
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = UsageDetails(input_token_count=7, output_token_count=2, total_token_count=9)
 

@@ -17,14 +17,7 @@ from pydantic import PrivateAttr
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 

@@ -12,14 +12,7 @@ from haystack.tools.from_function import create_tool_from_function
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5}
 

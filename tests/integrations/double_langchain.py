@@ -7,9 +7,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    ToolErrorMiddleware,
-)
+from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool

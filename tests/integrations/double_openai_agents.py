@@ -7,26 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agents import (
-    Agent,
-    ModelResponse,
-    RunConfig,
-    Usage,
-    function_tool,
-)
+from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 from openai.types.responses.response_output_item import McpCall
 
 from heedful.integrations import Host, openai_agents, verdict_of
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Say,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Say, Script, shell_of
 
 
 def scripted(turns: Script, tool: str = "shell") -> Any:

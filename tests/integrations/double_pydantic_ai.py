@@ -20,14 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 
 def scripted(script: Script, driven: Driven) -> FunctionModel:

@@ -15,14 +15,7 @@ from strands.models import Model
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
-from tests.integrations.doubles import (
-    OK,
-    Call,
-    Driven,
-    Results,
-    Script,
-    shell_of,
-)
+from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, RunConfig, SequentialAgent
+from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.agents.run_config import StreamingMode
 from google.adk.models import LlmResponse
-from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool
 from google.genai import types
 from pydantic import BaseModel
@@ -17,13 +16,7 @@ from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
 from tests.hosts import patient_host
-from tests.integrations.double_adk import (
-    Scripted,
-    run,
-    runner_of,
-    shell_agent,
-    text_of,
-)
+from tests.integrations.double_adk import Scripted, run, runner_of, shell_agent, text_of
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import (
     ERROR,
@@ -255,24 +248,6 @@ async def test_a_run_goes_on_when_a_long_running_tool_has_answered(
     assert not plugin.runs
 
 
-async def test_other_plugins_and_callbacks_are_called() -> None:
-    heard = list[str]()
-
-    class Watching(BasePlugin):
-        async def after_model_callback(
-            self, *, callback_context: Any, llm_response: Any
-        ) -> None:
-            heard.append(text_of(llm_response.content))
-
-    def after_model(callback_context: Any, llm_response: Any) -> None:
-        heard.append("agent")
-
-    agent = shell_agent([Say("P1")], Driven(), after_model_callback=after_model)
-    plugins = HeedfulAdkPlugin(host_that_judges(None)), Watching("watching")
-    await run(runner_of(agent, *plugins), TASK)
-    assert heard == ["P1", "agent"]
-
-
 async def test_a_stream_has_all_answers_and_run_ends_with_the_best() -> None:
     plugin = HeedfulAdkPlugin(host_that_judges(None))
     runner = runner_of(shell_agent([Say("high"), Say("P1")], Driven()), plugin)
@@ -281,17 +256,3 @@ async def test_a_stream_has_all_answers_and_run_ends_with_the_best() -> None:
     partial = [text_of(event.content) for event in events if event.partial]
     assert "high" in partial
     assert await session_texts(runner) == [TASK, "P1"]
-
-
-def test_run_works_without_an_event_loop() -> None:
-    plugin = HeedfulAdkPlugin(host_that_judges(None))
-    runner = runner_of(shell_agent([Say("high"), Say("P1")], Driven()), plugin)
-    events = list(
-        runner.run(
-            user_id="user",
-            session_id="chat",
-            new_message=types.UserContent(TASK),
-            run_config=RunConfig(),
-        )
-    )
-    assert verdict_of(events[-1]) == Done(2, passed=True)

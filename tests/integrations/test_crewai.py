@@ -110,13 +110,3 @@ async def test_a_run_that_fails_is_over(tmp_path: Any) -> None:
     with pytest.raises(ModelDown):
         await crew_of(task).kickoff_async(inputs={ID_KEY: "one"})
     assert not await memory.store.read(memory.scope, episodes.session_events, "one")
-
-
-def test_crews_for_several_inputs_have_copies_of_the_task() -> None:
-    driven = Driven()
-    task = shell_task("Grade {ticket}", [Say("high"), Say("P1")], driven)
-    crew = crew_of(watch(task, host_that_judges(None)))
-    results = crew.kickoff_for_each([{"ticket": "the pump"}, {"ticket": "the roof"}])
-    assert [str(result) for result in results] == ["P1", "P1"]
-    assert verdict_of(results[0]) == Done(2, passed=True)
-    assert verdict_of(results[1]) == Done(1, passed=True)

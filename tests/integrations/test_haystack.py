@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
-from haystack.components.builders import ChatPromptBuilder
-from haystack.dataclasses import ChatMessage, ChatRole, StreamingChunk, ToolCall
+from haystack.dataclasses import ChatMessage, ChatRole, ToolCall
 from haystack.hooks import hook
 from haystack.tools.from_function import create_tool_from_function
 
 from heedful import Done, policy
 from heedful.integrations import verdict_of
-from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
 from tests.hosts import patient_host
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
@@ -24,7 +21,6 @@ from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 PADS = "npm run pads"
-ONE = {ID_KEY: "one"}
 
 
 def test_the_messages_have_no_rejected_answer_and_the_next_turn_follows(
@@ -46,11 +42,6 @@ def test_the_messages_have_no_rejected_answer_and_the_next_turn_follows(
     assert verdict_of(again) == Done(1, passed=True)
     assert TASK in driven.prompts[-1]
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
-
-
-async def test_run_works_inside_a_running_event_loop() -> None:
-    agent = shell_agent(WRONG_THEN_RIGHT, Driven(), hooks=hooks(host_that_judges(None)))
-    assert agent.run(asked(TASK))["last_message"].text == "P1"
 
 
 @pytest.mark.parametrize(
@@ -188,32 +179,6 @@ async def test_hooks_of_others_see_what_the_agent_has_and_may_go_on() -> None:
     driven.commands.clear()
     await agent.run_async(asked(TASK))
     assert driven.commands == []
-
-
-def test_a_pipeline_has_the_answer_and_the_verdict() -> None:
-    agent = shell_agent(WRONG_THEN_RIGHT, Driven())
-    # As after loading a pipeline from a file.
-    agent.hooks = hooks(host_that_judges(None))
-    pipeline = Pipeline()
-    pipeline.add_component("prompt", ChatPromptBuilder(asked("{{task}}")))
-    pipeline.add_component("agent", agent)
-    pipeline.connect("prompt.prompt", "agent.messages")
-    result = pipeline.run({"prompt": {"task": TASK}})["agent"]
-    assert result["last_message"].text == "P1"
-    assert verdict_of(result) == Done(2, passed=True)
-
-
-async def test_a_stream_has_all_answers() -> None:
-    chunks = list[str]()
-
-    async def keep(chunk: StreamingChunk) -> None:
-        chunks.append(chunk.content)
-
-    agent = shell_agent(
-        [Say("high"), Say("P1")], Driven(), hooks=hooks(host_that_judges(None))
-    )
-    await agent.run_async(asked(TASK), streaming_callback=keep)
-    assert chunks == ["high", "P1"]
 
 
 async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:

@@ -15,10 +15,7 @@ pytest.importorskip("langchain")
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import (
-    AIMessage,
-    RemoveMessage,
-)
+from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver

@@ -19,12 +19,7 @@ from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.integrations import verdict_of
-from heedful.integrations.openai_agents import (
-    Judged,
-    hold_back,
-    run,
-    run_streamed,
-)
+from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn

@@ -5,24 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic_ai import (
-    Agent,
-    ModelRequest,
-    ModelResponse,
-    ModelRetry,
-    RunContext,
-    TextContent,
-    TextPart,
-    ToolCallPart,
-    ToolOutput,
-    ToolReturn,
-    ToolReturnPart,
-    UnexpectedModelBehavior,
-)
+from pydantic_ai import Agent, ModelRetry, TextPart, ToolOutput, UnexpectedModelBehavior
 from pydantic_ai.models.test import TestModel
 
 from heedful import Done, policy
-from heedful.errors import InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.hosts import patient_host
@@ -63,12 +49,6 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     chat = result.all_messages_json().decode()
     assert [f"{word} {word}" in chat for word in words] == [False] * 4
     assert '"ls"' in chat
-
-
-async def test_the_class_in_place_of_an_object_is_refused() -> None:
-    agent = Agent(TestModel(), capabilities=[Heedful])  # type: ignore[list-item]
-    with pytest.raises(InvalidInput, match="it must be a Host"):
-        await agent.run(TASK)
 
 
 async def test_the_best_answer_when_retries_of_the_agent_end_first(
@@ -144,29 +124,3 @@ async def test_streams() -> None:
     assert last.result.output == "P1"
     assert verdict_of(last.result) == Done(2, passed=True)
     assert "answer with one of P0 to P3" in driven.prompts[1]
-
-
-def content_texts(ctx: RunContext[None], page: str) -> Any:
-    return ToolReturn(return_value="done", content=[page])
-
-
-def content_tagged(ctx: RunContext[None], page: str) -> Any:
-    return ToolReturn(return_value="done", content=[TextContent(page)])
-
-
-def enqueue_next(ctx: RunContext[None], page: str) -> Any:
-    ctx.enqueue(page)
-    return "done"
-
-
-def enqueue_last(ctx: RunContext[None], page: str) -> Any:
-    ctx.enqueue(page, priority="when_idle")
-    return "done"
-
-
-READS: list[Any] = [
-    ModelRequest.user_text_prompt("read the docs"),
-    ModelResponse([ToolCallPart("read", {}, tool_call_id="1")]),
-    ModelRequest([ToolReturnPart("read", "done", tool_call_id="1")]),
-]
-ANSWER = ModelResponse([TextPart("Yes.")])

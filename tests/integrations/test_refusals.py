@@ -114,10 +114,7 @@ def ask_instructor(double: Double, kind: Any, retries: int) -> Ask:
 
     def respond(request: httpx.Request) -> httpx.Response:
         messages = json.loads(request.content)["messages"]
-        message = {
-            "role": "assistant",
-            "content": double.answer(json.dumps(messages)),
-        }
+        message = {"role": "assistant", "content": double.answer(json.dumps(messages))}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         body = {
             "id": "a",

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from strands import Agent
-from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
+from strands.hooks import BeforeToolCallEvent, HookProvider
 from strands.session import FileSessionManager
-from strands.vended_plugins.context_injector import ContextInjector
 
 from heedful import Done, policy
 from heedful.integrations import verdict_of
-from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
@@ -28,7 +26,6 @@ from tests.integrations.test_hosts import (
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 PADS = "npm run pads"
-ONE: Any = {ID_KEY: "one"}
 
 
 class Ticket(BaseModel):
@@ -184,23 +181,6 @@ async def test_a_call_that_is_held_and_a_call_that_another_hook_cancels(
     assert not await memory.top()
 
 
-async def test_other_plugins_and_hooks_work_beside_it() -> None:
-    driven = Driven()
-    heard = list[str]()
-
-    def hear(event: AfterToolCallEvent) -> None:
-        heard.append(event.tool_use["name"])
-
-    plugins = [
-        ContextInjector(lambda _: "it is noon"),
-        HeedfulPlugin(host_that_judges(None)),
-    ]
-    agent = shell_agent(WRONG_THEN_RIGHT, driven, plugins=plugins, hooks=[hear])
-    assert str(await agent.invoke_async(TASK)).strip() == "P1"
-    assert heard == ["shell"]
-    assert "it is noon" in driven.prompts[0]
-
-
 async def test_a_stream_has_all_answers_and_ends_with_the_best() -> None:
     driven = Driven()
     agent = shell_agent(
@@ -244,16 +224,3 @@ async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
     result = await desk.invoke_async(TASK)
     assert verdict_of(result) == Done(1, passed=True)
     assert len(driven.prompts) == 2
-
-
-class Stateful(Scripted):
-    """A model whose server keeps the messages."""
-
-    stateful = True
-
-
-class Plain(Scripted):
-    """Answers with a text, also if it is offered tools."""
-
-    def stream(self, messages: Any, *rest: Any, **options: Any) -> Any:
-        return super().stream(messages)

@@ -22,10 +22,7 @@ def episode(word: str, tool: str = "price") -> Episode:
     events = [
         Event("tool_call", tool=tool, arguments={"item": word}, id="e1"),
         Event(
-            "tool_response",
-            tool=tool,
-            error=f"{word} is not in the catalogue",
-            id="e2",
+            "tool_response", tool=tool, error=f"{word} is not in the catalogue", id="e2"
         ),
     ]
     return Episode(tuple(events), "failure", task=f"Find the price of {word}.")

@@ -58,15 +58,6 @@ def over_http(test):
 
 
 @over_http
-async def test_rule_that_a_call_breaks_is_named_as_by_the_library(place, client):
-    await place.memory.user_rules.state("we use pnpm, never npm", by="ann")
-
-    history = await client.before("Bash", "npm install zod")
-    assert history == await place.memory.before("Bash", "npm install zod")
-    assert [rule.text for rule in history.rules] == ["we use pnpm, never npm"]
-
-
-@over_http
 async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, client):
     first = await client.remember("unit", "no unit", lesson="Write kg.", example=PAIR)
     again = await client.remember("unit", "no unit", example=PAIR)
@@ -168,30 +159,6 @@ async def test_an_evaluation_of_another_kind_is_refused_with_what_to_write(
         errors.InvalidInput, match=r"evaluation is \[Finding.*Evaluation\("
     ):
         await client.report("pears", 1, output="7", evaluation=findings)
-
-
-@over_http
-async def test_proof_has_what_each_rung_answered_and_spent(place, client):
-    await client.open(
-        "pears", TASK, rungs=("small", "large"), policy="default, attempts.limit=1"
-    )
-    wrong = heedful.Evaluation((heedful.Finding("unit", "no unit"),))
-    await client.report("pears", 1, output="7", evaluation=wrong)
-    await client.report(
-        "pears",
-        2,
-        output="7 kg",
-        evaluation=heedful.Evaluation(),
-        usage=heedful.Usage(calls=2, prompt_tokens=9, cost=0.5),
-    )
-    ladders = (await client.prove()).ladders
-    small, large = ladders.rungs
-    assert small.model == "small"
-    assert small.tasks == 0
-    assert large.tasks == 1
-    assert large.calls == 2
-    assert large.tokens == 9
-    assert ladders == (await place.memory.prove()).ladders
 
 
 @over_http

@@ -9,13 +9,8 @@ import httpx
 import pytest
 
 from heedful import errors
-from heedful.errors import (
-    CertificateNotTrusted,
-    InvalidInput,
-    Refused,
-    Unreachable,
-)
-from heedful.service.client import Client, refused
+from heedful.errors import CertificateNotTrusted, InvalidInput, Refused, Unreachable
+from heedful.service.client import Client
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
 HERE = "http://127.0.0.1:1"
@@ -137,14 +132,6 @@ def test_pauses_grow_and_retry_after_is_kept_but_nobody_waits_for_an_hour(slept)
     assert slept[4] >= 2
 
 
-@pytest.mark.parametrize("text", ["<html>", '"a text"', "[1]", '{"code": 3}', "{"])
-def test_what_is_no_problem_is_told_as_it_is(text):
-    error = refused(418, text)
-    assert isinstance(error, Refused)
-    assert error.status == 418
-    assert ("418" in str(error)) is True
-
-
 def test_an_answer_is_json_or_empty():
     with pytest.raises(Refused, match="not JSON"):
         asyncio.run(ask(Service(httpx.Response(200, html="<h1>a login page</h1>"))))
@@ -155,11 +142,7 @@ def test_an_answer_is_json_or_empty():
 
 @pytest.mark.parametrize(
     "body",
-    [
-        pytest.param(float("nan"), id="not a number"),
-        pytest.param({1, 2}, id="a set"),
-        pytest.param(object(), id="an object"),
-    ],
+    [pytest.param(float("nan"), id="not a number"), pytest.param({1, 2}, id="a set")],
 )
 def test_what_is_no_json_is_not_sent(body):
     service = Service(GOOD)
@@ -179,7 +162,6 @@ def test_ids_cannot_leave_their_place_in_the_path():
     [
         pytest.param("http://heedful.example.com", KEY, {}, id="a key without TLS"),
         pytest.param("ftp://heedful.example.com", "", {}, id="another protocol"),
-        pytest.param("heedful.example.com", "", {}, id="no protocol"),
         pytest.param(
             "https://user:word@heedful.example.com",
             "",
@@ -196,7 +178,6 @@ def test_ids_cannot_leave_their_place_in_the_path():
             "https://heedful.example.com", "wörd", {}, id="a key beyond ASCII"
         ),
         pytest.param(HERE, "", {"timeout": 0}, id="no time"),
-        pytest.param(HERE, "", {"retries": -1}, id="a negative number of tries"),
     ],
 )
 def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, options):
@@ -211,7 +192,6 @@ def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, option
     [
         pytest.param("https://heedful.example.com", False, id="https"),
         pytest.param("http://localhost:8000", False, id="localhost"),
-        pytest.param("http://127.0.0.9", False, id="a loopback address"),
         pytest.param(
             "http://[::1]:8000/heedful/", False, id="a loopback address of IPv6"
         ),

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from heedful.integrations import hooks
 from heedful.lessons.lesson import Scope
 from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
-from tests.hosts import patient_host
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
 
@@ -46,7 +44,6 @@ def fail_in(api: Api, project: Project, *sessions: str) -> None:
     [
         pytest.param(False, [], True, id="a key as created"),
         pytest.param(True, [], False, id="a key from outside"),
-        pytest.param(True, ["npm"], False, id="a key from outside, the program stated"),
         pytest.param(True, ["key"], True, id="a key from outside that is stated"),
     ],
 )
@@ -76,32 +73,6 @@ def test_a_session_teaches_the_next_if_its_key_is_stated(
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1
 
 
-@pytest.mark.parametrize(
-    ("sources", "released"),
-    [
-        pytest.param(["npm"], 0, id="the program alone"),
-        pytest.param(["npm", "key"], 1, id="the key, too"),
-    ],
-)
-def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
-    tmp_path, sources, released
-):
-    with served(tmp_path, work=Handed()) as api:
-        shop = Project(api, "shop", outside=True)
-        memory = api.setup.memory(Scope("acme", "shop"))
-        fail_in(api, shop, "s1", "s2")
-        assert len(api.run(memory.quarantine.waiting())) == 1
-
-        key = f"key:{shop.key.split('_')[1]}"
-        ids: list[int] = []
-        for source in sources:
-            name = key if source == "key" else source
-            ids += api.run(memory.quarantine.state(name, by="ann"))
-        assert len(ids) == released
-        recalled = api.run(memory.recall("npm run build"))
-        assert ("missing script" in str(recalled)) == bool(released)
-
-
 PROMPT = {"hook_event_name": "UserPromptSubmit"}
 STRANGE_EVENTS = [
     pytest.param(
@@ -109,16 +80,10 @@ STRANGE_EVENTS = [
         id="a stranger states a rule as the user",
     ),
     pytest.param(
-        {**PROMPT, "prompt": "ok, use npm here"},
-        id="a stranger allows what a rule denies",
+        {**TOOL, "hook_event_name": "PostToolUse"}, id="a stranger answers the call"
     ),
     pytest.param(
-        {**TOOL, "hook_event_name": "PostToolUse"},
-        id="a stranger answers the call",
-    ),
-    pytest.param(
-        {"hook_event_name": "SessionStart"},
-        id="a stranger starts the session again",
+        {"hook_event_name": "SessionStart"}, id="a stranger starts the session again"
     ),
     pytest.param(FAILS[2], id="a stranger ends the session"),
 ]
@@ -164,24 +129,6 @@ def test_a_session_that_ended_still_belongs_to_its_key(tmp_path):
         strange = {**prompt, "prompt": "always run make fmt"}
         stranger.refused(409, "conflict", "POST", path, strange)
         assert shop.post(path, prompt) == {}
-
-
-def test_an_agent_without_a_key_goes_on_with_its_session(tmp_path):
-    with served(tmp_path) as api:
-        shop = Project(api, "shop")
-        host = patient_host(memory=api.setup.memory(Scope("acme", "shop")))
-        path = "hooks/claude-code"
-        prompt = {**PROMPT, "prompt": "never run npm", "session_id": "s1"}
-        api.run(hooks.reply("UserPromptSubmit", prompt, host))
-        lift = {**prompt, "prompt": "ok, use npm here"}
-        shop.refused(409, "conflict", "POST", path, lift)
-        call = {**FAILS[0], "session_id": "s1"}
-        reply = api.run(hooks.reply("PreToolUse", call, host))
-        assert "never run npm" in str(reply.answer)
-
-        scope, end = Scope("acme", "shop"), episodes.forget_session
-        api.run(api.setup.store.write(scope, end, "s1", until=time.time()))
-        shop.refused(409, "conflict", "POST", path, lift)
 
 
 @pytest.mark.sqlite

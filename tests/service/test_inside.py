@@ -11,9 +11,6 @@ import pytest
 
 import heedful
 from heedful import errors
-from heedful.cli.service import setup_of
-from heedful.cli.settings import Settings
-from heedful.compat.reflections import query_reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.memory.arrivals import Patience, receive
@@ -26,7 +23,6 @@ from heedful.service.jobs import (
     Job,
     LocalQueue,
     Tools,
-    night,
     sweep,
 )
 from heedful.store import episodes, lessons as lesson_store, loops, search
@@ -34,10 +30,8 @@ from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
 from tests.episodes.runs import document, genai
-from tests.memory.dreams import learn_git_failures
-from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
+from tests.service.jobs import OTHER, SCOPE, Handed, Heard, put, until
 
-STATED = ["docs"]
 YEAR = 365 * 86_400.0
 AWAY = errors.ModelUnavailable("no connection")
 
@@ -54,25 +48,6 @@ async def run_task(tools, task, **arguments):
 
 async def states(store, scope=SCOPE):
     return dict(await store.read(scope, episodes.counts))
-
-
-@pytest.mark.parametrize(
-    ("trust", "is_told"),
-    [
-        pytest.param([], False, id="without a setting"),
-        pytest.param(STATED, True, id="stated by the setting"),
-    ],
-)
-async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, is_told):
-    (digest,) = await put(store, SCOPE, "pot", tool="mcp__docs__price")
-    values = Settings(trust=trust, model="none", embedder="none")
-    setup = setup_of(values, store)
-    await run_task(Tools(store=store, trust=setup.trust), "reflect", digest=digest)
-    text_by_kind = {
-        lesson["kind"]: lesson["text"]
-        for lesson in await store.read(SCOPE, lesson_store.top, 9)
-    }
-    assert ("not in the catalogue" in text_by_kind["reflection"]) == is_told
 
 
 async def test_an_episode_that_another_worker_holds_is_left_to_it(store):
@@ -126,23 +101,6 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     assert await store.read(SCOPE, lesson_store.count) == 3
 
 
-async def test_the_nightly_dream_reflects_on_what_recurred_that_day(store):
-    tools = Tools(store=store)
-    memory = tools.memory(SCOPE)
-    await learn_git_failures(memory)
-    await run_task(tools, "dream")
-    [dream] = await Dreams(memory).log()
-    assert dream.written == 1
-    [proposal] = dream.done
-    # A caller of an earlier system finds it, and sees of which lessons it is made.
-    [record, *_] = await query_reflections(
-        SCOPE.tenant, SCOPE.project, dream.texts[proposal.survivor], store=store
-    )
-    assert record["kind"] == "reflection"
-    assert record["metadata"]["outcome"] == "partial"
-    assert record["related_memory_ids"] == [str(id) for id in proposal.members]
-
-
 async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
     goal = heedful.Goal("s", 0.9)
     policy = heedful.Policy((heedful.MaxAttempts(2),))
@@ -172,11 +130,6 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
     for by in wrong:
         with pytest.raises(errors.GenerateFailed, match="correct it"):
             await run_task(tools, "drive", loop="l1", by=by)
-
-
-def test_a_task_that_no_worker_knows_is_refused_when_it_is_handed_over():
-    with pytest.raises(errors.UnknownName):
-        Job("reflekt", SCOPE, {})
 
 
 def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
@@ -213,29 +166,6 @@ def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
 )
 def test_what_is_tried_again_and_when(error, tries, wait):
     assert jobs.again_in(error, tries) == wait
-
-
-async def test_the_same_waits_once(store):
-    heard = Heard()
-    await open_loop(store, SCOPE, "l1")
-    work = LocalQueue(
-        Tools(store=store, loops={"short": short}), concurrency=1, listener=heard
-    )
-    await work.defer("prove", SCOPE)
-    await asyncio.sleep(0)  # it begins; what comes then waits for it
-    for task in ("dream", "dream", "prove", "prove"):
-        await work.defer(task, SCOPE)
-    await work.defer("drive", SCOPE, loop="l1", by="short")
-    depths = {(depth.queue, depth.state): depth.number for depth in await work.depth()}
-    counts = {
-        ("memory", "running"): 1,
-        ("memory", "waiting"): 2,
-        ("loops", "waiting"): 1,
-    }
-    assert depths == counts
-    await work.drain()
-    assert await work.depth() == []
-    assert sorted(heard.ended()) == ["dream", "drive", "prove", "prove"]
 
 
 async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left(store):
@@ -318,25 +248,6 @@ async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(
     [episode] = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert work.jobs == [("reflect", SCOPE, {"digest": episode.digest})]
     assert await states(store, OTHER) == {}
-
-
-async def test_a_night_is_for_every_scope_as_the_settings_say(store):
-    async def told(tools):
-        work = Handed()
-        await night(work, tools)
-        assert {scope for _, scope, _ in work.jobs} <= {SCOPE}
-        return [task for task, _, _ in work.jobs]
-
-    await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
-    assert await told(Tools(store=store, ended_for=YEAR)) == []
-    await open_loop(store, SCOPE, "a loop without a lesson")
-    assert await told(Tools(store=store, ended_for=YEAR)) == ["expire"]
-    assert await told(Tools(store=store)) == []
-    await Tools(store=store).memory(SCOPE).remember("k", "one")
-    assert await told(Tools(store=store, mode="lite")) == ["prove"]
-    full = Tools(store=store, embedder=FixedEmbedder(), unused_for=YEAR)
-    assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
-    assert await told(full) == ["prove", "embed", "dream", "prune"]
 
 
 @pytest.mark.parametrize(

@@ -95,10 +95,7 @@ def test_what_unpacks_to_more_is_refused(api):
 def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
     dense = b'{"a": [' + 150 * b"[]," + b"[]]}"
     problem(api.post(ECHO, content=dense, headers=JSON), 413, "body_too_large")
-    traces = {
-        **PACKED,
-        "content-type": "application/x-protobuf",
-    }
+    traces = {**PACKED, "content-type": "application/x-protobuf"}
     with served(tmp_path) as large_api:
         body = 50_001 * b"\x12\x00"  # spans, in a scope in a resource
         for tag in (b"\x12", b"\x0a"):
@@ -339,10 +336,7 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
         assert answer.json() == {**unavailable, "store": "StoreUnavailable"}
         assert [
             api.get(path, key="").status_code for path in ("/healthz", "/metrics")
-        ] == [
-            200,
-            200,
-        ]
+        ] == [200, 200]
         refused = api.get("/v1/keys", key=unused)
         detail = problem(refused, 503, "store_unavailable")["detail"]
         assert detail == "the store of the service failed; the log has the error"

@@ -39,11 +39,7 @@ def id(api: Api) -> str:
 
 @pytest.mark.parametrize("name", ["a/explain", "a/../b", "."])
 def test_an_id_that_no_route_reads_is_refused(api, name):
-    done = {
-        "loop_id": name,
-        "reflection_status": "done",
-        "alignment_score": 0.9,
-    }
+    done = {"loop_id": name, "reflection_status": "done", "alignment_score": 0.9}
     answer = api.post("/orchestrator/loop-complete", json=done)
     assert answer.status_code == 422
     assert "no route reads it" in answer.text
@@ -53,11 +49,7 @@ def test_an_id_that_no_route_reads_is_refused(api, name):
 
 
 def open_loop(api: Api, id: str, **more: Any) -> Any:
-    body = {
-        "task": "Weigh it.",
-        "policy": "default, attempts.limit=2",
-        **more,
-    }
+    body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
     return api.put(f"/v1/loops/{id}", json=body)
 
 
@@ -78,23 +70,6 @@ def test_an_attempt_that_nobody_judged_is_refused_and_the_loop_stays_open(api):
     answer = problem(report(api, "unjudged", 1, judged=None), 422, "invalid_input")
     assert "evaluation is None; it must be given, or checks" in answer["detail"]
     assert report(api, "unjudged", 1).json()["decision"] == "again"
-
-
-def test_an_attempt_has_its_own_model_or_that_of_the_loop(api):
-    assert open_loop(api, "models", model="small-1b").json()["model"] == "small-1b"
-    assert report(api, "models", 1).status_code == 200
-    assert report(api, "models", 2, output="12 kg", model="large-70b").is_success
-
-    loop = api.get("/v1/loops/models").json()
-
-    assert [attempt["model"] for attempt in loop["made"]] == ["small-1b", "large-70b"]
-    assert loop["model"] == "small-1b"
-
-
-def test_a_model_whose_name_cannot_be_shown_is_refused(api):
-    refused = problem(open_loop(api, "unnamed", model="a\nb"), 422, "invalid_input")
-
-    assert "model" in str(refused)
 
 
 def deep(levels: int) -> Any:
@@ -131,11 +106,6 @@ def test_a_loop_is_begun_once(api):
     [
         pytest.param(
             {"task": "t", "policy": "nope"}, "unknown_name", id="an unknown policy"
-        ),
-        pytest.param(
-            {"task": "t", "policy": {"rules": [{"rule": "mine", "custom": True}]}},
-            "invalid_input",
-            id="a rule of its own",
         ),
         pytest.param(
             {"task": "t", "goals": ["quality"]},
@@ -178,12 +148,7 @@ def test_attempts_are_decided_until_one_passes(api, id):
         "release": "",
     }
     last = report(api, id, n=2, output=deep(100), judged=RIGHT).json()
-    wanted = {
-        "decision": "done",
-        "best": 2,
-        "passed": True,
-        "state": "passed",
-    }
+    wanted = {"decision": "done", "best": 2, "passed": True, "state": "passed"}
     assert last.items() >= wanted.items()
     loop = api.get(f"/v1/loops/{id}").json()
     assert [item["output"] for item in loop["made"]] == ["12", deep(100)]
@@ -197,13 +162,6 @@ def test_attempts_are_decided_until_one_passes(api, id):
     "body",
     [
         pytest.param({"evaluation": {"scores": {"a": 1e13}}}, id="a score too large"),
-        pytest.param(
-            {"evaluation": {"passed": False}}, id="an evaluation without findings"
-        ),
-        pytest.param(
-            {"evaluation": {"findings": [{**WRONG["findings"][0], "levle": "note"}]}},
-            id="an unknown field of a finding",
-        ),
         pytest.param({"output": deep(101)}, id="an output nested too deeply"),
         pytest.param({"digest": "a\0"}, id="a digest that is none"),
         pytest.param({}, id="nothing"),
@@ -252,12 +210,6 @@ def test_named_checks_judge_an_output(api, id):
             {"name": "os:system"}, 422, "unknown_name", id="a function by its path"
         ),
         pytest.param(
-            {"name": "words"},
-            422,
-            "invalid_input",
-            id="a check under its name in heedful",
-        ),
-        pytest.param(
             {"name": "short", "at_most": 1000},
             422,
             "invalid_input",
@@ -276,18 +228,6 @@ def test_named_checks_judge_an_output(api, id):
             id="a check too large",
         ),
         pytest.param(
-            {"name": "json_schema", "schema": {"type": 3}},
-            422,
-            "invalid_request",
-            id="a wrong schema",
-        ),
-        pytest.param(
-            {"name": "python_tests", "pattern": "\u00e9"},
-            422,
-            "unknown_name",
-            id="a check that is not allowed, with a pattern",
-        ),
-        pytest.param(
             {"name": "predictions", "results": "/etc/passwd"},
             422,
             "invalid_input",
@@ -302,10 +242,7 @@ def test_only_checks_that_are_allowed_are_run(api, id, check, status, code):
 
 def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
     turns = api.setup.turns
-    body = {
-        "output": "abab",
-        "checks": [{"name": "regex", "pattern": "(ab)+"}],
-    }
+    body = {"output": "abab", "checks": [{"name": "regex", "pattern": "(ab)+"}]}
 
     async def scenario() -> None:
         for _ in range(MAX_CHECK_PROCESSES):
@@ -329,30 +266,13 @@ def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
 
 def test_a_schema_judges_in_a_process_that_ends_in_time(api, id, monkeypatch):
     for n, pattern in enumerate(("^kg$", "^(a+)+$"), 1):
-        check = {
-            "name": "json_schema",
-            "schema": {"items": {"pattern": pattern}},
-        }
+        check = {"name": "json_schema", "schema": {"items": {"pattern": pattern}}}
         report(api, id, n=n, output=[30 * "a" + "b"], judged=None, checks=[check])
         # The process of the first is there, so no start of one counts.
         monkeypatch.setattr(request_checks, "CHECK_TIMEOUT_SECONDS", 0.3)
     attempts = api.get(f"/v1/loops/{id}").json()["made"]
     keys = [attempt["evaluation"]["findings"][0]["key"] for attempt in attempts]
     assert keys == ["json_schema: $[] pattern", "json_schema time-out"]
-
-
-LONG_PATTERN = f"(a+)+b|{'|'.join(f'name {n}' for n in range(200))}"
-
-
-def test_a_long_pattern_judges_in_a_process_that_ends_in_time(api, id, monkeypatch):
-    check = {"name": "regex", "pattern": LONG_PATTERN}
-    for n, output in enumerate(("name x", 50 * "a"), 1):
-        if n == 2:  # the process is there, so no start of one counts
-            monkeypatch.setattr(request_checks, "CHECK_TIMEOUT_SECONDS", 0.3)
-        report(api, id, n=n, output=output, judged=None, checks=[check])
-    attempts = api.get(f"/v1/loops/{id}").json()["made"]
-    keys = [attempt["evaluation"]["findings"][0]["key"] for attempt in attempts]
-    assert keys == [f"regex {LONG_PATTERN}", "regex time-out"]
 
 
 @pytest.mark.parametrize(
@@ -467,10 +387,6 @@ def test_a_note_needs_a_text(api, id, text):
     answer = api.post(f"/v1/loops/{id}/notes", json={"text": text})
     assert answer.status_code == 422
     assert api.get(f"/v1/loops/{id}").json()["notes"] == []
-
-
-def test_a_note_needs_a_loop(api):
-    problem(api.post("/v1/loops/none/notes", json={"text": "x"}), 404, "not_found")
 
 
 def test_a_loop_has_a_limited_number_of_notes(api, id, monkeypatch):

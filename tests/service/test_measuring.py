@@ -95,12 +95,7 @@ MEASURED = ("verified", "local")
             id="its own word",
         ),
         pytest.param(
-            "write",
-            True,
-            "pinned",
-            [LONG, RIGHT],
-            MEASURED,
-            id="a pinned check",
+            "write", True, "pinned", [LONG, RIGHT], MEASURED, id="a pinned check"
         ),
         pytest.param(
             "write",
@@ -244,26 +239,6 @@ def test_what_is_pinned_is_not_left_out(api):
             Setup(store=api.setup.store, pins=pins)
 
 
-def test_scores_of_a_completion_wait_too(api):
-    body = {
-        "loop_id": "c",
-        "reflection_status": "done",
-        "summary": RIGHT,
-        "task": "Weigh it.",
-        "alignment_score": 1.0,
-        "drift_score": 0.0,
-    }
-    answer = read_data(
-        api.post("/orchestrator/loop-complete", json=body, key=api.key(outside=True))
-    )
-    release = (
-        "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main "
-        "heedful quarantine release 1 --by NAME"
-    )
-    assert answer["release"] == release
-    assert stored_lessons(api) == {WAITS}
-
-
 @pytest.mark.parametrize(
     ("pin", "waits"),
     [
@@ -281,23 +256,6 @@ def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, wa
         body["summary"] = f"{name} {RIGHT}"
         answer = read_data(api.post("/orchestrator/loop-complete", json=body, key=key))
     assert ("release" in answer) == waits
-
-
-def test_words_that_were_rejected_are_refused_of_another_error(api):
-    thief = api.key(outside=True)
-    boss = api.key("read", "write", "approve")
-    lesson = {"error_type": "tip", "text": "a tip", "lesson": ATTACK}
-    entry = read_data(api.post("/v1/reflections", json=lesson, key=thief), 201)["entry"]
-    read_data(api.post(f"/v1/quarantine/{entry}/reject", json={}))
-    other = {**lesson, "error_type": "other"}
-    read_data(api.post("/v1/reflections", json=other, key=thief), 201)
-    assert read_data(api.get("/v1/quarantine"))["items"] == []
-    recall = {"task": ATTACK, "form": "found"}
-    assert read_data(api.post("/v1/recall", json=recall))["items"] == []
-    # An operator may say so.
-    read_data(api.post("/v1/reflections", json=lesson, key=boss))
-    [match] = read_data(api.post("/v1/recall", json=recall))["items"]
-    assert match["lesson"] == ATTACK
 
 
 LESSON = {
@@ -340,50 +298,6 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
     proof = api.run(memory.prove())
     assert proof.pooled.shown == 3
     assert api.run(memory.top())[0]["hurt"] == 0
-
-
-def test_loops_that_a_key_leaves_count_in_the_same_number_a_day(api):
-    memory = api.setup.memory(Scope("acme", "main"))
-    read_data(api.post("/v1/reflections", json=LESSON), 201)
-    for name, ended, left in (("a", 2, 4), ("b", 0, 5), ("c", 1, 1)):
-        key = api.key(outside=True)
-        for n in range(ended + left):
-            loop = f"{name}{n}"
-            read_data(
-                api.post(
-                    "/v1/recall", json={"task": "Weigh it.", "loop": loop}, key=key
-                )
-            )
-            assert (
-                run_loop(api, loop, key, [{"output": "7", "evaluation": WRONG}])[
-                    "state"
-                ]
-                == "open"
-            )
-            if n < ended:
-                end = {
-                    "loop": loop,
-                    "right_at_once": True,
-                    "calls": 1,
-                    "signatures": [],
-                }
-                assert (
-                    read_data(api.post("/v1/outcomes", json=end, key=key))["number"] > 0
-                )
-    for table, seconds in (("exposure", 864_000), ("outcome", 864_010)):
-        change_rows(api.setup.store.url, f"update {table} set at = {seconds}")
-    change_rows(api.setup.store.url, "update exposure set share = 0.1")
-    pooled = api.run(memory.prove()).pooled
-    assert pooled.shown == 3 + 3 + 2
-    assert round(8 * pooled.uplift.shown) == 3
-    change_rows(
-        api.setup.store.url, "update exposure set at = at + 86400 where loop > 'b1'"
-    )
-    assert api.run(memory.prove()).pooled.shown == 3 + 2 + 3 + 2  # on two days
-    change_rows(
-        api.setup.store.url, "update exposure set via = ''"
-    )  # made in process, all count
-    assert api.run(memory.prove()).pooled.shown == 13
 
 
 LOW = {"scores": {"quality": 0.1}}

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Desk
-from tests.engines import change_rows
 from tests.service.support import Api, Project, read_data, served
 
 LESSON: dict[str, Any] = {
@@ -86,56 +85,6 @@ def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):
     Memory(api, "main", *may).refused(403, "forbidden", "POST", path, body)
 
 
-def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
-    first = project.ask("POST", "reflections", LESSON)
-    id = read_data(first, 201)["id"]
-    assert first.headers["location"] == f"/v1/reflections/{id}"
-    again = {**LESSON, "text": f"{LESSON['text']} "}
-    state = {
-        "state": "candidate",
-        "trust": "user",
-        "entry": 0,
-        "release": "",
-    }
-    assert project.post("reflections", again) == {
-        "id": id,
-        "created": False,
-        "seen": 2,
-        "figures": "content",
-        "updated": False,
-        **state,
-    }
-    other = project.learnt(text="delta failed", error_type="timeout", tags=[])
-    ids_by_query = {
-        "": [other, id],
-        "error_type=timeout": [other],
-        "tag=reports": [id],
-        "tag=report": [],
-    }
-    for query, expected in ids_by_query.items():
-        assert [
-            item["id"] for item in project.get(f"reflections?{query}")["items"]
-        ] == expected
-    recalled = project.post("recall", {"task": TASK, "form": "found"})
-    assert recalled["items"][0]["lesson"] == LESSON["lesson"]
-    assert recalled["messages"] == []
-    assert recalled["text"] == ""
-    assert recalled["exposure"] is None
-
-
-def test_a_tag_finds_nothing_that_waits_for_who_may_only_recall(project):
-    project.learnt()
-    blind = Memory(project.api, project.name, "recall", "write")
-    assert len(blind.get("reflections?tag=reports")["items"]) == 1
-    project_name = project.name.replace("'", "''")
-    change_rows(
-        project.api.setup.store.url,
-        f"update lesson set state = 'quarantined' where project = '{project_name}'",
-    )
-    assert len(project.get("reflections?tag=reports")["items"]) == 1
-    assert blind.get("reflections?tag=reports")["items"] == []
-
-
 def remember_command(writer: Memory) -> str:
     return str(writer.post("reflections", LESSON, 201)["release"])
 
@@ -194,10 +143,7 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
 
 def test_an_edit_needs_what_was_read(project):
     path = f"reflections/{project.learnt()}"
-    change = {
-        "pinned": True,
-        "why": "the team relies on it",
-    }
+    change = {"pinned": True, "why": "the team relies on it"}
     project.refused(428, "precondition_required", "PATCH", path, change)
     tag = project.ask("GET", path).headers["etag"]
     edited = project.ask("PATCH", path, change, headers={"If-Match": tag})
@@ -232,11 +178,7 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
             422, "invalid_request", "POST", "recall", {**request, "loop": name}
         )
 
-    end = {
-        "loop": "run-1",
-        "right_at_once": True,
-        "calls": 2,
-    }
+    end = {"loop": "run-1", "right_at_once": True, "calls": 2}
     assert project.post("outcomes", end) == {
         "loop": "run-1",
         "number": 0,
@@ -280,34 +222,3 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
         assert len(items) >= (2 if path == "keys" else 3)
     for path in ("quarantine", "reflections", "audit"):
         project.refused(422, "invalid_input", "GET", f"{path}?cursor=x")
-
-
-def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
-    """Which rules, and of which keys, is tested in tests/memory/test_cause.py."""
-    for id, outputs in (("checkout", ["high", "P1"]), ("typo", [])):
-        loop = {
-            "task": id,
-            "memory_key": "bugs",
-            "policy": "default",
-        }
-        assert (
-            project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == "bugs"
-        )
-        advice = project.post("recall", {"task": id, "loop": id, "form": "text"})[
-            "text"
-        ]
-        assert ("failed check regex in 1 loop" in advice) == (id == "typo")
-        for number, output in enumerate(outputs, 1):
-            attempt = {
-                "output": output,
-                "checks": [{"name": "regex", "pattern": "P[0-3]"}],
-            }
-            project.ask(
-                "PUT", f"loops/{id}/attempts/{number}", json=attempt
-            ).raise_for_status()
-    [choice] = project.get("loops/typo")["briefing"]["choices"]
-    assert choice["outcome"] == "told"
-    assert choice["leg"] == "cause"
-    assert choice["form"] == "rule"
-    other = {"task": "typo", "memory_key": "incidents"}
-    project.refused(409, "conflict", "PUT", "loops/typo", other)

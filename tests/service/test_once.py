@@ -17,7 +17,7 @@ import pytest
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.service.app import API_EXAMPLES
-from heedful.store import exposures, keys, lessons
+from heedful.store import exposures, keys
 from heedful.store.connection import resumable
 from heedful.store.idempotency import (
     IdempotentCall,
@@ -329,15 +329,3 @@ async def test_a_key_that_a_repeated_call_creates_again_is_refused(store):
         await keys.create(store, TENANT, "a")
     assert f"heedful key revoke {first.id}" in str(refusal.value)
     assert rows(store.url, "select id from key") == [(first.id,)]
-
-
-async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(
-    store,
-):
-    records: list[Any] = []
-    with recorded(records):
-        also(lambda db: records.append("audit"))
-        await asyncio.create_task(store.write(SCOPE, lessons.clear))
-        assert records == []
-        await store.write(SCOPE, exposures.remember, [])
-    assert [records[0], records[1]["name"]] == ["audit", "exposures.remember"]

@@ -136,13 +136,6 @@ async def test_a_loop_is_left_to_a_worker_that_can_drive_it(url, heard):
         assert left.get(("loops:short", "waiting"), 0) == 1 - len(ended)
 
 
-async def test_what_waits_for_equal_jobs_is_sent_once_when_the_queue_closes(url):
-    async with PostgresQueue(url) as queue:
-        for scope in (SCOPE, OTHER, SCOPE, SCOPE):
-            await queue.defer("embed", scope, since="the last job")
-    assert len(jobs(url)) == 2
-
-
 async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url):
     async with PostgresQueue(url) as queue:
         for scope in (SCOPE, OTHER):
@@ -211,17 +204,6 @@ async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, heard, monkey
     await store.write(SCOPE, failed_jobs.end, again=True)
     assert ("heedful.reflect", "todo", 0) in jobs(url)
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
-
-
-async def test_a_failed_job_that_is_retried_while_the_same_waits_is_left_to_that(url):
-    store = open_store(url)
-    async with PostgresQueue(url, works=True) as queue:
-        await queue.defer("drive", SCOPE, loop="l1", by="short")
-        await queue.work(Tools(store=store, loops={"short": short}), once=True)
-        assert await depths(queue) == {("loops:short", "failed"): 1}
-        await queue.defer("drive", SCOPE, loop="l1", by="short")
-        await store.write(SCOPE, failed_jobs.end, again=True)
-        assert await depths(queue) == {("loops:short", "waiting"): 1}
 
 
 async def test_what_is_discarded_of_a_queue_is_not_reflected_on(url, heard):
@@ -320,15 +302,6 @@ async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(
                 break
             await asyncio.sleep(0.05)
         await until(lambda: len(heard.ended()) == 2)
-
-
-async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url, heard):
-    tools = Tools(store=open_store(url), unused_for=1e9)
-    for scope in (SCOPE, OTHER):
-        await tools.memory(scope).remember("k", "one")
-    async with PostgresQueue(url, works=True) as queue, at_work(queue, tools, heard):
-        await until(lambda: len(heard.ended()) == 6)
-    assert sorted(heard.ended()) == ["dream"] * 2 + ["prove"] * 2 + ["prune"] * 2
 
 
 async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monkeypatch):
@@ -444,16 +417,6 @@ def test_a_workload_says_what_is_wrong_with_it(depths, workers, state):
         Depth(queue="memory", state=name, number=1, oldest=age) for name, age in depths
     ]
     assert Workload(depths=in_queue, workers=workers).state == state
-
-
-async def test_a_job_that_is_tried_again_later_is_not_late(url):
-    async with PostgresQueue(url) as queue:
-        await queue.defer("drive", SCOPE, loop="l1", by="short")
-        sql = "update procrastinate_jobs set scheduled_at = now() + interval '1 hour'"
-        rows(all_of(url), sql)
-        workload = await queue.workload()
-    assert workload.waiting == 1
-    assert workload.oldest == 0
 
 
 async def test_workers_are_counted_while_they_are_alive(tmp_path, url):

@@ -23,12 +23,7 @@ from tests.engines import change_rows, rows, url_of
 from tests.service.running import WAITING, started_and_stopped
 
 pytestmark = pytest.mark.both_nightly
-SETTINGS = {
-    "model": "none",
-    "embedder": "none",
-    "forget": "30d",
-    "forget_loops": "31d",
-}
+SETTINGS = {"model": "none", "embedder": "none", "forget": "30d", "forget_loops": "31d"}
 
 
 @asynccontextmanager

@@ -223,15 +223,6 @@ def test_every_route_says_what_it_does_with_an_example_that_fits(name, described
             jsonschema.Draft202012Validator(schema).validate(content["example"])
 
 
-def test_a_post_alone_takes_an_idempotency_key(spec):
-    methods = {
-        method
-        for _, method, operation in operations(spec)
-        if any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", ()))
-    }
-    assert methods == {"post"}
-
-
 def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(
     api, service, spec, described
 ):

@@ -2,7 +2,6 @@
 killed.
 """
 
-import json
 import os
 import signal
 import socket
@@ -64,27 +63,6 @@ def test_a_database_that_is_lost_underneath_is_not_ready(
     assert (
         len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
     )
-
-
-def test_a_server_that_takes_no_writes_is_not_ready(postgres, monkeypatch):
-    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 1e9)
-    api = Api(Setup(store=open_store(postgres.service)))
-    assert api.get("/readyz").status_code == 200
-    ((name,),) = rows(postgres.superuser, "select current_database()")
-    rows(
-        postgres.superuser,
-        f"alter database {name} set default_transaction_read_only = on",
-    )
-    lost = (
-        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname "
-        "= %s"
-    )
-    rows(postgres.superuser, f"{lost} and usename = 'heedful'", name)
-    assert api.get("/readyz").status_code == 200  # as before, without a look
-    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
-    assert api.get("/readyz").status_code == 503
-    problem(api.post("/v1/reflections", json=LESSON), 503, "store_unavailable")
-    api.close()
 
 
 def test_a_service_older_than_the_schema_is_not_ready(postgres, monkeypatch):
@@ -242,29 +220,6 @@ def test_a_process_that_is_asked_to_stop_waits_for_no_thread(tmp_path):
     assert "stopped; the store is closed" in service.said
 
 
-@pytest.mark.nightly
-def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
-    creation = CliRunner().invoke(
-        app, ["key", "create", "--name", "me", "--db", f"{tmp_path}/heedful.db"]
-    )
-    key = creation.stdout.split()[0]
-    service = Service(tmp_path, "--drain", "5")
-
-    with httpx.Client(base_url=service.url, timeout=WAITING) as browser:
-        signed_in = browser.post(
-            "/ui/sign-in", data={"key": key}, headers={"origin": service.url}
-        )
-        assert signed_in.status_code == 303
-        with browser.stream("GET", "/ui/events") as events:
-            parts = events.iter_text()
-            assert next(parts) == "retry: 1000\n\n"
-            service.process.send_signal(signal.SIGTERM)
-            assert "".join(parts) == ""
-
-    assert service.end() == 0
-    assert "Traceback" not in (tmp_path / "log").read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -273,12 +228,6 @@ def test_asked_to_stop_it_ends_the_streams_of_live_pages(tmp_path):
             2,
             "there is no key yet",
             id="open to all without a key",
-        ),
-        pytest.param(
-            ("--key-required",),
-            2,
-            "there is no key yet",
-            id="a key required and none there",
         ),
         pytest.param(
             ("--host", "no.such.host.invalid"),
@@ -318,18 +267,6 @@ def test_it_does_not_start_where_it_should_not(
         )
 
 
-def test_it_names_variables_that_have_no_effect(tmp_path, monkeypatch):
-    for name in ("HEEDFUL_LOG_LEVEL", "HEEDFUL_FOGET", "HEEDFUL_KEY"):
-        monkeypatch.setenv(name, "3d")
-    monkeypatch.setenv("HEEDFUL_MAX_RERUNS", "3")
-    words = ("--port", "0", "--db", "nowhere/heedful.db")
-    printed = commands(tmp_path, monkeypatch)("serve", *words, code=4)
-    assert printed.count("has no effect") == 2
-    assert "HEEDFUL_LOG_LEVEL in the environment has no effect" in printed
-    assert "HEEDFUL_FOGET in the environment has no effect" in printed
-    assert "did you mean 'forget'?" in printed
-
-
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"
@@ -346,24 +283,6 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
         port = str(other.getsockname()[1])
         assert "choose another --port (" in run("ui", "--port", port, code=2)
     assert not file.exists()
-
-
-def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
-    heedful = commands(tmp_path, monkeypatch)
-    text = heedful("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
-    assert (
-        "me may recall, write in a of tenant default; this key is not shown again"
-        in text
-    )
-    key = text.splitlines()[0]
-    assert key.rpartition("_")[0] in heedful("key", "list")
-    strange = heedful(
-        "key", "revoke", key, "--tenant", "acme", code=3
-    )  # it is another tenant's
-    assert key.rpartition("_")[2] not in strange
-    assert "is revoked" in heedful("key", "revoke", key.rpartition("_")[0])
-    audit = json.loads(heedful("key", "audit", "--json"))["audit"]
-    assert [row["action"] for row in audit] == ["key.revoke", "key.create"]
 
 
 def test_without_its_package_mcp_says_what_to_install(tmp_path, caplog, monkeypatch):

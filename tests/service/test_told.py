@@ -8,22 +8,11 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.store.keys import KEY_PERMISSIONS
-from tests.service.support import Api, Project, problem, read_data
+from tests.service.support import Api, Project, read_data
 
 pytestmark = pytest.mark.both_nightly
 
 TASK = "What does the red kettle cost?"
-RUN = {
-    "events": [
-        {"type": "tool_call", "tool": "price", "arguments": {"item": "kettle"}},
-        {"type": "tool_response", "error": "Error: no such item"},
-        {"type": "tool_call", "tool": "price", "arguments": {"item": "red kettle"}},
-        {"type": "tool_response", "content": "41.90"},
-    ],
-    "outcome": "success",
-    "task": TASK,
-}
 GENERATE = {
     "events": [
         {
@@ -91,60 +80,6 @@ def test_a_loop_says_that_something_waits_only_to_who_may_review(api, project):
     assert briefing["choices"] == []
 
 
-def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
-    memory = memory_of(api)
-    lesson = f"{TASK} Ask for the colour, too."
-    api.run(memory.remember("price", "no price", lesson=lesson))
-    answer = project.post("recall", {"task": TASK, "form": "messages"})
-    assert answer["messages"] == []
-    assert "the loop wants only examples" in answer["silence"]
-    answer = project.post("recall", {"task": TASK, "form": "text"})
-    assert "Ask for the colour, too." in answer["text"]
-    assert answer["silence"] == ""
-
-
-@pytest.mark.parametrize("may", KEY_PERMISSIONS)
-def test_no_body_states_trust(api, may):
-    key = api.key(may, "write")
-    response = api.post("/v1/episodes", json={**RUN, "trust": "user"}, key=key)
-    problem(response, 422, "invalid_request")
-
-
-def test_the_old_route_names_how_to_state_a_key_from_outside(api):
-    key = api.key("recall", "write", outside=True)
-    path = "/api/v1/reflections/generate"
-    reflection = read_data(api.post(path, json=GENERATE, key=key))
-    assert reflection["state"] == "quarantined"
-    scope = "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main"
-    source = f"key:{key.split('_')[1]}"
-    assert reflection["hint"] == f"{scope} heedful trust {source}"
-
-
-@pytest.mark.parametrize(
-    "may",
-    [
-        pytest.param(("recall", "write"), id="recall"),
-        pytest.param(("read", "write"), id="read"),
-    ],
-)
-def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
-    memory = memory_of(api)
-    remembered = api.run(memory.remember("price", "waits", origin="outside"))
-    assert remembered.state == "quarantined"
-    approver = api.key("read", "write", "approve")
-    path = "/api/v1/reflections/generate"
-    reflection = read_data(api.post(path, json=GENERATE, key=approver))
-    for entry in api.run(memory.quarantine.waiting()):
-        if entry.kind != "error":
-            api.run(memory.quarantine.release([entry.id], by="ada"))
-
-    records = read_data(
-        api.post("/api/v1/reflections/query", json={}, key=api.key(*may))
-    )["reflections"]
-    ids = {reflection["reflection_id"], reflection["strategy_id"]} - {None}
-    assert {record["reflection_id"] for record in records} == ids
-
-
 NATIVE_QUERY = "/v1/reflections/query"
 OLD_QUERY = "/api/v1/reflections/query"
 
@@ -157,9 +92,7 @@ def ask_both(api: Api, key: str, text: str, importance: float) -> list[str]:
     assert native["items"] == []
     old = read_data(
         api.post(
-            OLD_QUERY,
-            json={"query_text": text, "min_importance": importance},
-            key=key,
+            OLD_QUERY, json={"query_text": text, "min_importance": importance}, key=key
         )
     )
     assert old["reflections"] == []

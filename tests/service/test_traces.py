@@ -184,19 +184,6 @@ def test_spans_that_no_convention_knows_are_told(project, kind, caplog):
     assert project.gathered() == []
 
 
-def test_an_unknown_span_among_known_ones_is_normal(project):
-    assert project.send([*genai(), unknown("ab" * 8, ROOT)]) == {}
-    assert project.send([unknown("cd" * 8, ROOT)]) == {}
-    assert len(project.gathered()) == 1
-
-
-def test_spans_that_come_before_known_ones_are_not_rejected(project):
-    success = project.send([unknown("ab" * 8, ROOT)])["partialSuccess"]
-    assert success["rejectedSpans"] == "0"
-    assert project.send(genai()) == {}
-    assert len(project.gathered()) == 1
-
-
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status", "code"),
     [

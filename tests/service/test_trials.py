@@ -2,7 +2,6 @@
 kept, and what happens at once.
 """
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -21,7 +20,6 @@ RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
 OFFERS = "/v1/trials/offers"
 RESULTS = "/v1/trials/results"
 PROOF = "/v1/trials/proof"
-CALLERS = 24
 SHOWN = next(
     loop
     for loop in map(str, range(100))
@@ -112,28 +110,6 @@ def test_what_was_decided_first_stays_and_texts_are_kept_only_if_asked(
     assert api.run(trial.offered("kept")) == tuple(RULES)
 
 
-RIGHTS = {
-    "an offer": ("POST", OFFERS, offer_of("a"), {"write"}),
-    "a result": ("POST", RESULTS, result_of("a", passed=True), {"write"}),
-    "a proof": ("GET", f"{PROOF}?source=mem0", None, {"read", "recall"}),
-}
-
-
-@pytest.mark.parametrize("may", ["read", "recall", "write", "approve", "admin"])
-@pytest.mark.parametrize(
-    ("method", "path", "body", "allowed"), RIGHTS.values(), ids=RIGHTS.keys()
-)
-def test_only_a_key_with_the_permission_may(
-    api: Api, method: str, path: str, body: Any, allowed: set[str], may: str
-) -> None:
-    read_data(api.post(OFFERS, json=offer_of("a")))
-    answer = api.request(method, path, json=body, key=api.key(may))
-    if may in allowed:
-        read_data(answer)
-    else:
-        problem(answer, 403, "forbidden")
-
-
 WRONG = {
     "a blank source": (OFFERS, offer_of("a", source=" "), "invalid_input"),
     "a long source": (
@@ -141,11 +117,7 @@ WRONG = {
         offer_of("a", source=(MAX_NAME_CHARS + 1) * "m"),
         "invalid_request",
     ),
-    "a secret as a loop": (
-        OFFERS,
-        offer_of("AKIAIOSFODNN7EXAMPLE"),
-        "invalid_input",
-    ),
+    "a secret as a loop": (OFFERS, offer_of("AKIAIOSFODNN7EXAMPLE"), "invalid_input"),
     "a number as a text": (OFFERS, offer_of("a", texts=[7]), "invalid_request"),
     "many texts": (
         OFFERS,
@@ -222,23 +194,3 @@ def test_a_revoked_key_takes_its_offers_along(api: Api) -> None:
     revoked = {"source": f"key:{key.split('_')[1]}", "why": "stolen"}
     read_data(api.post("/v1/quarantine/revoke", json=revoked))
     problem(api.get(f"{PROOF}?source=mem0"), 404, "not_found")
-
-
-def test_offers_and_results_at_once_leave_one_decision_and_one_result(
-    api: Api,
-) -> None:
-    async def send(path: str, bodies: list[dict[str, Any]]) -> list[httpx.Response]:
-        """Send all calls before one is answered."""
-        return await asyncio.gather(
-            *(api.ask("POST", path, json=body) for body in bodies)
-        )
-
-    holdouts = [0.999 if number % 2 else 0 for number in range(CALLERS)]
-    offers = [offer_of("a", holdout=holdout) for holdout in holdouts]
-    answers = [read_data(answer) for answer in api.run(send(OFFERS, offers))]
-    assert all(answer == answers[0] for answer in answers)
-    assert len(rows(api.setup.store.url, "select loop from trial")) == 1
-
-    results = [result_of("a", passed=bool(number % 2)) for number in range(CALLERS)]
-    statuses = [answer.status_code for answer in api.run(send(RESULTS, results))]
-    assert sorted(statuses) == CALLERS // 2 * [200] + CALLERS // 2 * [409]

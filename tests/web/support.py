@@ -166,11 +166,7 @@ def record_loop(
         findings = [{"check": "pytest", "message": "wrong"}]
         if passes and number == len(outputs):
             findings = []
-        body = {
-            "output": output,
-            "evaluation": {"findings": findings},
-            "usage": usage,
-        }
+        body = {"output": output, "evaluation": {"findings": findings}, "usage": usage}
         read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing
+from tests.web.support import Browser
 
 
 def test_keys_and_the_audit_are_those_of_the_api(browser: Browser):
@@ -37,12 +36,3 @@ def test_a_key_of_other_projects_is_not_revoked(browser: Browser):
     other = browser.api.key("read", projects=("other",)).split("_")[1]
     form = {"token": browser.token, "id": other}
     assert browser.post("/do/revoke_key", form).status_code == 404
-
-
-def test_without_keys_the_page_is_not_in_the_menu(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        assert ">Keys</a>" in browser.get("/loops").text
-        change_rows(browser.api.setup.store.url, "delete from key")
-        browser.open()
-        assert ">Keys</a>" not in browser.get("/loops").text

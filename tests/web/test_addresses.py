@@ -2,8 +2,6 @@
 
 import pytest
 
-from heedful import Pipeline
-from heedful.lessons.lesson import Scope
 from tests.service.support import read_data
 from tests.web.support import browsing
 
@@ -24,26 +22,6 @@ def test_the_beginning_of_an_id_leads_to_its_loop(tmp_path):
         assert ambiguous.status_code == 422
         assert all(id in ambiguous.text for id in ids)
         assert browser.get("/loops/0cb7fbd0").status_code == 404
-
-
-def test_the_beginning_of_an_id_leads_to_its_run(tmp_path):
-    with browsing(tmp_path) as browser:
-        store = browser.api.setup.store
-        pipeline = Pipeline(
-            "report", store=store, scope=Scope("acme", "main"), progress=False
-        )
-        pipeline.stage(name="load")(lambda state: {"a": 1})
-        report = browser.api.run(pipeline.run({}))
-        browser.open(browser.api._all)
-        page = browser.get(f"/runs/{report.run[:8]}.json")
-        assert page.json()["report"]["run"] == report.run
-
-
-def test_home_leads_to_its_data_below_the_path_of_the_cookie(tmp_path):
-    with browsing(tmp_path) as browser:
-        page = browser.open(browser.api._all).get("/")
-        assert 'href="/ui/home.json?project=main"' in page.text
-        assert browser.data("/home")["totals"]["loops"] == 0
 
 
 def test_the_data_of_the_address_of_home_are_those_of_home(tmp_path):

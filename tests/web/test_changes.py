@@ -51,16 +51,6 @@ def test_a_change_of_the_last_line_is_marked_and_what_is_unchanged_is_folded(bro
     assert "line 5 of an answer" not in second
 
 
-def test_equal_attempts_in_succession_are_one_row(browser):
-    report_outputs(browser, "P1", "P2", "P2", "P2", "P3")
-    page = browser.get("/loops/changes").text
-
-    words = "repeats attempt 2: the same answer and the same findings"
-    assert page.count(words) == 2
-    for number in (3, 4):
-        assert words in attempt_of(browser, number)
-
-
 def test_an_answer_that_is_repeated_is_one_line(browser):
     report_outputs(browser, "severity P1", "severity P2", "severity P1")
     third = attempt_of(browser, 3)
@@ -108,20 +98,11 @@ def test_a_bound_of_the_comparison_is_said(browser, old: str, new: str, words: s
     assert len(second) < 200_000
 
 
-def test_a_large_answer_that_is_repeated_is_said_to_be_the_same(browser):
-    report_outputs(browser, "x" * 1_000_000, "x" * 1_000_000)
-    second = attempt_of(browser, 2)
-
-    assert "The same answer as" in second
-    assert "differs after" not in second
-
-
 @pytest.mark.parametrize(
     ("output", "span", "marked"),
     [
         pytest.param("a long answer", [2, 6], "long", id="a word"),
         pytest.param("a long answer", [4, 6], "ng", id="a part of a word"),
-        pytest.param("a (long) one", [2, 3], "(", id="a sign"),
     ],
 )
 def test_a_fault_is_marked_where_the_check_saw_it(

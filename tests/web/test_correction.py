@@ -12,8 +12,7 @@ def test_a_right_answer_is_given_on_the_page_of_a_loop(tmp_path):
         again = browser.do("correct", id="wrong", accepted="a, b, c", why="sorted")
         lessons = browser.data("/lessons")["lessons"]
         refused = browser.post(
-            "/do/correct",
-            {"token": browser.token, "id": "wrong", "accepted": "a"},
+            "/do/correct", {"token": browser.token, "id": "wrong", "accepted": "a"}
         )
 
     assert note == "The next loops are told this answer."

@@ -211,35 +211,6 @@ def test_a_distance_has_the_same_words_on_every_face(tmp_path):
     assert "slow: it takes too long (260 % off)" in why_loop
 
 
-@pytest.mark.both_nightly
-def test_the_best_of_failed_attempts_is_not_green(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        browser.open(browser.api._all)
-        page = browser.get("/loops/stopped").text
-        best = re.search(r'<details class="step (\w+)" id="attempt-1"', page)
-        assert best
-        assert best[1] == "failed"
-
-
-@pytest.mark.both_nightly
-def test_no_meter_of_a_loop_that_passed_is_red(tmp_path):
-    with browsing(tmp_path) as browser:
-        policy = {"rules": [{"rule": "attempts", "limit": 2}]}
-        api = browser.api
-        body = {"task": "triage", "policy": policy}
-        read_data(api.put("/v1/loops/passed", json=body), 201)
-        wrong = {"findings": [{"check": "severity", "message": "none"}]}
-        for number, evaluation in ((1, wrong), (2, {})):
-            attempt = {"output": f"answer {number}", "evaluation": evaluation}
-            read_data(api.put(f"/v1/loops/passed/attempts/{number}", json=attempt))
-        browser.open(api._all)
-        page = browser.get("/loops/passed").text
-
-    assert "2 of 2" in page
-    assert '<rect class="full"' not in page
-
-
 def newest_text(db: Db, scope: Scope) -> int:
     """Return the id of the text that was stored last."""
     (row,) = db.select("max(id) as id", "example", {"scope": token(scope)})

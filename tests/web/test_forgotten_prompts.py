@@ -8,7 +8,6 @@ import pytest
 
 from heedful import Memory
 from heedful.lessons.lesson import Example, Scope
-from heedful.store import lessons
 from tests.service.support import Api, problem, read_data
 from tests.web.support import Browser, browsing
 
@@ -37,13 +36,6 @@ async def undo_and_reject(memory: Memory) -> None:
 
 async def prune(memory: Memory) -> None:
     assert await memory.prune(keep=0, by="ann")
-
-
-async def evict(memory: Memory) -> None:
-    full = Memory(memory.store, memory.scope, max_entries=1)
-    await full.remember("Other", "quite another thing", lesson="wait")
-    (lesson,) = await memory.top()
-    assert lesson["error_type"] == "Other"
 
 
 async def prune_and_learn_again(memory: Memory) -> None:
@@ -93,10 +85,6 @@ def memory(browser: Browser) -> Memory:
     return Memory(browser.api.setup.store, SCOPE, holdout=0)
 
 
-async def clear_type(memory: Memory) -> None:
-    await memory.store.write(SCOPE, lessons.clear_type, "error", "Label")
-
-
 async def clear(memory: Memory) -> None:
     await memory.clear()
 
@@ -106,11 +94,6 @@ async def undo_and_prune(memory: Memory) -> None:
     await prune(memory)
 
 
-async def undo_and_evict(memory: Memory) -> None:
-    await undo(memory)
-    await evict(memory)
-
-
 @pytest.mark.parametrize(
     "kind", ["example", pytest.param("rule", marks=pytest.mark.nightly)]
 )
@@ -118,15 +101,11 @@ async def undo_and_evict(memory: Memory) -> None:
     ("end", "stays"),
     [
         pytest.param(keep, True, id="in use"),
-        pytest.param(undo, True, id="waits again"),
         pytest.param(undo_and_reject, True, id="rejected"),
         pytest.param(prune, True, id="pruned"),
-        pytest.param(evict, True, id="evicted"),
         pytest.param(prune_and_learn_again, True, id="pruned and learnt again"),
         pytest.param(clear, False, id="all lessons are cleared"),
-        pytest.param(clear_type, False, id="the lessons of a type are cleared"),
         pytest.param(undo_and_prune, False, id="a waiting lesson is pruned"),
-        pytest.param(undo_and_evict, False, id="a waiting lesson is evicted"),
     ],
 )
 def test_prompts_are_emptied_once_their_source_is_revoked_or_nothing_names_it(
@@ -157,10 +136,7 @@ def test_a_revocation_finds_words_that_another_example_shows(browser, memory):
     api.run(memory.remember("Label", TASK, example=other))
     show(api, task=OTHER_TASK)
     finding = {"check": "short", "message": "no unit", "fix": "add cm"}
-    for number, output, findings in [
-        (1, "12", [finding]),
-        (2, f"12 cm {WORDS}", []),
-    ]:
+    for number, output, findings in [(1, "12", [finding]), (2, f"12 cm {WORDS}", [])]:
         report = {"output": output, "evaluation": {"findings": findings}}
         read_data(api.put(f"/v1/loops/shown/attempts/{number}", json=report))
     learnt = api.get("/v1/reflections", params={"error_type": "short"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,12 +30,7 @@ def read_home(site: Browser) -> tuple[str, dict[str, Any]]:
 
 
 def report(
-    site: Browser,
-    name: str,
-    *,
-    message: str = "",
-    check: str = "unit",
-    key: str = "",
+    site: Browser, name: str, *, message: str = "", check: str = "unit", key: str = ""
 ) -> None:
     """Store a loop of one attempt; it stops if a check found something."""
     head = {"task": name, "policy": "attempts.limit=1", "memory_key": key}
@@ -92,25 +86,13 @@ def test_a_cause_that_did_not_come_for_a_week_needs_nobody(site, file):
 
 
 @pytest.mark.both_nightly
-def test_a_loop_that_was_cancelled_says_so(site):
-    read_data(site.api.put("/v1/loops/dropped", json={"task": "t"}), 201)
-    read_data(site.api.post("/v1/loops/dropped/cancel", json={"why": "enough"}))
-    _, home = read_home(site)
-    (cause,) = home["needs"]
-    assert (cause["what"], cause["path"]) == ("cancelled", "/loops/dropped")
-
-
-@pytest.mark.both_nightly
 def test_each_kind_that_needs_a_person_has_its_rows(site, file):
     fill(site.api)
     change_rows(file, FAIL)
 
     page, home = read_home(site)
 
-    assert [need["path"] for need in home["needs"][:2]] == [
-        "/loops/stopped",
-        "/inbox",
-    ]
+    assert [need["path"] for need in home["needs"][:2]] == ["/loops/stopped", "/inbox"]
     (failure,) = needs_about(home, "reflection failed")
     assert failure["what"] == "no model answers"
     assert f"{len(home['needs'])} things need you" in page
@@ -141,26 +123,6 @@ def test_an_open_loop_whose_driver_failed_needs_a_person_until_it_ends(site):
     cancelled = site.api.post("/v1/loops/broken/cancel", json={"why": "no need"})
     read_data(cancelled)
     assert needs_about(site.data("/home"), "driver failed") == []
-
-
-def test_keys_say_how_their_loops_went_and_what_they_used(site):
-    for number in range(3):
-        report(site, f"good-{number}", key="triage")
-    report(site, "bad", key="sql", message="no unit")
-    report(site, "none")
-
-    page, home = read_home(site)
-
-    keys = {row["key"]: row for row in home["keys"]}
-    assert [row["key"] for row in home["keys"]] == ["triage", "", "sql"]
-    assert keys["triage"]["right"]["number"] == 3
-    assert keys["sql"]["right"]["of"] == 1
-    assert "triage 3 3 of 3 6 calls" in page
-    for key, row in keys.items():
-        listed = site.data(f"/loops?key={key or '-'}")
-        assert listed["totals"]["loops"] == row["loops"]
-        assert listed["totals"]["calls"] == row["calls"]
-    assert home["totals"] == site.data("/loops")["totals"]
 
 
 def test_who_has_sessions_only_sees_these_and_no_page_for_beginners(site):
@@ -211,18 +173,3 @@ def test_a_stage_without_a_check_needs_nobody(tmp_path):
         assert "No loop, but 1 stage of a run." in words_of(browser.get("/loops").text)
         (stage,) = browser.data("/loops?text=load")["loops"]
         assert stage["state"] == "unchecked"
-
-
-def test_projects_are_listed_with_two_figures(tmp_path: Path):
-    with browsing(tmp_path) as browser:
-        report(browser, "here")
-        report(browser, "there", message="no unit")
-        file = tmp_path / "heedful.db"
-        change_rows(file, "update loop set project = 'other' where id = 'there'")
-        browser.open()
-        page, home = read_home(browser)
-
-    assert [row["name"] for row in home["projects"]] == ["main", "other"]
-    assert [row["totals"]["loops"] for row in home["projects"]] == [1, 1]
-    assert "main 1 loop, right at the first try 1 of 1" in page
-    assert "other 1 loop, right at the first try 0 of 1" in page

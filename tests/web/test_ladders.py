@@ -4,11 +4,10 @@ import pytest
 
 from heedful.drive.drive import run
 from heedful.drive.generate import Rung
-from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.store import exposures
+from heedful.lessons.lesson import Scope
 from heedful.testing import ScriptedModel
 from tests.service.support import read_data
-from tests.web.support import browsing, words_of
+from tests.web.support import browsing
 
 
 def report_ladder(browser, loop: str, *passed: bool) -> None:
@@ -48,44 +47,6 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         assert row["rung"] == item["rung"] == "rung 2 (large)"
         assert row["cost"] == item["cost"] == 0.75
         assert "rung 2 (large)" in browser.get("/loops").text
-
-
-@pytest.mark.both_nightly
-def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open()
-        assert "mean cost of a loop" not in browser.get("/proof").text
-
-        for loop, is_shown, climbed, cost in (
-            ("a", True, False, 2),
-            ("b", False, True, 6),
-        ):
-            exposure = Exposure(
-                "check/a", loop, shown=is_shown, signature="a", share=0.5
-            )
-            end = Outcome(
-                loop,
-                is_shown,
-                calls=1,
-                climbed=climbed,
-                cost=float(cost),
-                model="small",
-            )
-            work = browser.api.setup.store.write(
-                Scope("acme", "main"),
-                exposures.remember,
-                (),
-                exposures=[exposure],
-                outcome=end,
-            )
-            browser.api.run(work)
-
-        page = words_of(browser.get("/proof").text)
-        data = browser.data("/proof")
-        assert "needed another model than the first 0 % 100 %" in page
-        assert "mean cost of a loop $2.00 $6.00" in page
-        assert data["pooled"]["climbs"]["gain"] == 1.0
-        assert data["mean_cost"] == {"shown": 2.0, "withheld": 6.0}
 
 
 @pytest.mark.both_nightly

@@ -18,20 +18,12 @@ from tests.web.support import Browser, words_of
 
 SCOPE = Scope("acme", "main")
 LESSON = {"error_type": "Bash", "text": "npm is not used here", "lesson": "Use pnpm."}
-WRONG = {"check": "unit", "message": "no unit", "fix": "add the unit"}
 
 
 def store_lesson(browser: Browser) -> dict[str, Any]:
     """Store a lesson, and return it as the list shows it."""
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     (lesson,) = browser.data("/lessons")["lessons"]
-    return dict(lesson)
-
-
-def check_lesson(browser: Browser) -> dict[str, Any]:
-    """Return the only lesson that a check taught."""
-    lessons = browser.data("/lessons")["lessons"]
-    (lesson,) = [row for row in lessons if row["kind"] == "check"]
     return dict(lesson)
 
 
@@ -85,28 +77,6 @@ def test_loops_count_for_the_present_words_alone(browser: Browser):
     assert "reworded by" in page
 
 
-@pytest.mark.both_nightly
-def test_a_lesson_names_the_last_three_loops_in_which_it_was_learnt(browser: Browser):
-    for loop in ("first", "second", "third", "fourth"):
-        body = {"task": loop, "policy": "default", "memory_key": "k"}
-        read_data(browser.api.put(f"/v1/loops/{loop}", json=body), 201)
-        for number, findings in enumerate(([WRONG], []), 1):
-            report = {
-                "output": f"{loop} {number}",
-                "evaluation": {"findings": findings},
-            }
-            address = f"/v1/loops/{loop}/attempts/{number}"
-            read_data(browser.api.put(address, json=report))
-    # An import gives all occurrences one time.
-    change_rows(browser.api.setup.store.url, "update occurrence set at = 1.0")
-
-    lesson = check_lesson(browser)
-    data = browser.data(f"/lessons/{lesson['id']}")
-    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
-    assert [place["task"] for place in data["places"]] == ["fourth", "third", "second"]
-    assert "Where it was learnt last fourth passed" in page
-
-
 def test_the_place_of_a_loop_that_is_gone_has_its_name(browser: Browser):
     lesson = store_lesson(browser)
     change_rows(
@@ -115,31 +85,6 @@ def test_the_place_of_a_loop_that_is_gone_has_its_name(browser: Browser):
         f"values ({lesson['id']}, 'gone-loop', 'x', 1.0)",
     )
     assert "gone-loop gone" in words_of(browser.get(f"/lessons/{lesson['id']}").text)
-
-
-def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
-    lesson = store_lesson(browser)
-    name = f"{lesson['kind']}/{lesson['signature']}"
-    for number in range(20):
-        is_shown = number < 10
-        loop = f"loop {number}"
-        coin = Exposure(
-            name,
-            loop,
-            shown=is_shown,
-            signature=lesson["signature"],
-            share=0.5,
-        )
-        errors = frozenset({lesson["signature"]}) if is_shown else frozenset()
-        end = Outcome(loop, not is_shown, calls=1, signatures=errors)
-        store = browser.api.setup.store
-        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
-        browser.api.run(work)
-
-    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
-    assert "Hurts at the first try: −100 points" in page
-    assert "The same error again: 100 points more (" in page
-    assert "points fewer" not in page
 
 
 def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
@@ -176,24 +121,6 @@ def test_the_list_leaves_out_lessons_that_no_prompt_may_show(browser: Browser):
     assert browser.data("/lessons")["lessons"] == []
     (retired,) = browser.data("/lessons?state=retired")["lessons"]
     assert retired["id"] == lesson["id"]
-
-
-def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
-    store_lesson(browser)
-    words = words_of(browser.get("/lessons").text)
-    assert "proven to help at the first try 1 never shown" in words
-
-
-def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
-    lesson = store_lesson(browser)
-    show_to_loops(browser, lesson, right=2, wrong=0)
-    lacks = "Not known yet: it needs loops from which it alone is withheld."
-    assert lacks in words_of(browser.get(f"/lessons/{lesson['id']}").text)
-    for path in ("/lessons", f"/lessons/{lesson['id']}"):
-        assert 'class="interval"' not in browser.get(path).text
-    proof = words_of(browser.get("/proof").text)
-    assert "1 lesson: not known yet." in proof
-    assert not browser.data("/proof")["harm"]
 
 
 def hold_texts(browser: Browser) -> dict[str, Any]:
@@ -235,24 +162,3 @@ def test_a_new_version_marks_what_came_and_what_went(browser: Browser):
     page = browser.get(f"/lessons/{lesson['id']}").text
     assert re.search("<del>[^<]*pnpm", page)
     assert re.search("<ins>[^<]*bun", page)
-
-
-def test_lessons_with_the_same_words_are_told_apart(browser: Browser):
-    memory = Memory(browser.api.setup.store, SCOPE)
-    ids = []
-    for error in ("DriverError", "PortError"):
-        work = memory.remember(error, "it is too old", lesson="Update it.")
-        ids.append(browser.api.run(work).id)
-    page = words_of(browser.get("/lessons").text)
-    for id in ids:
-        assert f"lesson {id} after the error" in page
-
-
-def test_a_list_without_lessons_in_use_does_not_say_that_nothing_was_learnt(
-    browser: Browser,
-):
-    assert "Nothing was learnt" in browser.get("/lessons").text
-    hold_texts(browser)
-    page = browser.get("/lessons").text
-    assert "Nothing was learnt" not in page
-    assert "No lesson is in use" in page

@@ -18,11 +18,7 @@ SCOPE = Scope("acme", "main")
 @pytest.mark.both_nightly
 def test_lessons_are_sorted_by_what_loops_say_of_them(browser: Browser):
     for name in ("good", "bad"):
-        lesson = {
-            "error_type": name,
-            "text": f"{name} x",
-            "lesson": f"be {name}",
-        }
+        lesson = {"error_type": name, "text": f"{name} x", "lesson": f"be {name}"}
         read_data(browser.api.post("/v1/reflections", json=lesson), 201)
     lessons = browser.data("/lessons")["lessons"]
     names = {row["error_type"]: f"{row['kind']}/{row['signature']}" for row in lessons}

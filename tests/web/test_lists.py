@@ -1,17 +1,13 @@
 """Lists as instruments: facets with counts, orders and totals."""
 
-import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.signature import signature
-from heedful.store import lessons, recent
-from tests.engines import change_rows
+from heedful.lessons.lesson import Scope
+from heedful.store import recent
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 
@@ -34,11 +30,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)
         for id, key, model, policy, attempts, cost in LOOPS:
-            body = {
-                "task": f"Do {id}",
-                "memory_key": key,
-                "policy": policy,
-            }
+            body = {"task": f"Do {id}", "memory_key": key, "policy": policy}
             if model:
                 body["model"] = model
             read_data(browser.api.put(f"/v1/loops/{id}", json=body), 201)
@@ -157,10 +149,8 @@ def test_a_list_has_an_order(browser, sort, first):
     ("query", "allowed"),
     [
         pytest.param(
-            "state=done",
-            "open, passed, unchecked, not_validated, stopped",
-            id="state",
-        ),
+            "state=done", "open, passed, unchecked, not_validated, stopped", id="state"
+        )
     ],
 )
 def test_what_no_loop_can_fit_is_refused_with_what_can(browser, query, allowed):
@@ -193,14 +183,6 @@ def test_a_list_says_of_which_newest_loops_it_is_and_goes_on(browser, monkeypatc
     none = words_of(browser.get("/loops?key=sql").text)
     assert "No loop fits of those that were read" in none
     assert "Older" in none
-
-
-@both_nightly
-def test_a_loop_says_what_was_wrong_at_its_end_or_at_first(browser):
-    words = words_of(browser.get("/loops").text)
-    assert "Do sql-2 sql-2 at first: wrong ✓ passed" in words
-    assert "Do bug-1 bug-1 wrong" in words
-    assert "$0.060" in words
 
 
 def change_times(browser: Browser, times: dict[str, float]) -> None:
@@ -239,15 +221,6 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
     assert read_pages(browser, "") == [*newer, ["sql-1", "sql-3"], ["sql-2"]]
 
 
-@both_nightly
-def test_a_loop_that_changed_is_counted_again(browser):
-    before = read(browser)["totals"]
-    report(browser, "ticket", 2, [], 0.5)
-    after = read(browser)["totals"]
-    assert after["passed"]["number"] == before["passed"]["number"] + 1
-    assert after["cost"] == pytest.approx(before["cost"] + 0.5)
-
-
 def read_pages(browser: Browser, query: str) -> list[list[str]]:
     """Return the ids on each page of a list, to its end."""
     page = read(browser, query=query)
@@ -257,25 +230,6 @@ def read_pages(browser: Browser, query: str) -> list[list[str]]:
         page = read(browser, query=f"{query}{separator}cursor={page['cursor']}")
         pages.append(ids_of(page))
     return pages
-
-
-@both_nightly
-def test_all_projects_are_listed_in_order(browser):
-    setup = browser.api.setup
-    lesson = Lesson(
-        "error",
-        signature("E", "no unit"),
-        error_type="E",
-        text="Name the unit.",
-        sighting="no unit",
-    )
-    places = [Scope("acme", name) for name in ("zebra", "Alpha", "beta", "\u00e9mile")]
-    for scope in [*places, Scope("other", "hidden")]:
-        browser.api.run(setup.store.write(scope, lessons.upsert, [lesson], time.time()))
-
-    scopes = browser.api.run(setup.store.read(SCOPE, lessons.projects))
-    names = [scope.project for scope in scopes]
-    assert names == ["Alpha", "beta", "main", "zebra", "\u00e9mile"]
 
 
 def test_a_note_stands_on_its_loop(browser):
@@ -312,22 +266,3 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert read(browser, "/work", "?text=nothing")["agents"] == []
     browser.open(browser.api.key("recall"))
     assert read(browser, "/work", "?text=build")["agents"] == []
-
-
-def test_the_rows_of_loops_have_the_hour_of_today_and_the_date_before(browser):
-    change_rows(browser.api.setup.store.url, "update loop set updated = 0 where n = 1")
-    page = browser.get("/loops").text
-    assert re.search(r' title="20[^"]*">\d\d:\d\d UTC</time>', page)
-    assert '">1970-01-01</time>' in page
-    assert page.count('class="stopped"') == 1
-
-
-def test_values_with_one_loop_each_are_no_facet(browser):
-    for number in range(7):
-        body = {"task": "x", "memory_key": f"key {number}"}
-        read_data(browser.api.put(f"/v1/loops/new-{number}", json=body), 201)
-    page = words_of(browser.get("/loops?text=new-").text)
-    assert "Memory key" not in page
-    # A chosen value stands, so that it can be turned off.
-    chosen = words_of(browser.get("/loops?key=key+1").text)
-    assert "Memory key" in chosen

@@ -15,12 +15,7 @@ from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
 from heedful.web.loop_memory import describe_memory
 from tests.service.support import read_data
-from tests.web.support import (
-    Browser,
-    record_loop,
-    run_with_memory,
-    words_of,
-)
+from tests.web.support import Browser, record_loop, words_of
 
 
 def choice(
@@ -35,7 +30,6 @@ def choice(
     ("choices", "sentence"),
     [
         pytest.param([], "", id="nothing"),
-        pytest.param([choice("closest", 1)], "", id="only known"),
         pytest.param(
             [choice("told", 1, 2)], "It was shown 1 rule of lesson 2.", id="shown"
         ),
@@ -66,13 +60,6 @@ def choice(
 )
 def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
     assert describe_memory(choices, Counter({"check/7": 2})) == sentence
-
-
-def test_a_passed_loop_folds_its_rules(browser: Browser):
-    record_loop(browser.api, "one", ["a"], passes=True)
-    page = browser.get("/loops/one").text
-    assert '<details id="why">' in page
-    assert "How near each rule is" in page
 
 
 @pytest.mark.parametrize(
@@ -119,29 +106,6 @@ def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     assert "✓ Passed: no_vowel, short" in page
 
 
-def test_an_open_loop_says_what_would_stop_it(browser: Browser):
-    record_loop(browser.api, "one", ["a"])
-    page = words_of(browser.get("/loops/one").text)
-    assert (
-        "How near each rule is what stops it how near all attempts made 1 of 4" in page
-    )
-    assert "continues it with id=one" in page
-    assert "policy default" in page
-    assert "1 line" not in page
-
-
-def test_each_rule_has_one_row(browser: Browser):
-    record_loop(browser.api, "one", ["a", "b"])
-    readings = browser.data("/loops/one")["readings"]
-    names = [reading["rule"] for reading in readings]
-    assert names == ["attempts", "repeat", "repeat+nothing_met: repeat"]
-    assert [rule["rule"] for rule in readings[2]["only_if"]] == ["nothing_met"]
-
-    # Whether a check passed beside the failing one was not reported.
-    page = words_of(browser.get("/loops/one").text)
-    assert "nothing passed yet not known: no check says what passed" in page
-
-
 def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
     read_data(browser.api.put("/v1/loops/one", json={"task": "sort"}), 201)
     wrong = {"findings": [{"check": "c", "message": "wrong"}], "met": 0.0}
@@ -159,15 +123,6 @@ def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
     assert "no test or check has passed so far" in verdict
     assert "the answer repeats attempt 2 (a cycle of 2), the 2nd of 2" in verdict
     assert "all attempts made nothing passed yet repeated answer Decisions" in form
-
-
-def test_only_the_best_and_the_last_attempt_are_open(browser: Browser):
-    record_loop(browser.api, "one", ["a", "b", "c", "d"])
-    page = browser.get("/loops/one").text
-    steps = re.findall(r'id="attempt-(\d)"[^>]*?( open)?>', page)
-    assert steps == [("1", " open"), ("2", ""), ("3", ""), ("4", " open")]
-    assert "Attempt 2 pytest: wrong" in words_of(page).replace("✗ ", "")
-    assert "The same findings as attempt 1." in words_of(page)
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
@@ -219,7 +174,6 @@ def test_a_loop_that_passed_names_the_checks_that_failed_first(
 
 
 UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
-TONE_FINDING = {"check": "tone", "message": "too rude", "fix": "be kind"}
 
 
 def report_weights(
@@ -249,32 +203,11 @@ def weighing(browser: Browser) -> Browser:
     return browser
 
 
-def test_the_reason_why_a_lesson_was_not_shown_is_that_of_no_other(weighing: Browser):
-    outputs = ["rude", "ruder", "rudest", "rude kg"]
-    report_weights(weighing, "letter", outputs[2:], "greet", TONE_FINDING)
-    report_weights(weighing, "fourth", [*outputs[:3], "no"], finding=TONE_FINDING)
-    data = weighing.data("/loops/fourth")
-    page = words_of(weighing.get("/loops/fourth").text)
-    lesson = data["remedy"]["lesson"]["id"]
-
-    assert data["told"]
-    assert lesson not in [choice["lesson"] for choice in data["told"]]
-    assert f"Memory has lesson {lesson} with this cause." in page
-
-
 def edit_lesson(browser: Browser, id: int) -> None:
     """Give a lesson the words "write kg"."""
     lesson = browser.data(f"/lessons/{id}")["lesson"]
     form = {"id": str(id), "edition": lesson["edition"], "why": "plainer"}
     browser.do("amend", form, change="edit", text="write kg")
-
-
-def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
-    choice, *_ = weighing.data("/loops/second")["told"]
-    page = weighing.get("/loops/second").text
-    assert choice["words"] == "no unit. name it"
-    assert f'/lessons/{choice["lesson"]}?project=main">no unit. name it</a>' in page
-    assert f"shown no unit. name it {choice['said']}" in words_of(page)
 
 
 def check_words_then(browser: Browser, form: str, words: str) -> None:
@@ -295,57 +228,11 @@ def test_memory_has_the_words_that_the_lesson_of_an_example_had(weighing: Browse
     check_words_then(weighing, "example", "name it")
 
 
-def test_an_error_that_came_again_stands_beside_what_memory_showed(weighing: Browser):
-    again = weighing.data("/loops/third")
-    page = words_of(weighing.get("/loops/third").text)
-
-    lesson = again["told"][0]["lesson"]
-    assert f"The error of lesson {lesson} came again." in page
-    assert "came again" not in words_of(weighing.get("/loops/first").text)
-
-
-def test_the_sentence_on_top_names_a_known_rule_that_was_not_shown(browser: Browser):
-    for number in range(6):
-        run_with_memory(browser, f"task {number}", 4 * ["guess"])
-    memory = [browser.data(f"/loops/task {n}")["memory"] for n in range(6)]
-
-    assert memory[5] == (
-        "It was not shown lesson 1: fixed in 0 of 5 loops, "
-        "so only one loop in 5 is shown it."
-    )
-    assert memory[5] in words_of(browser.get("/loops/task 5").text)
-    assert "not shown" not in memory[0]
-
-
 def test_the_sentence_on_top_names_attempts_that_repeat_others(weighing: Browser):
     data = weighing.data("/loops/third")
     page = words_of(weighing.get("/loops/third").text)
     assert data["repeats"] == "attempts 3 and 4 repeat attempt 1"
     assert f"{data['failed']}; {data['repeats']}." in page
-
-
-def test_a_near_repeat_is_told_from_an_exact_one(browser: Browser):
-    first = "a b c d e f g h i j k l m n o p q r s end"
-    near = [first.replace("end", end) for end in ("last", "other")]
-    record_loop(browser.api, "near", [first, *near])
-    page = words_of(browser.get("/loops/near").text)
-
-    assert "the answer nearly repeats attempt 1" in page
-    assert "attempts 2 and 3 nearly repeat attempt 1" in page
-
-
-def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):
-    path = "/v1/loops/rows"
-    read_data(browser.api.put(path, json={"task": "sum", "policy": "stage"}), 201)
-    for number in (1, 2, 3):
-        finding = {"check": "rows", "message": "wrong", "fix": f"add row {number}"}
-        evaluation = {"findings": [finding]}
-        attempt = {"output": f"answer {number}", "evaluation": evaluation}
-        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
-
-    page = words_of(browser.get("/loops/rows").text)
-    assert "Told 2 times; it did not help." in page
-    assert "No attempt was told this" not in page
 
 
 # -- several rules stopped a loop
@@ -370,20 +257,11 @@ def test_several_rules_are_overridden_at_once(stopped_twice: Browser):
     assert [item["rule"] for item in loop["overrides"]] == ["attempts", "repeat"]
 
 
-def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: Browser):
-    stopped_twice.do("override", id="one", rule="attempts", why="close")
-    page = stopped_twice.get("/loops/one").text
-    assert stopped_twice.data("/loops/one")["state"] == "stopped"
-    assert re.search(r"Override of attempts by tests \(\w+\): close", words_of(page))
-
-
 # -- what the prompt got
 
 
 @pytest.mark.both_nightly
-def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
-    weighing: Browser,
-):
+def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(weighing: Browser):
     prompt = weighing.data("/loops/third")["prompt"]
     page = weighing.get("/loops/third").text
     folded = page.partition('<details id="prompt">')[2].strip()
@@ -397,39 +275,6 @@ def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
 
 
 # -- a limit that holds only while something else does
-
-
-@pytest.mark.parametrize(
-    ("outputs", "near"),
-    [
-        pytest.param(["guess", "guess"], "not now", id="a check has passed"),
-        pytest.param(["bad guess", "bad guess"], "1 of 1", id="nothing passed yet"),
-    ],
-)
-def test_a_limit_that_does_not_hold_now_is_not_drawn(
-    browser: Browser, outputs: list[str], near: str
-):
-    def good(answer: str) -> Finding | None:
-        return Finding("tone", "bad") if "bad" in answer else None
-
-    def grounded(answer: str) -> Finding | None:
-        return Finding("grounding", "no source") if "guess" in answer else None
-
-    answers = iter(outputs)
-    loop = heedful.run(
-        "cite",
-        generate=lambda task, hint: next(answers),
-        checks=[good, grounded],
-        policy="default, attempts.limit=2",
-        store=browser.api.setup.store,
-        scope=Scope("acme", "main"),
-        id="cite",
-    )
-    browser.api.run(loop)
-    page = words_of(browser.get("/loops/cite").text)
-
-    assert "repeated answer 1 of 2" in page
-    assert f"repeated answer while nothing passed yet {near}" in page
 
 
 @pytest.mark.both_nightly
@@ -479,17 +324,6 @@ def test_an_attempt_whose_answer_is_unknown_says_so_and_repeats_none(browser: Br
     assert "repeats 1" not in page
 
 
-def test_a_check_has_the_name_that_other_loops_of_its_key_report(browser: Browser):
-    run_with_memory(browser, "one", ["guess", "source"])
-    run_with_memory(browser, "two", ["source"])
-    (attempt,) = browser.data("/loops/two")["tried"]["attempts"]
-    assert [check["check_name"] for check in attempt["checks"]] == ["grounding"]
-    rows = browser.data("/loops/two")["matrix"]["rows"]
-    checks = [row for row in rows if row["about"] == "check"]
-    assert [row["name"] for row in checks] == ["grounding"]
-    assert checks[0]["cells"][0]["text"] == "✓"
-
-
 @pytest.mark.both_nightly
 def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
     wrong = ["a", "a", "a"]
@@ -505,15 +339,6 @@ def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
     for other in ("alone", "no key", "passed"):
         text = words_of(browser.get(f"/loops/{other}").text)
         assert "Same key" not in text
-
-
-def test_the_right_answer_is_typed_on_a_loop_that_was_stopped(browser: Browser):
-    record_loop(browser.api, "failed", ["a", "a", "a"], key="sorting")
-    record_loop(browser.api, "open", ["a"])
-    assert 'action="/ui/do/correct"' in browser.get("/loops/failed").text
-    assert 'action="/ui/do/correct"' not in browser.get("/loops/open").text
-    note = browser.do("correct", id="failed", accepted="abc", why="sorted")
-    assert note == "The next loops are told this answer."
 
 
 @pytest.mark.both_nightly

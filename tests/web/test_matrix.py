@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.web.matrix import MAX_CHECK_ROWS
 from heedful.web.window import MAX_PAGE_ATTEMPTS
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, words_of
@@ -67,29 +66,6 @@ def report_failures(browser: Browser, policy: str, *, fix: str = "") -> Any:
     return browser.data("/loops/failed")
 
 
-def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browser):
-    data = report_failures(browser, "default", fix="name it")
-    page = words_of(browser.get("/loops/failed").text)
-
-    assert data["failed"] == (
-        "grounding failed in all 4 attempts (no cause; evidence: a full disk)"
-    )
-    assert data["remedy"]["told"] == 3
-    assert "grounding: name it Told 3 times; it did not help." in page
-
-
-def test_what_a_check_said_last_is_named_as_the_last(browser: Browser):
-    path = "/v1/loops/words"
-    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
-    for number, message in enumerate(["form", "around", "form", "around"], 1):
-        evaluation = {"findings": [{"check": "name", "message": message}]}
-        attempt = {"output": f"answer {number}", "evaluation": evaluation}
-        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
-
-    failed = browser.data("/loops/words")["failed"]
-    assert failed == "name failed in all 4 attempts (around)"
-
-
 def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     data = report_failures(browser, "default")
     page = words_of(browser.get("/loops/failed").text)
@@ -113,12 +89,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     page = browser.data("/loops/loop")
     names = [row["name"] for row in page["matrix"]["rows"]]
     assert page["matrix"]["columns"] == [1, 2, 3]
-    assert names == [
-        "quality ≥ 0.8",
-        "pytest",
-        "answer",
-        "decision",
-    ]
+    assert names == ["quality ≥ 0.8", "pytest", "answer", "decision"]
     assert row_texts(page, "check") == ["0.1 ✗", "0.2 ✗", "0.3 ✗"]
     assert row_texts(page, "change") == ["begins", "changed", "changed"]
     assert row_texts(page, "decision") == ["again", "again", "again"]
@@ -134,25 +105,11 @@ def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser)
     assert changes[2]["new"] == "new"
 
 
-def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
-    record_loop(browser.api, "loop", ["a", "b", "a"])
-    page = browser.data("/loops/loop")
-    assert row_texts(page, "change") == ["begins", "rewritten", "repeats 1"]
-
-
 def test_names_of_checks_and_outputs_are_data_in_a_matrix(browser: Browser):
     record_loop(browser.api, "loop", [ATTACK, f"{ATTACK} 2"], checks=(ATTACK,))
     page = browser.get("/loops/loop").text
     assert "<script>alert" not in page
     assert "<img" not in page
-
-
-def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
-    checks = tuple(f"check {n}" for n in range(MAX_CHECK_ROWS + 3))
-    record_loop(browser.api, "loop", ["a", "b"], checks=checks)
-    matrix = browser.data("/loops/loop")["matrix"]
-    assert matrix["unshown"] == 4  # with the goal, there are 14 rows
-    assert "4 more checks below" in browser.get("/loops/loop").text
 
 
 def test_a_loop_without_attempts_shows_its_goals_and_no_matrix(browser: Browser):

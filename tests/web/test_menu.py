@@ -34,11 +34,3 @@ def test_the_inbox_has_the_number_that_waits(tmp_path):
         fill(browser.api)
         browser.open(browser.api._all)
         assert "Inbox 1 Proof" in words_of(browser.get("/lessons").text)
-
-
-def test_a_key_that_may_not_review_has_no_inbox(tmp_path):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api.key("recall"))
-        text = browser.get("/lessons").text
-    assert ">Lessons</a>" in text
-    assert ">Inbox</a>" not in text

@@ -8,32 +8,22 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from heedful import Memory, Pipeline
+from heedful import Memory
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.store import exposures, keys
-from heedful.store.episodes import record_failure
 from heedful.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, HERE, browsing, fill, one_line, words_of
 
-LISTS = (
-    "loops",
-    "lessons",
-    "inbox",
-    "proof",
-    "work",
-)
+LISTS = ("loops", "lessons", "inbox", "proof", "work")
 FOREIGN = (
     r"""<script(?! src="/ui/static/ui.js")|<img|onerror=[^&]*>"""
     r"""|(?:src|href)="(?!/ui|#|\?)"""
 )
 SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
-EVERY = (
-    "home",
-    *LISTS,
-)
+EVERY = ("home", *LISTS)
 
 
 @pytest.mark.both_nightly
@@ -49,12 +39,7 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         run = browser.data("/work")["agents"][0]["id"]
         loops = [loop["id"] for loop in browser.data("/loops")["loops"]]
         assert loops == ["open", "stopped", "a/b"]
-        details = (
-            f"inbox/{entry}",
-            f"lessons/{lesson}",
-            f"traces/{run}",
-            "loops/a/b",
-        )
+        details = (f"inbox/{entry}", f"lessons/{lesson}", f"traces/{run}", "loops/a/b")
         queries = ["lessons?task=no+severity", "loops?check=severity&state=stopped"]
         # With a text, the inbox leads to its page.
         lists = [path for path in EVERY if path != "inbox"]
@@ -100,12 +85,7 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         stale = browser.post("/do/amend", change, token=browser.token, change="unpin")
         assert stale.status_code == 412
         rule = browser.data("/loops/stopped")["lifted"][0]
-        lift = {
-            "id": "stopped",
-            "rule": rule,
-            "why": "close",
-            "decisions": "1",
-        }
+        lift = {"id": "stopped", "rule": rule, "why": "close", "decisions": "1"}
         assert "the loop is open" in browser.do("override", lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
         ended = browser.data("/loops/open")
@@ -127,12 +107,7 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         fill(api)
         browser.open(api.key("read"))
         assert "Override" not in browser.get("/loops/stopped").text
-        form = {
-            "id": "stopped",
-            "rule": "attempts",
-            "why": "x",
-            "token": browser.token,
-        }
+        form = {"id": "stopped", "rule": "attempts", "why": "x", "token": browser.token}
         assert browser.post("/do/override", form).status_code == 403
         assert browser.get("/loops", params={"project": "theirs"}).status_code == 403
         browser.open(api.key("read", tenant="other", projects=()))
@@ -238,33 +213,12 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
             assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
 
 
-def test_the_list_of_lessons_escapes_the_type_of_an_error(tmp_path):
-    with browsing(tmp_path) as browser:
-        error = {
-            "error_type": "<b>SyntaxError",
-            "text": "odd indent in src/app.py",
-        }
-        waits = {"error_type": "x", "text": "y in src/evil.py"}
-        read_data(browser.api.post("/v1/reflections", json=error), 201)
-        key = browser.api.key("read", "write", outside=True)
-        read_data(browser.api.post("/v1/reflections", json=waits, key=key), 201)
-
-        page = browser.open(browser.api._all).get("/lessons?state=")
-        assert "after the error &lt;b&gt;SyntaxError" in page.text
-        assert "<b>SyntaxError" not in page.text
-        assert "evil.py" not in page.text
-
-
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
         quarantined = "/lessons.json?state=quarantined"
         lesson = browser.open(browser.api._all).get(quarantined).json()["lessons"][0]
-        form = {
-            "id": str(lesson["id"]),
-            "why": "plainer",
-            "edition": lesson["edition"],
-        }
+        form = {"id": str(lesson["id"]), "why": "plainer", "edition": lesson["edition"]}
         assert "reworded" in browser.do(
             "amend", form, change="edit", text="No\r\nscript."
         )
@@ -277,12 +231,7 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         assert entry["words"] == "No\nscript."
         browser.do("release", id=str(entry["id"]), why="mine")
         form["edition"] = browser.data("/lessons")["lessons"][0]["edition"]
-        long = {
-            **form,
-            "change": "edit",
-            "text": 5_000 * "x",
-            "token": browser.token,
-        }
+        long = {**form, "change": "edit", "text": 5_000 * "x", "token": browser.token}
         assert browser.post("/do/amend", long).status_code == 422
         browser.do("amend", form, change="retire")
         assert "Restore" in browser.get(f"/lessons/{lesson['id']}").text
@@ -311,46 +260,6 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
             browser.get("/static/ui.css").headers["content-type"].startswith("text/css")
         )
         assert browser.get("/static/../site.py").status_code in (303, 404)
-
-
-def test_pipelines_projects_and_runs_that_wait(tmp_path):
-    with browsing(tmp_path) as browser:
-        api = browser.api
-        scope = Scope("acme", "main")
-        fill(api)
-        browser.open(api._all)
-        pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
-        pipeline.stage(name="load")(lambda state: {"a": ATTACK})
-        run = api.run(pipeline.run({})).run
-        assert browser.data(f"/runs/{run}")["report"]["stages"][0]["name"] == "load"
-        assert "&lt;script&gt;" in browser.get(f"/runs/{run}").text
-        stage = browser.get(f"/loops/{run}/load").text
-        assert f"Stage 1 of run {run} ·" in words_of(stage)
-        assert f'href="/ui/runs/{run}' in stage
-        (project,) = browser.data("/home")["projects"]
-        assert project["name"] == "main"
-        digest = browser.data("/work")["agents"][0]["id"]
-        episode = browser.data(f"/traces/{digest}")
-        assert episode["events"][0]["tool"] == "sh"
-        assert episode["signals"][0]["event"] == 1
-        api.run(
-            api.setup.store.write(
-                scope, record_failure, digest, "ModelUnavailable: away"
-            )
-        )
-        assert "ModelUnavailable: away" in browser.get("/home").text
-        assert "reflects on it next" in browser.do("reflect_now", digest=digest)
-        assert (
-            browser.post("/do/reflect_now", token=browser.token, digest="x").status_code
-            == 422
-        )
-        form = {
-            "id": "open",
-            "why": "x",
-            "token": browser.token,
-            "project": "theirs",
-        }
-        assert browser.post("/do/cancel", form).status_code == 403
 
 
 @pytest.mark.both_nightly

@@ -43,33 +43,6 @@ def test_a_page_with_a_defect_answers_with_a_page_and_an_id_of_the_log(
     assert "RuntimeError: a secret thing inside" in caplog.text
 
 
-def test_the_data_of_a_page_with_a_defect_stay_data(browser: Browser):
-    add_broken_page(browser)
-    answer = browser.get("/broken.json?project=main")
-    assert answer.status_code == 500
-    assert answer.json()["code"] == "internal_error"
-
-
-@pytest.mark.parametrize(
-    ("path", "words", "place"),
-    [
-        pytest.param("/runs/nope", "No run 'nope'", "Open Runs and traces", id="a run"),
-        pytest.param(
-            "/traces/nope", "No trace 'nope'", "Open Runs and traces", id="a trace"
-        ),
-        pytest.param("/loops/nope", "No loop 'nope'", "Open Loops", id="a loop"),
-    ],
-)
-def test_what_is_not_there_is_named_with_where_to_look(
-    browser: Browser, path: str, words: str, place: str
-):
-    answer = browser.get(f"{path}?project=main")
-    assert answer.status_code == 404
-    page = words_of(answer.text)
-    assert words in page
-    assert place in page
-
-
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [

@@ -52,11 +52,3 @@ def test_proof_of_many_loops_is_kept_until_a_ruling_and_says_its_age(browser, fi
     body = {"pinned": True, "why": "it is needed"}
     read_data(browser.api.patch(path, json=body, headers={"if-match": edition}))
     assert browser.data("/proof?project=main")["ended"] == MIN_CACHED_LOOPS + 10
-
-
-def test_proof_of_a_few_loops_is_counted_for_each_page(browser, file):
-    end_loops(file, 1, 20)
-    assert browser.data("/proof?project=main")["ended"] == 20
-    end_loops(file, 21, 30)
-    assert browser.data("/proof?project=main")["ended"] == 30
-    assert "Counted" not in words_of(browser.get("/proof").text)

@@ -8,11 +8,6 @@ from heedful.memory.memory import Memory
 from tests.web.support import ATTACK, Browser
 
 
-def test_nothing_is_asked_without_a_task(browser: Browser):
-    recall = browser.data("/lessons?task=+")["recall"]
-    assert recall == {"task": "", "key": "", "answer": ""}
-
-
 def test_the_words_of_a_task_are_no_markup(browser: Browser):
     page = browser.get("/lessons", params={"task": ATTACK, "key": ATTACK}).text
     assert "<script>alert(1)" not in page

@@ -63,39 +63,19 @@ ROUTE_OF_ACTION = {
 def store_everything(api: Api) -> Mapping[str, str]:
     """Store data for every page; return the address of each page that needs an id."""
     task = f"write a summary {MARKER}"
-    wrong = {
-        "check": "short",
-        "message": f"too long {MARKER}",
-        "fix": MARKER,
-    }
+    wrong = {"check": "short", "message": f"too long {MARKER}", "fix": MARKER}
     read_data(api.put("/v1/loops/told", json={"task": task}), 201)
     read_data(api.post("/v1/recall", json={"task": task, "loop": "told"}))
     for number, findings in enumerate(([wrong], []), 1):
-        report = {
-            "output": f"{MARKER} {number}",
-            "evaluation": {"findings": findings},
-        }
+        report = {"output": f"{MARKER} {number}", "evaluation": {"findings": findings}}
         read_data(api.put(f"/v1/loops/told/attempts/{number}", json=report))
-    outcome = {
-        "loop": "told",
-        "right_at_once": False,
-        "calls": 2,
-        "signatures": [],
-    }
+    outcome = {"loop": "told", "right_at_once": False, "calls": 2, "signatures": []}
     read_data(api.post("/v1/outcomes", json=outcome))
     read_data(api.put("/v1/loops/open", json={"task": task}), 201)
 
-    lesson = {
-        "error_type": "E",
-        "text": f"{MARKER} failed",
-        "lesson": MARKER,
-    }
+    lesson = {"error_type": "E", "text": f"{MARKER} failed", "lesson": MARKER}
     read_data(api.post("/v1/reflections", json=lesson), 201)
-    waiting = {
-        "error_type": "F",
-        "text": f"{MARKER} waits",
-        "lesson": MARKER,
-    }
+    waiting = {"error_type": "F", "text": f"{MARKER} waits", "lesson": MARKER}
     entry = read_data(
         api.post("/v1/reflections", json=waiting, key=api.key("write", outside=True)),
         201,
@@ -138,9 +118,7 @@ def is_forbidden(api: Api, route: str, key: str) -> bool:
 
 def queries_of(address: str) -> tuple[str, ...]:
     """Return the queries with which a page shows most."""
-    texts = {
-        "/lessons": ("", "?state=quarantined", "?text=failed", "?task=summary"),
-    }
+    texts = {"/lessons": ("", "?state=quarantined", "?text=failed", "?task=summary")}
     return texts.get(address, ("",))
 
 
@@ -200,12 +178,7 @@ def test_a_form_needs_what_the_api_needs(tmp_path, may):
         assert set(browser.site._actions) == set(ROUTE_OF_ACTION)
         for name, route in ROUTE_OF_ACTION.items():
             refused = is_forbidden(browser.api, route, key)
-            form = {
-                "token": browser.token,
-                "id": "7",
-                "change": "pin",
-                "why": "x",
-            }
+            form = {"token": browser.token, "id": "7", "change": "pin", "why": "x"}
             answer = browser.post(f"/do/{name}", form)
             assert (answer.status_code == 403) is refused, name
             assert MARKER not in answer.text
@@ -271,11 +244,7 @@ def store_unreviewed(api: Api) -> str:
         "tags": [HELD],
     }
     read_data(api.post("/v1/reflections", json=lesson, key=write_key), 201)
-    rejected = {
-        **lesson,
-        "text": "printer is out of paper again",
-        "lesson": f"{HELD}2",
-    }
+    rejected = {**lesson, "text": "printer is out of paper again", "lesson": f"{HELD}2"}
     entry = read_data(api.post("/v1/reflections", json=rejected, key=write_key), 201)[
         "entry"
     ]
@@ -288,12 +257,7 @@ def store_unreviewed(api: Api) -> str:
         "lesson": "choose another",
     }
     read_data(api.post("/v1/reflections", json=own_answers), 201)
-    theirs = {
-        **own_answers,
-        "lesson": HELD,
-        "source": f"{HELD} other",
-        "tags": [HELD],
-    }
+    theirs = {**own_answers, "lesson": HELD, "source": f"{HELD} other", "tags": [HELD]}
     read_data(api.post("/v1/reflections", json=theirs, key=write_key))
 
     event = {
@@ -368,10 +332,7 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
         paths = [page.address for page in browser.site.pages if "{" not in page.address]
         paths += [f"/lessons/{id}" for id in ids]
         paths += ["/lessons?state=quarantined", "/lessons?state=retired"]
-        paths += [
-            "/lessons?task=disk+quota",
-            "/lessons?text=disk+quota",
-        ]
+        paths += ["/lessons?task=disk+quota", "/lessons?text=disk+quota"]
         for path in paths:
             head, _, query = path.partition("?")
             for place in (head, f"{head}.json"):

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
-from heedful.memory.memory import Memory
 from heedful.pages.report import lasted
-from heedful.testing import ScriptedModel
 from heedful.web import work
 from tests.web.support import words_of
 
 pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
-
-
-def test_a_run_shows_what_each_stage_was_given(browser):
-    store = browser.api.setup.store
-    pipeline = Pipeline("mail", store=store, scope=SCOPE, progress=False)
-    pipeline.stage(name="read")(lambda state: "a late parcel")
-    answer = pipeline.stage(name="answer", model=ScriptedModel("Sorry."))
-    answer(lambda state: "Answer this: " + "please " * 600)
-    pipeline.stage(name="send")(lambda state: None)
-    run = browser.api.run(pipeline.run({})).run
-
-    page = words_of(browser.get(f"/runs/{run}").text)
-    assert "Input: its prompt" in page
-    assert " … and 1,213 characters" in page
-    assert "Input: the state, from answer" in page
 
 
 def test_the_loop_of_a_run_is_the_page_of_the_run(browser):
@@ -71,24 +52,6 @@ def test_a_run_says_where_and_why_it_failed_and_how_long_it_took(browser):
     assert total in own_page
 
 
-def test_a_run_leads_to_the_lesson_with_its_error(browser):
-    store = browser.api.setup.store
-    counts = iter((7, 70))
-
-    def enough(state: dict[str, int]) -> list[Finding]:
-        return count_rows(state) if state["rows"] < 9 else []
-
-    pipeline = Pipeline(
-        "load", store=store, scope=SCOPE, memory=Memory(store, SCOPE), progress=False
-    )
-    pipeline.stage(name="first", checks=[enough])(lambda state: {"rows": next(counts)})
-    browser.api.run(pipeline.run({}))
-
-    (run,) = browser.data("/work")["pipelines"]
-    page = browser.get(f"/runs/{run['id']}").text
-    assert re.search(r'href="/ui/lessons/1[^"]*">lesson 1</a>', page)
-
-
 def test_a_run_without_a_judge_is_not_green(browser):
     store = browser.api.setup.store
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
@@ -126,11 +89,3 @@ def test_runs_are_searched_and_go_on(browser, monkeypatch):
     table = browser.data("/work")["tables"][0]
     (older,) = browser.data(table["next"].removeprefix("/ui"))["pipelines"]
     assert older["words"] == "mail"
-
-
-def test_the_loops_of_stages_are_found_by_their_names(browser):
-    run_pipelines(browser, "mail", "load")
-    for stage in ("read", "send"):
-        page = words_of(browser.get(f"/loops?text={stage}").text)
-        for name in ("mail", "load"):
-            assert f"{name}: {stage}" in page

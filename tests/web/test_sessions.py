@@ -1,34 +1,23 @@
 """Who is let in to the pages, how often, from where, and until when."""
 
 import asyncio
-import gc
 import os
-import socket
 import subprocess
 import sys
-import webbrowser
 from collections.abc import AsyncIterator
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
-from heedful.cli import service
-from heedful.cli.app import app
 from heedful.lessons.lesson import Scope
-from heedful.service.setup import MAX_REMEMBERED_CALLERS, RequestLimits
+from heedful.service.setup import RequestLimits
 from heedful.store import keys
 from heedful.web import site
-from heedful.web.session import (
-    MAX_KEY_SESSIONS,
-    MAX_SESSION_IDLE_SECONDS,
-    Sessions,
-)
+from heedful.web.session import MAX_KEY_SESSIONS, MAX_SESSION_IDLE_SECONDS, Sessions
 from tests.engines import change_rows, opened
-from tests.service.running import WAITING, started_and_stopped
-from tests.service.support import problem, read_data
+from tests.service.running import WAITING
+from tests.service.support import problem
 from tests.web.support import HERE, Browser, browsing, fill
 
 CODE = "misdirected_request"
@@ -129,13 +118,6 @@ def test_without_a_key_nobody_comes_through_a_proxy(tmp_path, header):
         assert api.run(acting).status_code == 421
 
 
-def test_who_is_at_this_machine_signs_in_without_a_key(tmp_path):
-    with browsing(tmp_path, open=True) as browser:
-        remove_keys(browser)
-        assert read_data(browser.api.get("/v1/loops", key=""))["items"] == []
-        assert sign_in(browser, "").status_code == 303
-
-
 def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
     with browsing(tmp_path, open=True) as browser:
         api = browser.api
@@ -222,52 +204,6 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     assert strange.status_code == 421
 
 
-def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ["ui", "--no-browser", "--port", "0", "--db", "heedfull.db"]
-    result = started_and_stopped(*words)
-    assert result.exit_code == 0, result.output
-    told = result.stdout.splitlines()[1]
-    assert told == "created heedfull.db; the page says how to fill it"
-
-
-def test_heedful_ui_looks_for_the_file_before_it_takes_a_port(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with closing(socket.create_server(("127.0.0.1", 0))) as busy:
-        port = str(busy.getsockname()[1])
-        words = ["ui", "--no-browser", "--port", port, "--db", "no/such.db"]
-        refused = CliRunner().invoke(app, words)
-    assert refused.exit_code == 4
-    assert f"mkdir -p {tmp_path}/no\n" in refused.output
-    assert "starting" not in refused.output
-    assert "port" not in refused.output
-
-
-def test_heedful_ui_collects_garbage_rarely(tmp_path, monkeypatch):
-    thresholds = list[tuple[int, int, int]]()
-    before = gc.get_threshold()
-
-    def open_page(url: str) -> None:
-        """Note the thresholds, as the browser in which the pages are opened."""
-        thresholds.append(gc.get_threshold())
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(webbrowser, "open", open_page)
-    assert started_and_stopped("ui", "--port", "0").exit_code == 0
-    assert thresholds == [(service.GARBAGE_THRESHOLD_OBJECTS, *before[1:])]
-
-
-def test_a_service_leaves_what_it_imported_out_of_garbage_collection():
-    thresholds = gc.get_threshold()
-    before = gc.get_freeze_count()
-    try:
-        service.rest_garbage_collection()
-        frozen = gc.get_freeze_count()
-    finally:
-        gc.set_threshold(thresholds[0], thresholds[1], thresholds[2])
-    assert frozen > before
-
-
 STRICT = RequestLimits(rate=0.001, burst=4)
 
 
@@ -295,13 +231,6 @@ def test_a_page_its_data_and_its_forms_count_as_one_request_each(tmp_path):
         # Another key has a rate of its own.
         browser.open(api.key("read"))
         assert browser.get("/home").status_code == 200
-
-
-def test_what_is_refused_counts_as_well(tmp_path):
-    with browsing(tmp_path, limits=STRICT) as browser:
-        browser.open(browser.api.key("write"))
-        answers = [browser.get("/loops.json").status_code for _ in range(4)]
-        assert answers == [403, 403, 403, 429]
 
 
 async def slow_form(
@@ -386,15 +315,6 @@ def test_ten_thousand_sign_ins_end_no_session_of_another_key():
     assert sessions.find(mine) is session
     assert sessions.find(person) is not None
     assert len(sessions._sessions) == MAX_KEY_SESSIONS + 2
-
-
-def test_many_keys_end_no_session_of_a_key_with_few():
-    sessions = Sessions()
-    mine, session = sessions.begin("Bearer mine", "mine")
-    for number in range(MAX_REMEMBERED_CALLERS + 500):
-        sessions.begin("Bearer theirs", f"key {number % 150}")
-    assert len(sessions._sessions) == MAX_REMEMBERED_CALLERS
-    assert sessions.find(mine) is session
 
 
 def test_the_session_that_was_not_used_for_the_longest_time_ends():

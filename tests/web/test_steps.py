@@ -56,14 +56,6 @@ def test_a_response_is_in_the_step_of_its_call(
     assert [step["numbers"] for step in steps_of(events)] == numbers
 
 
-def test_a_step_takes_the_time_from_a_call_to_its_response():
-    known, unknown = steps_of(
-        [call("a", at=100.0), response("a", at=102.0), call("c"), response("c")]
-    )
-    assert known["seconds"] == 2
-    assert unknown["seconds"] is None
-
-
 def test_a_step_fails_with_its_response_and_is_suspect_by_a_sign():
     events = [call("a"), response("a", error="no"), call("b")]
     first, second = steps_of(events, suspects=[3])
@@ -113,12 +105,7 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
 def test_a_run_recovered_only_if_what_failed_worked_later(tmp_path, later, words):
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)
-        events = [
-            call("sh"),
-            response("sh", error="no"),
-            call(later),
-            response(later),
-        ]
+        events = [call("sh"), response("sh", error="no"), call(later), response(later)]
         body = {"events": events, "outcome": "success"}
         read_data(browser.api.post("/v1/episodes", json=body), 202)
         [row] = browser.data("/work")["agents"]

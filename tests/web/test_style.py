@@ -58,10 +58,3 @@ def test_every_class_of_a_tag_has_a_rule():
     }
     # The page of a cell in a notebook has its own style.
     assert classes - classes_of_style() == {"heedful-cell"}
-
-
-def test_braces_of_the_style_are_in_pairs():
-    text = style()
-    assert text.count("{") == text.count("}")
-    for selector in re.findall(r"([^{}]+)\{", text):
-        assert selector.count("(") == selector.count(")"), selector

@@ -92,14 +92,6 @@ def test_what_failed_stands_above_the_list_with_what_put_it_right(browser: Brows
     assert "the same call with order" in words_of(browser.get("/work").text)
 
 
-def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
-    fail_reflections(browser, {"a": "away: secret words"})
-    browser.open(browser.api.key("recall"))
-    page = browser.get("/home").text
-    assert "away" in page
-    assert "secret words" not in page
-
-
 def learn(browser: Browser, session: str, task: str, parts: int) -> None:
     """Learn a session of a coding agent several times while it grows."""
     memory = Memory(browser.api.setup.store, Scope(TENANT, PROJECT))
@@ -130,32 +122,9 @@ def test_a_session_is_one_row_with_its_prompt(browser: Browser):
     assert "Add a button" not in browser.get("/work").text
 
 
-def test_the_reflections_are_a_facet(browser: Browser):
-    fail_reflections(browser, {"a": "away: x"})
-    body = {"events": [EVENT], "outcome": "success", "id": "b"}
-    read_data(browser.api.post("/v1/episodes", json=body), 202)
-    (facet,) = browser.data("/work")["facets"]
-    counts = {value["value"]: value["count"] for value in facet["values"]}
-    assert counts == {"waiting": 1, "failed": 1}
-    (row,) = browser.data("/work?state=failed")["agents"]
-    assert row["words"] == "a"
-    assert "its reflection: away: x" in words_of(browser.get("/work").text)
-
-
 def test_the_list_says_how_many_spans_were_not_understood(browser: Browser):
     assert "not understood" not in words_of(browser.get("/work").text)
     unknown = span(ROOT, "", "GET /", (0, 1), {"http.request.method": "GET"})
     read_data(browser.api.post("/v1/traces", json=document([unknown])))
     page = words_of(browser.get("/work").text)
     assert "Of 1 span, 1 not understood, last" in page
-
-
-def test_a_session_whose_record_is_gone_says_its_prompt_and_what_it_taught(
-    browser: Browser,
-):
-    learn(browser, "5f3a-1", "Fix the cart", parts=1)
-    change_rows(browser.api.setup.store.url, "update episode set record = '{}'")
-    (row,) = browser.data("/work")["agents"]
-    page = browser.get(f"/traces/{row['id']}").text
-    assert "<h1>Fix the cart</h1>" in page
-    assert "only what it taught is kept" in page

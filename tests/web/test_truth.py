@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 import pytest
 
@@ -389,18 +388,6 @@ def test_what_was_shown_is_counted_alike_everywhere(week: Week):
             assert words in listed
 
 
-def test_all_faces_have_the_words_of_a_prompt(week: Week):
-    listed = text_of_page(week.page("/lessons"))
-    for lesson in week.says("lessons")["lessons"]:
-        words = NUMBER.sub("", " ".join(lesson["text"].split()))[:60]
-        page = text_of_page(week.page(f"/lessons/{lesson['id']}"))
-        assert words in NUMBER.sub("", page)
-        assert words in NUMBER.sub("", listed)
-        assert "\\n" not in page
-    for path in pages_of(week):
-        assert "reworded since" not in week.page(path)
-
-
 def test_a_run_that_failed_is_one_whatever_its_format_calls_it(week: Week):
     failed = week.reflected["runs_failed"]
     assert failed == len(OUTCOMES) - 1
@@ -408,23 +395,6 @@ def test_a_run_that_failed_is_one_whatever_its_format_calls_it(week: Week):
     for row in week.reflected["episodes"]:
         page = text_of_page(week.page(f"/traces/{row['digest']}"))
         assert ("The run failed" in page) == row["run_failed"]
-
-
-def test_what_is_marked_is_what_the_finding_is_about(week: Week):
-    marks = set[str]()
-    for path in pages_of(week):
-        if not path.startswith(("/loops/", "/runs/")):
-            continue
-        marks |= set(re.findall(r"<mark[^>]*>([^<]*)</mark>", week.page(path)))
-    assert marks == {"0.3"}
-
-
-def test_the_box_of_lessons_shows_what_a_terminal_shows(week: Week):
-    task = "Bug dd: checkout d hangs"
-    recalled = week.says(f"recall {shlex.quote(task)} --key triage")
-    page = week.page(f"/lessons?task={quote(task)}&key=triage")
-    answers = recalled["prompt"].count("--- accepted answer")
-    assert answers == unescape(page).count("--- accepted answer") > 0
 
 
 def test_a_proof_has_each_figure_of_the_terminal(week: Week):
@@ -469,66 +439,3 @@ def test_a_page_that_is_sent_says_what_the_terminal_says(week: Week, kind: str):
     page = (week.desk.folder / "sent.html").read_text("utf-8")
     matter = "runs" if kind == "run" else "loops"
     assert unsaid(page, documents_of(week, f"/{matter}/{id}")) == []
-
-
-def test_an_attempt_is_the_best_of_a_loop_or_its_output_went_on(week: Week):
-    loops = week.says("loops --limit 500")["loops"]
-    reports = {
-        loop["id"]: week.says(f"why {loop['id']}")
-        for loop in loops
-        if loop["kind"] == "run"
-    }
-    for id, report in reports.items():
-        page = text_of_page(week.page(f"/runs/{id}"))
-        stages = [stage for stage in report["stages"] if len(stage["attempts"]) > 1]
-        went_on = [stage for stage in stages if stage["action"] != "halted"]
-        assert "kept" not in page
-        assert "best" not in page
-        assert page.count("its output went on") == len(went_on)
-    stopped = next(loop for loop in loops if loop["state"] == "stopped")
-    assert "best" in week.says(f"why {stopped['id']}")
-
-
-def test_a_list_counts_the_stages_that_fit_its_filters(week: Week):
-    loops = week.says("loops --limit 500")["loops"]
-    stages = [loop for loop in loops if loop["kind"] == "stage"]
-    stopped = [stage for stage in stages if stage["state"] == "stopped"]
-    assert 0 < len(stopped) < len(stages)
-    for path, number in (("/loops", stages), ("/loops?state=stopped", stopped)):
-        words = text_of_page(week.page(path))
-        assert f"; besides, {len(number)} stages of runs" in words
-    totals = week.says("loops --limit 500")["totals"]
-    assert totals["stages"] == len(stages)
-    assert " loops and stages solved" in totals["sentence"]
-    assert totals["sentence"] in text_of_page(week.page("/home"))
-
-
-def test_a_cause_at_home_leads_to_exactly_its_loops(week: Week):
-    for cause in week.says("loops --limit 500")["causes"]:
-        listed = week.browser.data(f"/loops?cause={quote(cause['signature'])}")
-        assert len(listed["loops"]) == cause["loops"]
-        assert listed["totals"]["loops"] == cause["loops"]
-
-
-def test_a_lesson_that_sessions_did_not_heed_needs_a_person(week: Week):
-    shown = {row["id"]: row["shown"] for row in week.says("lessons")["lessons"]}
-    (need,) = [
-        need
-        for need in week.browser.data("/home")["needs"]
-        if need["about"].startswith("lesson told")
-    ]
-    ends = shown[int(need["path"].rpartition("/")[2])]
-    words = f"lesson told {ends['shown']} times, again {ends['again']} times"
-    assert need["about"] == f"{words}: reword it"
-    assert ends["again"] >= 3
-
-
-def test_sessions_have_no_verdict_and_no_empty_columns(week: Week):
-    page = text_of_page(week.page("/work"))
-    assert "without a verdict" in page
-    assert "partial" not in page
-
-
-def test_lessons_of_which_nothing_is_known_have_one_count(week: Week):
-    number = week.browser.data("/lessons")["counts"].get("not known yet", 0)
-    assert week.browser.data("/proof")["not_known"] == number

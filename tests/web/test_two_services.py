@@ -1,6 +1,5 @@
 """Two services in one process share their routes, and nothing else."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,18 +56,6 @@ def test_each_service_answers_from_its_own_store(services):
     assert "not_found" in explained_over_mcp(second.api, "other")
     problem(second.api.get("/v1/loops/other"), 404, "not_found")
     assert second.get("/loops/other").status_code == 404
-
-
-def test_calls_at_once_are_answered_by_their_own_service(services):
-    first, second = services
-    apis = 20 * [first.api, second.api]
-
-    async def ask() -> list[str]:
-        """Ask both services in turn, before one of them has answered."""
-        calls = (api.ask("GET", "/v1/loops/mine") for api in apis)
-        return [read_data(answer)["task"] for answer in await asyncio.gather(*calls)]
-
-    assert first.api.run(ask()) == 20 * ["first", "second"]
 
 
 def test_a_key_and_a_session_of_one_service_are_none_of_the_other(services):
