@@ -10,9 +10,9 @@ from heedful.cli.output import (
     CURRENT_COMMAND,
     MIN_PROGRESS_ITEMS,
     CommandLine,
-    Progress,
     counted,
     following,
+    show_progress,
     when,
 )
 
@@ -56,10 +56,11 @@ def test_an_error_is_shown_where_no_document_can_be(capsys, monkeypatch):
     ids=["too few", "just enough", "many"],
 )
 def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
-    progress = Progress()
+    token = CURRENT_COMMAND.set(CommandLine())
     for done in range(0, total + 1, 100):
-        progress.counted("reading", done, total)
-    progress.counted("reading", total, total)
+        show_progress("reading", done, total)
+    show_progress("reading", total, total)
+    CURRENT_COMMAND.reset(token)
     err = capsys.readouterr().err.splitlines()
     assert len(err) == lines
     assert all(line.endswith(f" of {total} loops") for line in err)

@@ -150,10 +150,10 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries."""
-        rows = []
-        for name, command in self.commands.items():
-            summary = (command.help or "").split("\n\n")[0]
-            rows.append((name, summary))
+        rows = [
+            (name, (command.help or "").split("\n\n")[0])
+            for name, command in self.commands.items()
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -376,11 +376,8 @@ def _import_command(name: str) -> Any:
     module, _, attribute = place.partition(":")
     target = getattr(import_module(f"heedful.cli.{module}"), attribute)
 
-    command: Any = None
-    if isinstance(target, typer.Typer):
-        command = typer.main.get_command(target)
-    else:
-        command = _command_of(target)
+    is_group = isinstance(target, typer.Typer)
+    command: Any = typer.main.get_command(target) if is_group else _command_of(target)
     command.name = name
     command.help = command.help or summary
     _add_shared_options(command, name)

@@ -56,15 +56,12 @@ def dream(
 
 def _what_cell(result: Dream) -> str:
     """Return what a dream did, or why it did nothing, and when it was undone."""
-    summary = result.nothing
-    if not summary:
-        parts = []
-        if result.superseded:
-            parts.append(f"{counted(result.superseded, 'lesson')} superseded")
-        if result.written:
-            parts.append(f"{counted(result.written, 'reflection')} written")
-        summary = ", ".join(parts)
-
+    parts = [result.nothing] if result.nothing else []
+    if result.superseded:
+        parts.append(f"{counted(result.superseded, 'lesson')} superseded")
+    if result.written:
+        parts.append(f"{counted(result.written, 'reflection')} written")
+    summary = ", ".join(parts)
     if result.undone is None:
         return summary
     return f"rolled back {when(result.undone)}; {summary}"
@@ -79,14 +76,13 @@ def list_dreams(limit: Limit = 20) -> int:
     shown.
     """
     results = ask(lambda memory: Dreams(memory).log(limit))
-    then = following("dream", "show", results[0].id) if results else ""
     return emit(
         results,
         DREAM_COLUMNS,
         key="dreams",
         text_columns=2,
         empty="no dream yet",
-        then=then,
+        then=following("dream", "show", *(result.id for result in results[:1])),
         document=_dream_document,
     )
 
@@ -115,8 +111,11 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     words = f"dream {id} is undone: {counted(restored, 'lesson')} restored"
     if result.written:
         words += f", {counted(result.written, 'reflection')} withdrawn"
-    document = {"dream": id, "by": by, "why": why, "lessons": restored}
-    return answer(document, words, following("dream", "log"))
+    return answer(
+        {"dream": id, "by": by, "why": why, "lessons": restored},
+        words,
+        following("dream", "log"),
+    )
 
 
 def _dream_document(result: Dream) -> dict[str, Any]:

@@ -93,46 +93,31 @@ def report_error(error: BaseException, **more: Any) -> int:
 
     With --json, it is printed as one document, which includes `more`.
     """
-    code = exit_code(error)
     command = current_command()
-    if _is_help(error) and not command.json:
-        say(message_of(error))
-        return code
-
-    if command.debug:
-        traceback.print_exception(error, file=sys.stderr)
+    kind = type(error).__name__
+    codes = (code for cls, code in EXIT_CODES if isinstance(error, cls))
+    code = next(codes, 1)
+    if _is_of_command_line(error):
+        code = USAGE_EXIT_CODE
     message = message_of(error)
+    # Without a command, the message of Typer's error is the help.
+    is_help = kind == "NoArgsIsHelpError"
+    if command.debug and not is_help:
+        traceback.print_exception(error, file=sys.stderr)
 
     if command.json:
-        kind = "UsageError" if is_of_command_line(error) else type(error).__name__
+        kind = "UsageError" if _is_of_command_line(error) else kind
         with suppress(OSError):  # if stdout itself is broken, stderr has the message
             print_json({"error": {"type": kind, "message": message}, **more})
             return code
 
-    say(f"heedful: {message}")
+    say(message if is_help else f"heedful: {message}")
     return code
 
 
-def exit_code(error: BaseException) -> int:
-    """Return the exit code for an error."""
-    if is_of_command_line(error):
-        return USAGE_EXIT_CODE
-    for kind, code in EXIT_CODES:
-        if isinstance(error, kind):
-            return code
-    return 1
-
-
-def is_of_command_line(error: BaseException) -> bool:
+def _is_of_command_line(error: BaseException) -> bool:
     """Return True if Typer raised the error because of a wrong command line."""
     return hasattr(error, "format_message")
-
-
-def _is_help(error: BaseException) -> bool:
-    """Return True if the error's message is the help, as Typer raises without a
-    command.
-    """
-    return type(error).__name__ == "NoArgsIsHelpError"
 
 
 def message_of(error: Any) -> str:
@@ -141,10 +126,8 @@ def message_of(error: Any) -> str:
         return name_database(str(error))
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
-
-    if is_of_command_line(error):
-        message: str = error.format_message()
-        return message
+    if _is_of_command_line(error):
+        return str(error.format_message())
 
     hint = "; run it again with --debug for the traceback"
     if current_command().debug:

@@ -28,10 +28,10 @@ from heedful.cli.output import (
     following,
     name_database,
     page,
-    progress,
     repeated,
     say,
     shorten,
+    show_progress,
 )
 from heedful.cli.resources import ask, ask_all
 from heedful.cli.settings import (
@@ -598,9 +598,8 @@ def reembed() -> int:
                 f"{install_line('embedded')}, and run it with HEEDFUL_EMBEDDER=minilm"
             )
 
-        watch = partial(progress().counted, "embedding", noun="examples")
-        before = await count_spaces(memory)
-        return before, await vectors.reembed(memory, watch)
+        watch = partial(show_progress, "embedding", noun="examples")
+        return await count_spaces(memory), await vectors.reembed(memory, watch)
 
     before, spaces = ask(
         embed, stopped="stopped; heedful lessons reembed continues where it stopped"

@@ -24,33 +24,6 @@ MIN_PROGRESS_MEGABYTES = 5
 MAX_PROGRESS_LINES = 10
 
 
-class Progress:
-    """Progress on stderr, in a few lines."""
-
-    def __init__(self) -> None:
-        self._last_steps: dict[str, int] = {}  # the last step of each name
-
-    def counted(
-        self,
-        name: str,
-        done: int,
-        total: int,
-        noun: str = "loops",
-        min_step: int = MIN_PROGRESS_ITEMS,
-    ) -> None:
-        """Print `done` of `total` (0: unknown), in ten lines at most if it is known.
-
-        Both are numbers of the `noun`; after less than `min_step` nothing is printed.
-        """
-        step = done // max(min_step, total // MAX_PROGRESS_LINES)
-        # A line about nothing says nothing.
-        if step == self._last_steps.get(name, 0):
-            return
-        self._last_steps[name] = step
-
-        say(f"{name}: {done} of {total} {noun}" if total else f"{name}: {done} {noun}")
-
-
 # What a column of a table shows: the field with this name, or the result of a function
 # of the record.
 Column = str | Callable[[Any], Any]
@@ -61,6 +34,7 @@ MAX_TABLE_ROWS = 50  # of a table that may be very long
 MAX_SHOWN_TEXT_CHARS = 400  # of a text that others wrote, in a line
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(kw_only=True)
@@ -69,7 +43,8 @@ class CommandLine:
 
     `options` are the settings that are given as options. With `as_hooks`, only
     what hooks follow counts. `has_named_db` is True once the user was told which
-    database a command uses by default.
+    database a command uses by default. `steps` are the last steps of progress, by the
+    name of what goes on.
     """
 
     arguments: Sequence[str] = ()
@@ -78,7 +53,7 @@ class CommandLine:
     as_hooks: bool = False
     has_named_db: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    progress: Progress = field(default_factory=Progress)
+    steps: dict[str, int] = field(default_factory=dict)
 
 
 CURRENT_COMMAND: ContextVar[CommandLine] = ContextVar("call")
@@ -91,14 +66,28 @@ def current_command() -> CommandLine:
     return CURRENT_COMMAND.get(CommandLine())
 
 
-def progress() -> Progress:
-    """Return the progress of the running command."""
-    return current_command().progress
+def show_progress(
+    name: str,
+    done: int,
+    total: int,
+    noun: str = "loops",
+    min_step: int = MIN_PROGRESS_ITEMS,
+) -> None:
+    """Print `done` of `total` (0: unknown), in ten lines at most if it is known.
+
+    Both are numbers of the `noun`; after less than `min_step` nothing is printed.
+    """
+    steps = current_command().steps
+    step = done // max(min_step, total // MAX_PROGRESS_LINES)
+    # A line about nothing says nothing.
+    if step != steps.get(name, 0):
+        steps[name] = step
+        say(f"{name}: {done} of {total} {noun}" if total else f"{name}: {done} {noun}")
 
 
 def fetched(name: str, done: int, total: int, what: str) -> None:
     """Show how many bytes of the weights `name` are processed."""
-    progress().counted(
+    show_progress(
         f"{name}: {what}",
         done // 1_000_000,
         total=total // 1_000_000,
@@ -157,22 +146,20 @@ def emit(
     *,
     key: str,
     text_columns: int,
-    cut_column: str = "",
     empty: str = "",
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
     """Print `records` as a table, or with --json as the document `{key: [...]}`.
 
-    `columns`, `text_columns` and `cut_column` are those of `TextTable`. `then` is
-    printed below the table, `empty` instead of a table without rows. `document`
-    converts a record to JSON data. Returns 0.
+    `columns` and `text_columns` are those of `TextTable`. `then` is printed below the
+    table, `empty` instead of a table without rows. `document` converts a record to
+    JSON data. Returns 0.
     """
     documents = {key: [document(record) for record in records]}
     if not records:
         return answer(documents, empty)
-    table = TextTable(columns, records, text_columns, cut_column=cut_column)
-    return answer(documents, table, then)
+    return answer(documents, TextTable(columns, records, text_columns), then)
 
 
 def page(template: str, **values: object) -> str:
@@ -224,15 +211,13 @@ class TextTable:
             table.add_column(head, no_wrap=is_whole)
             if is_number:
                 table.columns[-1].justify = "right"
+        # A text is no markup.
+        style: dict[str, Any] = {"overflow": "fold"}
+        if self.cut_column:
+            style = {"overflow": "ellipsis", "no_wrap": True}
         for row in self.rows:
             cells = [clean(str(cell), 200) for cell in self._cells_of(row)]
-            # A text is no markup.
-            texts = [Text(cell, overflow="fold") for cell in cells]
-            if self.cut_column:
-                texts = [
-                    Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells
-                ]
-            table.add_row(*texts)
+            table.add_row(*(Text(cell, **style) for cell in cells))
 
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
         console = Console(width=width, color_system=None)
@@ -246,10 +231,9 @@ class TextTable:
 
     def _cells_of(self, row: Any) -> Sequence[Any]:
         """Return the cells of a row."""
-        if not isinstance(self.columns, Mapping):
-            cells: Sequence[Any] = row
-            return cells
-        return [_cell_of(row, column) for column in self.columns.values()]
+        if isinstance(self.columns, Mapping):
+            return [_cell_of(row, column) for column in self.columns.values()]
+        return list(row)
 
 
 def _cell_of(record: Any, column: Column) -> Any:
@@ -292,8 +276,7 @@ def when(seconds: float) -> str:
     number.
     """
     try:
-        local_time = datetime.fromtimestamp(seconds).astimezone()
-        return local_time.strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(seconds).astimezone().strftime(TIME_FORMAT)
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s after 1970"
 
@@ -351,7 +334,9 @@ def repeated() -> str:
     """Return the line `Next: heedful …` with the running command, but without
     --dry-run.
     """
-    left_out = ("--dry-run", "--json")
-    arguments = current_command().arguments
-    words = [shown(word) for word in arguments if word not in left_out]
+    words = [
+        shown(word)
+        for word in current_command().arguments
+        if word not in ("--dry-run", "--json")
+    ]
     return f"Next: {quote_words(['heedful', *words])}"

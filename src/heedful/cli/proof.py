@@ -128,19 +128,13 @@ def proof(
     ]
 
     if not (comparisons or pooled.shown or pooled.withheld):
-        words = "no lesson was put into the prompt of a loop yet"
-        if model:
-            names = ", ".join(filter(None, evidence.proof.models)) or "none is named"
-            words = f"no loop of {model!r} has ended with lessons; models: {names}"
-        if evidence.proof.pending:
-            running = counted(evidence.proof.pending, "loop")
-            words = f"no loop with lessons has ended; {running} running"
+        words = _silence_words(evidence.proof, model)
         if trial_texts:
             words = proof_words.sentence
-        next_command = following("recall", "TASK")
-        if evidence.proof.models:
-            next_command = following("proof")
-        return answer(document, [words, *trial_texts], ladders, next_command)
+        then = (
+            following("proof") if evidence.proof.models else following("recall", "TASK")
+        )
+        return answer(document, [words, *trial_texts], ladders, then)
 
     text = page(
         "proof",
@@ -156,6 +150,17 @@ def proof(
         more=len(comparisons) - len(pairs),
     )
     return answer(document, [text, *trial_texts], ladders, _next_command(pairs))
+
+
+def _silence_words(proof: proofs.Proof, model: str) -> str:
+    """Return why no loop counts in a proof yet."""
+    if proof.pending:
+        running = counted(proof.pending, "loop")
+        return f"no loop with lessons has ended; {running} running"
+    if model:
+        names = ", ".join(filter(None, proof.models)) or "none is named"
+        return f"no loop of {model!r} has ended with lessons; models: {names}"
+    return "no lesson was put into the prompt of a loop yet"
 
 
 def _lesson_document(

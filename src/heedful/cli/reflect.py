@@ -27,8 +27,8 @@ from heedful.cli.output import (
     following,
     name_database,
     page,
-    progress,
     say,
+    show_progress,
 )
 from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
@@ -144,7 +144,7 @@ def reflect(
 
             async for result in _reflect_on_files(files, reflect_on):
                 (unknown if result.is_unknown else results).append(result)
-                progress().counted("reflecting", len(results), total=0, noun="episodes")
+                show_progress("reflecting", len(results), total=0, noun="episodes")
 
     stopped = "stopped; what was reflected on is kept, the same command does the rest"
     ask_store(values, work, new=True, stopped=stopped)

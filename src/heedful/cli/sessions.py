@@ -25,8 +25,8 @@ from heedful.cli.output import (
     command_line,
     current_command,
     page,
-    progress,
     say,
+    show_progress,
 )
 from heedful.cli.resources import memory_of
 from heedful.cli.settings import (
@@ -178,7 +178,7 @@ async def _learn(
     async with AsyncExitStack() as stack:
         memories = _Memories(stack)
         for number, file in enumerate(files, 1):
-            progress().counted("learning", number, len(files), "files")
+            show_progress("learning", number, len(files), "files")
             is_named = file in folders
             await _learn_sessions(file, memories, stated, survey, is_named=is_named)
 

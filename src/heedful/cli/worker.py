@@ -29,6 +29,7 @@ from heedful.cli.output import (
     emit,
     following,
     say,
+    when,
 )
 from heedful.cli.resources import (
     embedder_of,
@@ -98,8 +99,13 @@ def list_failed(context: Context, limit: Limit = 50) -> int:
 @jobs.command()
 def retry(id: Id = None, is_all: All = False) -> int:
     """Put a failed job back on the queue. It has as many tries as a new job."""
-    words = "back on the queue; any worker runs it (on SQLite: heedful worker --once)"
-    return _end(id, is_all, again=True, words=words)
+    return _end(
+        id,
+        is_all,
+        again=True,
+        words="back on the queue; any worker runs it (on SQLite: heedful worker "
+        "--once)",
+    )
 
 
 @jobs.command()
@@ -110,13 +116,10 @@ def discard(id: Id = None, is_all: All = False) -> int:
 
 def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     """End one failed job or all, and say in `words` what was done."""
-    is_named = id is not None
-    require(is_named != is_all, "ID", id, "the id of a failed job, or --all")
-
-    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
-        return await store.write(scope, failed_jobs.end, id, again=again)
-
-    ended = ask_scope(end)
+    require((id is None) == is_all, "ID", id, "the id of a failed job, or --all")
+    ended: list[dict[str, Any]] = ask_scope(
+        lambda store, scope: store.write(scope, failed_jobs.end, id, again=again)
+    )
     return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")
 
 
@@ -198,16 +201,12 @@ class JobCounts:
         """Count and print what happened to a job; that it has begun is not printed."""
         if event == "begun":
             return
-        if event == "done":
-            self.done += 1
-        elif event == "given up":
-            self.given_up += 1
-
-        parts = [f"{job.scope.tenant}/{job.scope.project}", job.task]
-        for name, value in sorted(job.arguments.items()):
-            parts.append(f"{name}={value[:16]}")
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        say(clean(f"{now} {' '.join(parts)}: {words}", MAX_SHOWN_TEXT_CHARS))
+        self.done += event == "done"
+        self.given_up += event == "given up"
+        place = f"{when(time.time())} {job.scope.tenant}/{job.scope.project}"
+        arguments = [f" {n}={value[:16]}" for n, value in sorted(job.arguments.items())]
+        line = f"{place} {job.task}{''.join(arguments)}: {words}"
+        say(clean(line, MAX_SHOWN_TEXT_CHARS))
 
 
 @dataclass(frozen=True)
@@ -240,21 +239,23 @@ class WorkerRun:
             tools = tools_of(self.values, store, model, loops=self.loops)
 
             if not self.once:
-                jobs = counted(self.concurrency, "job")
                 say(
-                    f"runs the jobs of {shown(self.values.db)}, {jobs} at a time; "
-                    "Ctrl-C or SIGTERM ends it"
+                    f"runs the jobs of {shown(self.values.db)}, "
+                    f"{counted(self.concurrency, 'job')} at a time; Ctrl-C or SIGTERM "
+                    "ends it"
                 )
-            no_model = "none: rules write the lessons"
-            say(f"model: {no_model if model is None else model.name}")
+            name = "none: rules write the lessons" if model is None else model.name
+            say(f"model: {name}")
             if is_on_server:
-                names = ", ".join(self.loops)
-                say(f"loops: {names or 'none; --drives name=module:function'}")
+                names = ", ".join(self.loops) or "none; --drives name=module:function"
+                say(f"loops: {names}")
 
             counts = JobCounts()
-            run_jobs = self._run_on_server if is_on_server else self._run_here
             try:
-                await run_jobs(tools, counts)
+                if is_on_server:
+                    await self._run_on_server(tools, counts)
+                else:
+                    await self._run_here(tools, counts)
             finally:
                 say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
         return 1 if counts.given_up else 0

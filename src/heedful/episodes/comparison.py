@@ -40,14 +40,6 @@ _EXACT_WORD_PATTERN = re.compile(r"\w+")
 MIN_COMMON_SHARE = 0.25
 # A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
-# A text in quotation marks that is the value of a name: `--body "…"`, `body='…'`.
-_QUOTED_VALUE_PATTERN = re.compile(
-    r"(?P<name>=|--[\w-]+ )(?P<mark>[\"'])(?:\\.|(?!(?P=mark))[^\\])*(?P=mark)"
-)
-# Commands without their quotations are compared if they have this many words.
-MIN_COMMAND_WORDS = 6
-# Two commands are for one purpose if they are so alike without what they quote.
-MIN_COMMAND_LIKENESS = 0.8
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -55,13 +47,6 @@ TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 def text_of_call(event: Event) -> str:
     """Return the arguments of a call as one text."""
     return " ".join(leaves(event).values())
-
-
-def without_quotations(event: Event) -> str:
-    """Return a command without the texts that it quotes, "" if little else is left."""
-    text = _QUOTED_VALUE_PATTERN.sub(r"\g<name>", text_of_call(event))
-    words = set(_CALL_WORD_PATTERN.findall(text))
-    return text if len(words) >= MIN_COMMAND_WORDS else ""
 
 
 def leaves(event: Event) -> dict[str, str]:
@@ -156,9 +141,6 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     share = likeness(text_of_call(old), text_of_call(new))
     if share > 0:
         return share if is_about_change(old, new, error) else 0.0
-    share = likeness(without_quotations(old), without_quotations(new))
-    if share >= MIN_COMMAND_LIKENESS:
-        return share
     if differ_in_few_arguments(leaves(old), leaves(new)) or _has_whole(old, new):
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):

@@ -146,18 +146,16 @@ class Traces(Iterator[Episode]):
         skipped_before = len(self.skipped)
         values = self._values(name, stream)
         sample: list[tuple[int, Any]] = []
-        reader: Reader | None = None
         for entry in islice(values, MAX_SAMPLE_VALUES):
             sample.append(entry)
-            first_values = [value for _, value in sample]
-            matching = (of for of in READERS if of.matches(first_values))
-            reader = next((of(self._limits) for of in matching), None)
-            if reader is not None:
+            reader_of = _reader_of(entry[1])
+            if reader_of is not None:
                 break
         else:
             raise _unknown(name, sample, self.skipped[skipped_before:], hint)
 
         self.is_recognised = True
+        reader = reader_of(self._limits)
         is_read = False
         for line, value in chain(sample, values):
             try:
@@ -194,9 +192,14 @@ class Traces(Iterator[Episode]):
             self.skipped.append(skipped)
 
 
+def _reader_of(value: Any) -> type[Reader] | None:
+    """Return the first reader that recognises a file by this value."""
+    return next((reader for reader in READERS if reader.begins(value)), None)
+
+
 def _is_known(value: Any) -> bool:
-    """Return True if a reader recognises a file that begins with this value."""
-    return any(reader.matches([value]) for reader in READERS)
+    """Return True if a reader recognises a file by this value."""
+    return _reader_of(value) is not None
 
 
 def _runs(value: Any) -> Sequence[Any]:

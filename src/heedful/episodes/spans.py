@@ -13,7 +13,7 @@ episode needs.
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -64,9 +64,13 @@ class SpanReader:
         self._events: dict[Hashable, Event] = {}
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
-        """Return True for requests of OTLP, and for spans that are objects."""
-        return any(map(_is_request, sample))
+    def begins(value: Any) -> bool:
+        """Return True for a request of OTLP in protobuf or JSON, or for spans."""
+        if isinstance(value, bytes):
+            return value.startswith(b"\n")  # the tag of its first field
+        names = otlp.RESOURCE_SPANS | otlp.SCOPE_SPANS
+        is_json = isinstance(value, Mapping) and not names.isdisjoint(value)
+        return is_json or span_objects.has_spans(value)
 
     def add(self, value: Any) -> list[Episode]:
         """Add the spans of a request, or those of an export; return []."""
@@ -133,16 +137,6 @@ class SpanReader:
             if any(step.kind for step in steps.values()):
                 episodes.append(_episode_of(trace, steps, self._limits))
         return episodes
-
-
-def _is_request(value: Any) -> bool:
-    """Return True for a request of OTLP in protobuf or JSON, or for spans."""
-    if isinstance(value, bytes):
-        return value.startswith(b"\n")  # the tag of its first field
-    is_json = isinstance(value, Mapping) and not (
-        otlp.RESOURCE_SPANS.isdisjoint(value) and otlp.SCOPE_SPANS.isdisjoint(value)
-    )
-    return is_json or span_objects.has_spans(value)
 
 
 # A time, a number that orders equal times, the step, and True if the step ends.

@@ -31,10 +31,9 @@ class AiderReader(ValueReader):
     source = "aider"
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for a text that begins with a start of aider."""
-        text = sample[0] if sample else None
-        return isinstance(text, str) and text.lstrip().startswith(START)
+        return isinstance(value, str) and value.lstrip().startswith(START)
 
     def add(self, value: Any) -> list[Episode]:
         """Return the episodes of a history."""

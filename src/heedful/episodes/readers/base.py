@@ -1,14 +1,14 @@
 """What readers share: their contract, and a session whose entries come one by one.
 
-A reader recognises one format by its shape: `matches` is asked with the first values of
-a file. A value is decoded JSON, or a `str`, the whole text of a file that is not JSON,
-or `bytes`, a request in protobuf. `add` takes the values of the file one by one, each
+A reader recognises one format by its shape: `begins` is asked with the first values of
+a file, one by one. A value is decoded JSON, or a `str`, the whole text of a file that
+is not JSON, or `bytes`, a request in protobuf. `add` takes the values of the file, each
 of which may be damaged, and returns the episodes that it completes; `finish` returns
 the others.
 """
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -36,8 +36,8 @@ class Reader(Protocol):
     def __init__(self, limits: Limits) -> None: ...
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
-        """Return True if these first values of a file are of this format."""
+    def begins(value: Any) -> bool:
+        """Return True if a file with this value is of this format."""
         ...
 
     def add(self, value: Any) -> list[Episode]:

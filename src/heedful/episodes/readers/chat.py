@@ -125,9 +125,10 @@ class ChatReader:
         self._keys: dict[str, str] = {}
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
-        """Return True for messages, or for an object with a list of them."""
-        return any(is_chat_message(value) or _has_chat(value) for value in sample)
+    def begins(value: Any) -> bool:
+        """Return True for a message, or for an object with messages or an answer."""
+        chat = Chat.of(value)
+        return is_chat_message(value) or bool(chat.messages or chat.answer)
 
     def add(self, value: Any) -> list[Episode]:
         """Read a chat, a request or a message; return the chats that end by that.
@@ -208,9 +209,3 @@ def _goes_on(before: Sequence[Any], after: Sequence[Any]) -> bool:
 def _is_prompt(message: Any) -> bool:
     """Return True for a message that no model wrote."""
     return isinstance(message, Mapping) and message.get("role") in PROMPT_ROLES
-
-
-def _has_chat(value: Any) -> bool:
-    """Return True for a list of messages, or an object with messages or an answer."""
-    chat = Chat.of(value)
-    return bool(chat.messages or chat.answer)

@@ -8,7 +8,6 @@ commands, each after `$`. Each command that failed is a call, and each job an ep
 
 import re
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,15 +44,14 @@ class CiLogReader(ValueReader):
     source = "ci-log"
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for a text with commands of a runner, or with sections."""
-        text = sample[0] if sample else None
-        if not isinstance(text, str):
+        if not isinstance(value, str):
             return False
-        first = _LOG_LINE_PATTERN.match(text.lstrip())
+        first = _LOG_LINE_PATTERN.match(value.lstrip())
         is_stamped = first is not None and first["time"] is not None
-        is_gitlab = "Running with gitlab-runner" in text or "section_start:" in text
-        return is_gitlab or (is_stamped and "##[" in text)
+        is_gitlab = "Running with gitlab-runner" in value or "section_start:" in value
+        return is_gitlab or (is_stamped and "##[" in value)
 
     def add(self, value: Any) -> list[Episode]:
         """Return the episodes of a log."""

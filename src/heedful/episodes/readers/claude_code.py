@@ -5,7 +5,7 @@ The files below ~/.claude/projects and the output of `claude -p` with `--output-
 says how the run ended and which calls were denied.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,9 +42,13 @@ class SessionReader(EntryReader):
     source = "claude-code"
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
-        """Return True for an entry with a message, or of a session."""
-        return any(map(_is_entry, sample))
+    def begins(value: Any) -> bool:
+        """Return True for an entry with a message, of a session, or with a result."""
+        if not isinstance(value, Mapping) or value.get("type") not in SESSION_ENTRIES:
+            return False
+        is_message = isinstance(value.get("message"), Mapping)
+        marks = {"sessionId", "session_id", "leafUuid", "is_error"}
+        return is_message or not marks.isdisjoint(value)
 
     def add(self, value: Any) -> list[Episode]:
         """Read an entry; return [], because its session may go on. Raises InvalidInput.
@@ -82,15 +86,6 @@ class SessionReader(EntryReader):
             session.builder.add(replace(event, agent=agent, id=event_id, at=time))
 
         return []
-
-
-def _is_entry(value: Any) -> bool:
-    """Return True for an entry with a message, of a session, or with a result."""
-    if not isinstance(value, Mapping) or value.get("type") not in SESSION_ENTRIES:
-        return False
-    is_message = isinstance(value.get("message"), Mapping)
-    marks = {"sessionId", "session_id", "leafUuid", "is_error"}
-    return is_message or not marks.isdisjoint(value)
 
 
 def _end(session: OpenSession, result: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ such an item.
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -65,9 +65,10 @@ class CodexReader(EntryReader):
         self._commands: dict[str, str] = {}
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for an entry with a payload."""
-        return any(map(_is_entry, sample))
+        is_entry = isinstance(value, Mapping) and isinstance(value.get("type"), str)
+        return is_entry and isinstance(value.get("payload"), Mapping)
 
     def add(self, value: Any) -> list[Episode]:
         """Read an entry; return [], as the session may go on. Raises InvalidInput."""
@@ -155,12 +156,6 @@ class CodexReader(EntryReader):
         yield result
 
 
-def _is_entry(value: Any) -> bool:
-    """Return True for an entry with a payload."""
-    is_entry = isinstance(value, Mapping) and isinstance(value.get("type"), str)
-    return is_entry and isinstance(value.get("payload"), Mapping)
-
-
 def _without_notes(event: Event) -> Event:
     """Return an event of Codex; a note that Codex wrote as the user is a system event.
 
@@ -207,9 +202,15 @@ class ExecReader(EntryReader):
         self._begun: dict[str, Mapping[str, Any]] = {}
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for an event of a thread, a turn or an item, or for a message."""
-        return any(map(_is_event, sample))
+        if not isinstance(value, Mapping):
+            return False
+        message = value.get("msg")
+        if isinstance(message, Mapping):
+            return isinstance(message.get("type"), str)
+        kind, _, change = text_of(value.get("type")).partition(".")
+        return kind in EVENT_KINDS and change in CHANGES
 
     def add(self, value: Any) -> list[Episode]:
         """Read an event; return [], as its thread may go on. Raises InvalidInput."""
@@ -232,17 +233,6 @@ class ExecReader(EntryReader):
             for step in _events_of({**self._begun.pop(call, {}), **item}):
                 session.builder.add(step)
         return []
-
-
-def _is_event(value: Any) -> bool:
-    """Return True for an event of a thread, a turn or an item, or for a message."""
-    if not isinstance(value, Mapping):
-        return False
-    message = value.get("msg")
-    if isinstance(message, Mapping):
-        return isinstance(message.get("type"), str)
-    kind, _, change = text_of(value.get("type")).partition(".")
-    return kind in EVENT_KINDS and change in CHANGES
 
 
 def _events_of(item: Mapping[str, Any]) -> list[Event]:

@@ -4,7 +4,7 @@ The names of requests to reflect on events are known beside heedful's own.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from heedful.episodes.episode import (
@@ -59,9 +59,24 @@ class EpisodeReader(ValueReader):
     source = "heedful"
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
-        """Return True for an object with a list of events that have types."""
-        return any(map(_is_episode, sample))
+    def begins(value: Any) -> bool:
+        """Return True for an object with a list of events as heedful has them."""
+        events = value.get("events") if isinstance(value, Mapping) else [None]
+        if not isinstance(events, list):
+            return False
+        if not all(isinstance(event, Mapping) for event in events):
+            return False
+        if not events:  # spans may have such a list, too
+            return "name" not in value
+
+        fields = [_canonical_names(event) for event in events]
+        return all("type" in event for event in fields) and (
+            "outcome" in value
+            or any(
+                event["type"] in EVENT_TYPES or not EVENT_FIELDS.isdisjoint(event)
+                for event in fields
+            )
+        )
 
     def add(self, value: Any) -> list[Episode]:
         """Read a value of the file; return what it completes. Raises InvalidInput."""
@@ -97,24 +112,6 @@ class EpisodeReader(ValueReader):
             omitted=omitted,
         )
         return [episode]
-
-
-def _is_episode(value: Any) -> bool:
-    """Return True for an object with a list of events as heedful has them."""
-    events = value.get("events") if isinstance(value, Mapping) else None
-    if not isinstance(events, list) or not all(isinstance(e, Mapping) for e in events):
-        return False
-    if not events:  # spans may have such a list, too
-        return "name" not in value
-
-    fields = [_canonical_names(event) for event in events]
-    return all("type" in event for event in fields) and (
-        "outcome" in value
-        or any(
-            event["type"] in EVENT_TYPES or not EVENT_FIELDS.isdisjoint(event)
-            for event in fields
-        )
-    )
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:

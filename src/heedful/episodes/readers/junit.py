@@ -5,7 +5,7 @@ at a time, and a document type is refused: without one there are no entities, so
 can expand, and no report of tests has one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -30,12 +30,10 @@ class JUnitReader:
         self._failure: list[str] | None = None
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for XML with a suite of tests."""
-        text = sample[0] if sample else None
-        if not isinstance(text, str):
-            return False
-        return text.lstrip().startswith("<") and "<testsuite" in text
+        is_text = isinstance(value, str)
+        return is_text and value.lstrip().startswith("<") and "<testsuite" in value
 
     def add(self, value: Any) -> list[Episode]:
         """Read a report; return [], as `finish` returns it. Raises UsageError."""

@@ -5,7 +5,7 @@ has an `action` or an `observation`; OpenHands/software-agent-sdk,
 openhands-sdk/openhands/sdk/event, where an event has a `kind`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -49,10 +49,9 @@ class OpenHandsReader(EntryReader):
         super().__init__(limits)
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for an event, or a record with events."""
-        events = chain.from_iterable(_history(value) or [value] for value in sample)
-        return any(map(_is_event, events))
+        return any(map(_is_event, _history(value) or [value]))
 
     def add(self, value: Any) -> list[Episode]:
         """Read an event, or return the episode of a record. Raises InvalidInput."""

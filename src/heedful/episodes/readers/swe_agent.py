@@ -4,7 +4,7 @@ A file has the steps of a run, each with an action and what came back. Those of
 mini-swe-agent are chats.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from heedful.episodes.episode import Episode, EpisodeBuilder, Event
@@ -18,9 +18,13 @@ class SweAgentReader(ValueReader):
     source = "swe-agent"
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for a list of steps with actions and observations."""
-        return any(map(_is_run, sample))
+        steps = value.get("trajectory") if isinstance(value, Mapping) else None
+        return isinstance(steps, list) and any(
+            isinstance(step, Mapping) and {"action", "observation"} <= step.keys()
+            for step in steps
+        )
 
     def add(self, value: Any) -> list[Episode]:
         """Return the episode of a run. Raises InvalidInput."""
@@ -41,12 +45,3 @@ class SweAgentReader(ValueReader):
             builder.add(Event("tool_call", tool="bash", arguments={"command": command}))
             builder.add(Event("tool_response", observation, tool="bash"))
         return [builder.episode(outcome=outcome_of(value), fault=fault_of(value))]
-
-
-def _is_run(value: Any) -> bool:
-    """Return True for a list of steps with actions and observations."""
-    steps = value.get("trajectory") if isinstance(value, Mapping) else None
-    return isinstance(steps, list) and any(
-        isinstance(step, Mapping) and {"action", "observation"} <= step.keys()
-        for step in steps
-    )

@@ -57,12 +57,10 @@ class ReactReader:
         self._limits = limits
 
     @staticmethod
-    def matches(sample: Sequence[Any]) -> bool:
+    def begins(value: Any) -> bool:
         """Return True for a text with an action and an observation."""
-        text = sample[0] if sample else None
-        return isinstance(text, str) and {"Action", "Observation"} <= {
-            *_LABEL_PATTERN.findall(text)
-        }
+        labels = _LABEL_PATTERN.findall(value) if isinstance(value, str) else []
+        return {"Action", "Observation"} <= set(labels)
 
     def add(self, value: Any) -> list[Episode]:
         """Return the episodes of a text."""
