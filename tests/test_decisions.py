@@ -8,17 +8,15 @@ import pytest
 from heedful.loop.decide import (
     Decision,
     Policy,
-    Standing,
     decide,
     reasoning,
     standing_of,
-    triggers,
 )
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts
 from heedful.testing import history
 from tests.drive.support import FOUR
-from tests.loop.support import QUALITY, evaluated, loop_of
+from tests.loop.support import QUALITY, loop_of
 
 # -- how worn a loop was
 
@@ -77,27 +75,6 @@ def test_again_is_told_by_its_triggers():
     assert reason.reason == "words_failed"
     assert [stop.rule for stop in reason.spoke] == ["attempts"]
     assert [(stop.rule, stop.by) for stop in reason.lifted] == [("attempts", "ada")]
-
-
-def test_an_end_is_told_by_its_rules():
-    loop = loop_of(*[BAD] * 4, goals=(QUALITY,))
-    reason = explain_last(loop, Policy((Fatigue(0.45), MaxAttempts(4))))
-    assert reason.decided == "stopped"
-    assert reason.reason == "attempts"
-    assert reason.rerun == 3
-    assert (
-        reason.detail
-        == "all 4 attempts are made; too many attempts without improvement "
-        "(fatigue 0.45, limit 0.45)"
-    )
-    assert [stop.rule for stop in reason.spoke] == ["attempts", "fatigue"]
-    assert reason.standing == Standing(0.45, 0.15, {"words: too many": 4})
-    assert reason.triggers == triggers(BAD, (QUALITY,))
-    reason = explain_last(loop_of(evaluated(warnings="w")), FOUR)
-    assert reason.decided == "passed"
-    assert reason.reason == "passed"
-    assert reason.detail == ""
-    assert reason.triggers == ()
 
 
 def test_a_decision_may_come_without_an_attempt_or_an_evaluation():

@@ -17,7 +17,7 @@ from heedful.cli.settings import Settings
 from heedful.lessons.silence import Obstacle
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
-from scripts import docs_site, run_docs, words
+from scripts import docs_site, run_docs
 
 ROOT = Path(__file__).parent.parent
 DECISIONS = ROOT / "docs" / "decisions"
@@ -31,18 +31,6 @@ OTHERS = [
     ROOT / "clients" / "typescript" / "README.md",
 ]
 RULES = (*stop.STOP_RULES.values(), stop.All)
-
-
-def test_the_docs_of_each_version_are_listed_newest_first():
-    listed = docs_site.versions("## [0.2.0] - unreleased\n\n## [0.1.0] - 2026\n")
-    assert listed == ["0.2.0", "0.1.0"]
-    page = docs_site.index_of_versions(listed)
-    assert re.findall(r'href="(.*?)"', page) == ["0.2.0/", "0.1.0/"]
-
-
-def test_docs_of_a_version_that_the_changelog_lacks_are_not_built(capsys):
-    assert docs_site.main(["--version", "9.9.9"]) == 1
-    assert "CHANGELOG.md has no version 9.9.9" in capsys.readouterr().out
 
 
 def read_reference(subject: str) -> str:
@@ -82,11 +70,6 @@ def test_the_navigation_of_the_site_has_every_page_once():
 def test_the_index_for_models_has_a_page_with_its_first_sentence():
     page = "# Costs\n\n```sh\nmake it\n```\n\nSee [a page](x.md) first. Then wait.\n"
     assert docs_site.summary(page) == ("Costs", "See a page first.")
-
-
-def test_words_in_blocks_and_addresses_of_links_do_not_count():
-    page = "Read [this page](docs/a.md).\n\n```sh\nmake it so\n```\n\n| a | 2 |\n"
-    assert words.count(page) == 5
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,7 +1,6 @@
 """What is wrong with data is said in words of ours, whatever pydantic calls it."""
 
 import json
-import pickle
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -18,7 +17,7 @@ from pydantic import (
     ValidationError,
 )
 
-from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.errors import InvalidInput
 from heedful.faults import allowed_value, fault_line, fault_text
 from heedful.validation import check_integer
 
@@ -134,18 +133,3 @@ def test_what_is_allowed_by_a_check_of_ours_is_taken_from_its_error() -> None:
     fault = faults_of(Annotated[int, AfterValidator(count)], 0)[0]
     assert isinstance(fault["ctx"]["error"], InvalidInput)
     assert allowed_value(fault) == "an integer of at least 1"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        pytest.param(InvalidInput("limit", -1, "above 0"), id="three arguments"),
-        pytest.param(UnknownName("check", "a", ["b"], cure="c"), id="a list"),
-        pytest.param(UsageError("no"), id="a message"),
-    ],
-)
-def test_an_error_of_another_process_is_the_same_here(error):
-    error_here = pickle.loads(pickle.dumps(error))
-    assert type(error_here) is type(error)
-    assert str(error_here) == str(error)
-    assert vars(error_here) == vars(error)

@@ -103,26 +103,6 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, case):
     assert caught.value.line == 3
 
 
-FAULTY = """
-- {id: a, tsak: Say hi, checks: [{name: not_empty}]}
-- {id: b, task: Say yo, checks: [{name: nope}], policy: none}
-- {id: c, task: Say ah, checks: [{name: not_empty}]}
-- {id: c, task: Say oh, checks: [{name: not_empty}]}
-"""
-
-
-def test_all_faults_of_a_file_are_named_at_once(tmp_path):
-    path = tmp_path / "t.yaml"
-    path.write_text(FAULTY, "utf-8")
-    with pytest.raises(LineError) as caught:
-        read_tasks(path)
-    first, second, third = str(caught.value).split("\n")
-    assert first.startswith(f"{path}:2: ")
-    assert "did you mean 'task'?" in first
-    assert second.startswith(f"{path}:3: no check is called")
-    assert third.startswith(f"{path}:5: id 'c' is that of the task of line 4")
-
-
 def test_of_many_faults_the_first_are_named(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text("{\n" * 30, "utf-8")

@@ -2,8 +2,6 @@
 people.
 """
 
-import time
-
 import pytest
 
 import heedful
@@ -116,43 +114,6 @@ def test_a_loop_is_ended_by_hand(session_of_loops):
         ("loops cancel r/passed --by ann --json", 0),
     )
     assert done.json["passed"] is True
-
-
-def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops):
-    how = "or by heedful run TASKS --run r --resume"
-    before = time.time()
-    until = session_of_loops(
-        (
-            "loops override r/stopped attempts --by ann --why 'it is close'",
-            0,
-            "suspended for 1 decision: attempts; loop r/stopped is open",
-            how,
-            "Next: heedful why r/stopped",
-        ),
-        (
-            "why r/stopped",
-            0,
-            "loop r/stopped: open",
-            "  => again (attempts overridden by ann)",
-            "override of attempts by ann: it is close (used 1 of 1)",
-        ),
-        (
-            "loops override r/budget attempts --by ann --decisions 2",
-            0,
-            (
-                "suspended for 2 decisions: attempts; loop r/budget is still stopped "
-                "by budget"
-            ),
-        ),
-        (
-            "loops override advi attempts --by ann --decisions 3 --expires 1.5d --json",
-            0,
-            '"decisions": 3',
-            '"verdict": "again"',
-            '"reason": "alignment_threshold_not_met"',
-        ),
-    ).json["until"]
-    assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
 
 
 # Runs of pipelines

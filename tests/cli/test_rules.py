@@ -1,6 +1,5 @@
 """`heedful rules`: as a person types it."""
 
-import shutil
 import subprocess
 
 import pytest
@@ -61,10 +60,3 @@ def test_wrong_line_says_what_is_right(session, line, code, cure) -> None:
 
 def test_a_misspelt_database_is_refused(session) -> None:
     session(("rules --db misspelt.db", 3, "no database 'misspelt.db'"))
-
-
-def test_outside_of_repositories_rules_are_in_the_own_memory(desk, session) -> None:
-    shutil.rmtree(desk.folder / ".git")
-    session((STATE, 0), ("rules", 0, "in force"), ("rules retire 1 --by ann", 0))
-
-    assert not (desk.folder / "heedful.db").exists()

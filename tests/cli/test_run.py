@@ -4,7 +4,6 @@ terminal.
 
 import re
 import signal
-import sys
 from typing import Any
 
 import pytest
@@ -128,24 +127,6 @@ def test_a_command_that_asks_one_model_names_the_first_of_several(desk, command)
     assert "this command asks one model; give one: --model toy:answer" in done.err
 
 
-def test_without_its_package_a_model_is_not_downloaded_and_no_task_ends(
-    desk, session, monkeypatch, tmp_path
-):
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    cache = tmp_path / "weights"
-    monkeypatch.setenv("HEEDFUL_CACHE", str(cache))
-    desk.tasks(map(task, "abc"))
-    session(
-        (
-            "run tasks.jsonl",
-            5,
-            "model 'embedded' is not installed: it needs xllamacpp; pip install '.[",
-            "task 'a' did not end; 0 of 3 tasks ended\n",
-        )
-    )
-    assert not cache.exists()
-
-
 def test_names_of_runs_and_what_a_resumed_run_does(desk, session):
     desk.tasks([TASKS[0]])
     session((f"{RUN} --resume", 3, "no database 'heedful.db'"))
@@ -196,23 +177,6 @@ def test_a_bad_model_is_a_clear_error(desk, model):
             "--resume"
         )
         assert again in done.err
-
-
-def test_a_check_that_raises_stops_its_own_task_alone(desk):
-    broken = {**task("red"), "checks": [{"name": "mychecks:raises"}]}
-    desk.tasks([broken, TASKS[1], {**broken, "id": "blue"}])
-    done = desk.heedful(RUN)
-    assert done.code == 1
-    assert "check 'raises' raised ZeroDivisionError: 'the check fell over'" in done.err
-    assert (
-        "task 'red' did not end (nor did 1 more: blue); 1 of 3 tasks ended" in done.err
-    )
-    assert [
-        line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line
-    ] == [["tasks-1", "1", "0", "1"]]
-    calls = desk.calls()
-    assert desk.heedful(f"{RUN} --resume").code == 1
-    assert desk.calls() == calls  # their answers were journalled
 
 
 def test_a_model_that_ends_the_process_is_named_and_a_traceback_only_on_request(desk):

@@ -85,20 +85,6 @@ def test_on_sqlite_failed_reflections_are_the_failed_jobs(session, failed):
     assert len(session(("worker jobs --tenant other --json", 0)).json["jobs"]) == 1
 
 
-def test_on_sqlite_what_is_retried_is_done_and_what_is_discarded_is_not(
-    desk, session, failed
-):
-    first, second = (job["id"] for job in failed)
-    session(
-        (f"worker jobs retry {first} --tenant acme", 0),
-        (f"worker jobs discard {second} --tenant acme", 0),
-        ("worker --once", 0, "acme/shop reflect digest=", "2 jobs done"),
-        ("worker --once", 0, "0 jobs done"),
-    )
-    with opened(desk.folder / "heedful.db") as store:
-        assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}
-
-
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from heedful import Memory, Scope
 from heedful.compat import (
     ErrorCategory,
     ErrorInfo,
@@ -202,26 +201,3 @@ def test_an_object_with_the_fields_of_a_result_is_stored(store):
     (record,) = stored(engine, mine)
     assert record["content"] == "Ask for the colour."
     assert record["trust"] == "outside"
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        pytest.param([], [], id="rules found no mistake"),
-        pytest.param([ANSWER], [ANSWER["strategy"]], id="a model wrote a rule"),
-    ],
-)
-def test_a_run_without_a_mistake_is_stored_and_no_prompt_has_it(
-    store, answers, expected
-):
-    engine = engine_of(store, *answers)
-    quiet_run = talked(outcome=OutcomeType.SUCCESS)
-    result = run_async(engine.generate_reflection(quiet_run))
-    contents = [record["content"] for record in stored(engine, result)]
-    assert result.reflection_text in contents
-    memory = Memory(store, Scope("t", "p"))
-    matches = run_async(memory.recall("What does the red kettle cost?"))
-    prompt = memory.render(matches, form="text")
-    assert [text for text in contents if text in prompt] == expected
-    if not answers:
-        assert "It costs 4." in result.reflection_text

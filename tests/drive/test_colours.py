@@ -1,7 +1,6 @@
 """Plain functions and async ones: the decorator, run_sync, interrupts."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,25 +143,6 @@ async def cell():
 def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up(call):
     lines = ended(python(CLEANING + call)).splitlines()
     assert lines == ["cleaned", "interrupted"] * 2 + ["7"]
-
-
-@pytest.mark.parametrize("checks", [None, []], ids=["bare", "empty checks"])
-def test_a_function_that_nothing_judges_is_warned_of_once(
-    checks: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def unjudged(task: str) -> str:
-        return task
-
-    unjudged.__qualname__ = f"unjudged_{checks}"
-    options = {} if checks is None else {"checks": checks}
-    function = self_correcting(**options)(unjudged)
-    assert [function("a"), function("b")] == ["a", "b"]
-    name = f"{__name__}.unjudged_{checks}"
-    doubt = "passed, but nothing judged it"
-    cure = "Pass checks, goals or an evaluator."
-    assert caplog.messages == [f"heedful: {name}: {doubt}. {cure}"]
 
 
 TRUE: Any = True

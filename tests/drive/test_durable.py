@@ -4,7 +4,6 @@ middle.
 
 import asyncio
 import itertools
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from heedful.drive import journal
 from heedful.drive.drive import Run, run
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import Evaluation, Finding, Usage
+from heedful.loop.record import Finding, Usage
 from heedful.models.contract import Answer
 from heedful.store import exposures, loops
 from heedful.store.loops import new_owner
@@ -158,63 +157,6 @@ async def test_an_attempt_that_is_cancelled_can_be_resumed_and_counts_its_calls(
     assert len(result.loop.attempts) == 1
     assert result.usage.calls == calls
     assert result.usage.tokens == 10
-
-
-async def swallow_cancel(began: asyncio.Event) -> None:
-    """Wait, and go on after a cancellation, as some clients do."""
-    began.set()
-    with suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("step", ["generate", "revise", "check", "evaluate", "model"])
-async def test_a_cancelled_loop_makes_no_further_call(store, step):
-    """The client of a model may swallow the cancellation."""
-    began = asyncio.Event()
-    calls: list[str] = []
-
-    async def call(where: str) -> None:
-        calls.append(where)
-        if where == step:
-            await swallow_cancel(began)
-
-    async def generate(task: Any, hint: str) -> str:
-        await call("generate")
-        return "wrong"
-
-    async def revise(task: Any, candidate: Any, findings: Any) -> str:
-        await call("revise")
-        return "wrong again"
-
-    async def check(candidate: Any, context: Context) -> list[Finding]:
-        await call("check")
-        return [Finding("right", "it is wrong", fix="")]
-
-    async def evaluate(candidate: Any, context: Context) -> Evaluation:
-        await call("evaluate")
-        return Evaluation()
-
-    class Client:
-        name = "client"
-
-        async def complete(self, messages: Any, **options: Any) -> Answer:
-            await call("model")
-            return Answer("wrong")
-
-    driver = session(
-        store,
-        generate=Client() if step == "model" else generate,
-        revise=revise if step == "revise" else None,
-        checks=[check],
-        evaluate=evaluate,
-    )
-    task = asyncio.create_task(driver.finish())
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert calls[-1] == step
-    assert calls.count(step) == 1
 
 
 @pytest.mark.parametrize(

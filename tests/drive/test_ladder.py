@@ -12,7 +12,7 @@ import heedful
 from heedful import errors
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung
-from heedful.loop.decide import Again, Policy
+from heedful.loop.decide import Policy
 from heedful.loop.record import Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.models.contract import Answer
@@ -86,28 +86,6 @@ async def test_a_loop_cannot_go_on_without_the_generator_that_is_next(store):
     assert len((await reread(store)).loop.attempts) == 2
 
 
-@pytest.mark.both_nightly
-async def test_an_override_reopens_the_last_rung(store):
-    large = Generator("three", "four", WANTED)
-    loop = Run[Any](
-        "t",
-        generate=[Generator("one", "two"), large],
-        checks=[Check()],
-        policy=TWICE,
-        store=store,
-        id="a",
-    )
-    ended = await loop.finish()
-    assert not ended.passed
-    verdict = await loop.override("attempts", "ann")
-    assert isinstance(verdict, Again)
-    assert verdict.rung == 2
-    assert (await loop.finish()).passed
-    assert large.calls == 3
-    [override] = (await reread(store)).loop.overrides
-    assert override.rung == 2
-
-
 # -- prices and limits of the day
 
 
@@ -129,30 +107,6 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     assert ends == [[], [], ["attempts", "closed"]]
     assert "closed: rung 2 (large): 2 of 2 calls spent, the limit of 20" in text
     assert text.splitlines()[-2].endswith("(UTC); the loop ended")
-
-
-@pytest.mark.both_nightly
-async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(store):
-    large = Rung(Generator("one", "two"), "large", calls=3)
-    ends = [
-        await run(
-            "t",
-            generate=large,
-            checks=[Check()],
-            policy=TWICE,
-            store=store,
-            id=f"loop {number}",
-        )
-        for number in range(3)
-    ]
-    for result in ends[1:]:
-        explanation = result.explain()
-        stored_loop = await store.read(SCOPE, loops.read, result.id)
-        assert [stop.rule for stop in result.stopped_by] == ["closed"]
-        assert "rung 1 (large): 3 of 3 calls spent" in explanation.closed[0]
-        assert explanation.closed[0].endswith("; the loop ended")
-        assert "closed stopped it" in explanation.otherwise
-        assert stored_loop.explain() == explanation
 
 
 @pytest.mark.parametrize(

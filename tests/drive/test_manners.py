@@ -312,34 +312,3 @@ REFUSED_NAMES = [
 def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param("default", id="a lower limit than that of the policy"),
-        pytest.param(
-            heedful.Policy((heedful.Budget(calls=9),), name="own"),
-            id="a policy without a limit",
-        ),
-    ],
-)
-def test_max_attempts_limits_the_attempts_of_a_loop(policy):
-    options = {"checks": [lambda _: "no"], "policy": policy, "max_attempts": 2}
-    answers = iter("abcdef")
-    result = run_sync(
-        heedful.run("t", generate=lambda *_: next(answers), store=None, **options)
-    )
-    assert len(result.loop.attempts) == 2
-    assert [stop.rule for stop in result.stopped_by] == ["attempts"]
-    assert "attempts.limit=2" in result.policy.name
-
-    calls = []
-
-    @self_correcting(store=None, on_exhausted="best", **options)
-    def function(task: str) -> str:
-        calls.append(task)
-        return f"{task}{len(calls)}"
-
-    function("t")
-    assert len(calls) == 2

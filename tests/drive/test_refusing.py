@@ -148,14 +148,6 @@ async def test_what_refuses_is_checked_before_the_first_attempt(refuse):
         session(None, WANTED, refuse=refuse)
 
 
-async def test_errors_of_heedful_refuse_nothing():
-    def check(candidate: Any) -> None:
-        raise errors.InvalidInput("field", 1, "text")
-
-    with pytest.raises(errors.CheckFailed):
-        await session(None, WANTED, checks=[check]).finish()
-
-
 # -- checks
 
 

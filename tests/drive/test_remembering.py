@@ -15,7 +15,6 @@ from heedful.lessons.holdout import (
 )
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
-from heedful.loop.decide import Done
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.store import Store
@@ -151,39 +150,6 @@ async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
 
 
 # -- outcomes
-
-
-def as_json(*digests: str) -> str:
-    return "[" + ", ".join(f'"{digest}"' for digest in sorted(digests)) + "]"
-
-
-WRONG = signature("wanted", "wanted: x is not right").digest
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        pytest.param((WANTED,), (1, 1, as_json()), id="right at the first try"),
-        pytest.param(("x", WANTED), (0, 2, as_json(WRONG)), id="right at the second"),
-        pytest.param(("x", "x y", "x z", "x w"), (0, 4, None), id="never right"),
-    ],
-)
-async def test_the_outcome_is_written_with_the_last_decision(
-    stores, tmp_path, answers, expected
-):
-    store, other = stores
-    await teach(other)
-    path = tmp_path / ("a.db" if other is store else "memory.db")
-    driver = open_run(store, Memory(other, holdout=0), *answers)
-    steps = []
-    for _ in answers:
-        assert read_outcomes(path) == []
-        steps.append(await driver.step())
-    assert isinstance(steps[-1], Done)
-    ((loop, *outcome),) = read_outcomes(path)
-    assert loop == "l"
-    assert outcome[:2] == list(expected[:2])
-    assert outcome[2] == expected[2] or expected[2] is None
 
 
 # -- looks

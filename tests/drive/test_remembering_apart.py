@@ -11,7 +11,7 @@ import pytest
 
 import heedful
 from heedful.drive.drive import Run
-from heedful.errors import InvalidInput, LeaseLost, StoreError
+from heedful.errors import InvalidInput, StoreError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
@@ -67,24 +67,6 @@ def open_run(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[
     options.setdefault("id", "l")
     memory = Memory(other, holdout=0)
     return Run[Any](TASK, store=journal, memory=memory, **options)
-
-
-@pytest.mark.parametrize("pure", [True, False], ids=["pure checks", "other checks"])
-async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
-    await teach(stores[1])
-
-    def taken_over(task: Any, hint: str) -> str:
-        execute(
-            tmp_path / "loops.db",
-            "update loop set epoch = epoch + 1, owner = 'another'",
-        )
-        return WANTED
-
-    driver = open_run(stores, "x", taken_over, checks=[Check(pure=pure)])
-    with pytest.raises(LeaseLost):
-        await driver.finish()
-    assert rows(tmp_path / "memory.db", TAUGHT) == []
-    assert read_outcomes(tmp_path / "memory.db") == []
 
 
 async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):

@@ -70,20 +70,6 @@ async def test_a_limit_that_is_counted_is_kept(generate, limit):
     assert result.passed
 
 
-async def test_the_tokens_of_a_judge_are_not_those_of_the_answer():
-    async def judge(candidate: str, context: heedful.Context) -> heedful.Evaluation:
-        return heedful.Evaluation((heedful.Finding("judge", "no"),), usage=Usage(1, 9))
-
-    with pytest.raises(UsageUnknown):
-        await heedful.run(
-            "t",
-            generate=Writing(),
-            evaluate=judge,
-            policy=policy("budget.tokens=100"),
-            store=None,
-        )
-
-
 async def test_a_report_without_what_the_policy_limits_is_refused(store):
     loop = await heedful.open_loop(
         "a", "t", checks=[RIGHT], policy=policy("budget.tokens=99"), store=store

@@ -12,8 +12,7 @@ import pytest
 from heedful import Lesson, Memory, signature
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
-from heedful.lessons.holdout import opportunity_name
-from heedful.store import exposures, loops, reminders
+from heedful.store import loops, reminders
 from heedful.store.sqlite import in_file
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host
@@ -133,74 +132,6 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     await memory.remember("page", "a text of a tool", origin="outside")
     opening = await send_event(memory, "start", session_id="d")
     assert "lessons that wait for you: 1;" in opening.notices[0]
-
-
-# What a session does after it knew of an error, turn by turn.
-TURNS = {
-    "never": ("good", "good"),
-    "at first": ("bad", "good"),
-    "at last": ("good", "bad"),
-    "no calls": ("", ""),
-}
-KNOWN_ERRORS = [
-    pytest.param(
-        has_ids,
-        share,
-        turns,
-        id=", ".join([when, share_name, ids_name]),
-        # Where it is withheld or has no ids, one course stands for the others.
-        marks=() if is_plain or when == "at first" else pytest.mark.nightly,
-    )
-    for has_ids, ids_name in ((True, "ids"), (False, "no ids"))
-    for share, share_name in ((0.0, "shown"), (0.999_999, "withheld"))
-    for is_plain in (has_ids and not share,)
-    for when, turns in TURNS.items()
-]
-
-
-@pytest.mark.parametrize(("ids", "share", "turns"), KNOWN_ERRORS)
-async def test_whether_the_error_came_again_after_it_was_known(
-    ids: bool, share: float, turns: tuple[str, str], memory: Memory
-) -> None:
-    await run_failing_call(memory, "old")
-    await run_working_call(memory, "old")
-    for n in range(21 if share else 0):  # enough outcomes, so that the holdout begins
-        await run_failing_call(memory, f"old {n}")
-        await send_event(memory, "end", session_id=f"old {n}")
-    memory = Memory(memory.store, holdout=share)
-    answers = await run_failing_call(memory, "new", tool_use_id="c0" if ids else "")
-    before, after = answers
-    assert (GOOD in before) == (not share)
-    assert after == "null"
-    for number, did in enumerate(turns):
-        call = f"c{number + 1}" if ids else ""
-        await send_event(
-            memory, "prompt", session_id="new", prompt="go on", prompt_id=f"p{number}"
-        )
-        if did == "bad":
-            await run_failing_call(memory, "new", tool_use_id=call)
-        elif did:
-            data = {
-                "session_id": "new",
-                "tool_name": "Bash",
-                "tool_input": {"command": GOOD},
-                "tool_use_id": call,
-            }
-            await send_event(memory, "before", data=data)
-            await send_event(memory, "after", data=data, tool_response=FINE)
-        await send_event(memory, "stop", session_id="new")
-    read = memory.store.read
-    scope = memory.scope
-    (reminder,) = await read(scope, reminders.open_reminders, "new")
-    loop = opportunity_name("new", reminder.signature)
-    [exposure] = await read(scope, exposures.shown_to, loop)
-    assert exposure.shown == (not share)
-    await send_event(memory, "end", session_id="new")
-    query = "select right_at_once, calls from outcome where loop = :loop"
-    rows = await read(scope, lambda db, _: db.execute(query, {"loop": loop}).fetchall())
-    # The call that was warned has failed, too: its agent read the warning with it.
-    lost = 1 + turns.count("bad")
-    assert [(bool(right), calls) for right, calls in rows] == [(False, lost)]
 
 
 BELIEVED = [

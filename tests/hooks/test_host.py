@@ -5,7 +5,6 @@ one.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,11 @@ import pytest
 from heedful import Again, Done, Finding, Memory
 from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, StoreError
-from heedful.integrations import Host, hook
+from heedful.integrations import Host
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
-from tests.hooks.support import call_hook, settle
 from tests.hosts import patient_host
 
 ERROR = 'Error: Cannot find module "pads"'
@@ -153,49 +151,3 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
 def test_what_is_no_host_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"host is 'heedful\.db'; it must be a Host"):
         checked_host("heedful.db")
-
-
-EVENT = {
-    "session_id": "s",
-    "tool_name": "Bash",
-    "tool_input": {"command": "npx jest pads"},
-}
-
-
-def test_the_process_reads_settings_answers_and_logs(tmp_path: Path) -> None:
-    folder = tmp_path / "app"
-    (folder / ".git" / "info").mkdir(parents=True)
-    settle(tmp_path, 'db = "own.db"\n')
-    works: list[tuple[str, str]] = []
-
-    def call(
-        *words: str,
-        tool_use_id: str = "",
-        session: str = "s",
-        error: str = "",
-        **variables: str,
-    ) -> str:
-        data = {**EVENT, "session_id": session, "cwd": str(folder), "error": error}
-        done = call_hook(
-            folder,
-            tmp_path,
-            words,
-            json.dumps({**data, "tool_use_id": tool_use_id}).encode(),
-            variables,
-            start_work=lambda work, session, _: works.append((work, session)),
-        )
-        assert done.code == 0
-        return done.out
-
-    assert call("PreToolUse", tool_use_id="a") == ""
-    assert call("PostToolUseFailure", tool_use_id="a", error=ERROR) == ""
-    assert works == [("study", "s")]
-    assert call("study", "--work", "s") == ""
-    assert call("end", "--work", "s") == ""
-    assert "pads" in call("PreToolUse", session="t", tool_use_id="b")
-    other = call("PreToolUse", "--agent", "codex", session="u", HEEDFUL_PROJECT="other")
-    assert other == ""
-    assert (tmp_path / ".heedful" / "own.db").exists()
-    assert call("PreToolUse", HEEDFUL_HOLDOUT="much") == ""
-    assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()
-    assert hook.main(["a", "b"]) == 1

@@ -13,8 +13,6 @@ from heedful.integrations.hooks import Reply, reply, work
 from heedful.memory.memory import Memory
 from tests.hosts import patient_host
 
-UNREAD = "File has not been read yet. Read it first before writing to it."
-
 pytestmark = pytest.mark.both_nightly
 
 
@@ -90,23 +88,6 @@ async def test_the_contract_of_a_tool_is_told_to_the_second_session_once(
     assert after.startswith("heedful: Read the place again and copy old_string")
     assert "\n" not in after
     assert (await session.call("Edit", edit, error))[1] == ""
-
-
-async def test_what_was_told_with_the_call_is_not_told_again(
-    memory: Memory, root: Path
-) -> None:
-    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
-    advice = "Read the file, then make the same edit"
-    answers = []
-    for name in ("one", "two"):
-        session = Session(memory, name, root)
-        for number in range(6):
-            await session.call("Read", read(root, f"{number}.go"))
-        answers.append(await session.call("Edit", edit, UNREAD))
-    (first, _), (second, after) = answers
-    assert advice not in first
-    assert advice in second
-    assert after == ""
 
 
 LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"

@@ -54,20 +54,6 @@ def test_a_failed_call_is_found_with_its_arguments(file: Path) -> None:
     assert result.call == "c2"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(None, id="no path"),
-        pytest.param("absent.jsonl", id="no file"),
-        pytest.param("", id="an empty path"),
-        pytest.param("/etc/passwd", id="another kind of file"),
-        pytest.param(7, id="a number"),
-    ],
-)
-def test_what_is_no_file_of_a_session_has_none(path: object) -> None:
-    assert list(failed_calls(path)) == []
-
-
 def test_lines_that_cannot_be_read_are_left_out(file: Path) -> None:
     bad = [
         '{"is_error": true',

@@ -4,16 +4,6 @@ import pytest
 
 from scripts import run_docs, stand_in
 
-# A program as a reader writes it: the SDK finds the stand-in by its own variables.
-ASKING = """
-from openai import OpenAI
-
-message = {"role": "user", "content": "Checkout answers 500"}
-with OpenAI() as client:
-    answer = client.chat.completions.create(model="any", messages=[message])
-print(answer.choices[0].message.content)
-"""
-
 
 @pytest.fixture
 def outcome(tmp_path):
@@ -65,23 +55,3 @@ def test_a_page_that_does_not(outcome, text, message):
     passed, output = outcome(text)
     assert not passed
     assert message in output
-
-
-@pytest.mark.parametrize(
-    ("prompt", "answer"),
-    [
-        pytest.param("Checkout answers 500", "very high", id="without the rule"),
-        pytest.param("Checkout answers 500\nsay P0 to P3", "P0", id="with the rule"),
-        pytest.param("No word of it\nP0 for Checkout", "P1", id="another bug"),
-    ],
-)
-def test_the_stand_in_rates_a_bug_by_the_rule_that_it_is_told(prompt, answer):
-    assert stand_in.answer(prompt) == answer
-
-
-def test_the_stand_in_answers_a_page_that_asks_a_model(outcome):
-    text = page(
-        ('python title="ask.py"', ASKING), ("console", "$ python ask.py\nvery high")
-    )
-    passed, output = outcome(text)
-    assert passed, output

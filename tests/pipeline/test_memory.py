@@ -12,21 +12,16 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
-from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.lessons.signature import signature
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
-from heedful.store import exposures, open_store
+from heedful.store import open_store
 from heedful.store.runs import report_of
 from tests.engines import rows, url_of
 from tests.pipeline.support import run_pipeline
 
 pytestmark = pytest.mark.both_nightly
-
-SEED = "default\0default"
-LESSON = f"check/{signature('size', 'size: small').digest}"
 
 
 def check_size(output: Any, context: Context) -> Sequence[Finding]:
@@ -94,51 +89,6 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     assert attempt.feedback_for_agent == feedback_of_stage
     records = rows(path, "select record from decision")
     assert "Seen before" not in str(records)
-
-
-@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "withheld"])
-def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
-    path: str, is_shown: bool
-) -> None:
-    hints: list[str | None] = []
-    run_pipeline(train_pipeline(path, hints))
-    memory = Memory(path, holdout=0.5)
-
-    async def fill() -> None:
-        for n in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
-            before = [
-                Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
-            ]
-            end = Outcome(f"before {n}", True, calls=1)
-            await memory.store.write(
-                memory.scope, exposures.remember, (), exposures=before, outcome=end
-            )
-
-    asyncio.run(fill())
-    names = (f"run{n}" for n in range(1_000))
-    run = next(
-        id
-        for id in names
-        if is_withheld(SEED, f"{id}/train", LESSON, 0.5, pooled_share=1.0) != is_shown
-    )
-    hints.clear()
-    pipeline = Pipeline("p", store=path, memory=memory, progress=False)
-
-    @pipeline.stage(
-        checks=[check_size], memory_key=f"{__name__}.train_pipeline.<locals>.train"
-    )
-    def train(state: Any, feedback: str | None = None) -> int:
-        hints.append(feedback)
-        return 1 if len(hints) < 2 else 2
-
-    run_pipeline(pipeline, {}, id=run)
-    assert (hints[0] is not None) == is_shown
-    assert ("Seen before" in str(hints[1])) == is_shown
-    past = asyncio.run(memory.store.read(memory.scope, exposures.past, f"{run}/train"))
-    assert [(exposure.lesson, exposure.shown) for exposure in past.exposures] == [
-        (LESSON, is_shown)
-    ]
-    assert past.number == FIRST_LOOPS_WITHOUT_HOLDOUT + 1
 
 
 @pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])

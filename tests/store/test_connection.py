@@ -16,7 +16,6 @@ import pytest
 from heedful.errors import (
     Conflict,
     InvalidInput,
-    StoreError,
     StoreUnavailable,
     UnknownName,
 )
@@ -181,16 +180,6 @@ async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
     )
     assert answers[0::2] == read_values(counting) == [0, 2]
     assert isinstance(answers[1], asyncio.CancelledError)
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
-async def test_a_failing_read_is_answered(counting, error):
-    reader = Thread(counting, writes=False)
-    with pytest.raises((type(error), StoreError)):
-        await reader.run(partial(insert_and_raise, error))
-    assert await reader.run(lambda db: 5) == 5
-    assert read_values(counting) == []  # and what it wrote is rolled back
-    reader.close()
 
 
 async def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(
