@@ -226,13 +226,11 @@ def put_spans(
     for trace, group in by_trace.items():
         key = {**key_of(scope), "id": trace}
         rows = db.select("state, spans, known", "trace", key)
-        is_open = not rows or rows[0]["state"] == "open"
-        stored_spans = rows[0]["spans"] if rows else 0
-        known_spans = rows[0]["known"] if rows else 0
+        state, stored_spans, known_spans = rows[0] if rows else ("open", 0, 0)
         size = sum(len(piece.record) for piece in group)
 
         reason = ""
-        if not is_open:
+        if state != "open":
             reason = LATE_SPANS_REASON
         elif stored_spans + len(group) > bounds.spans:
             reason = f"a trace may have {bounds.spans} spans"

@@ -38,8 +38,6 @@ from heedful.store.rulings import name_of, rule
 from heedful.validation import check_actor, check_integer
 
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
-# The fields that must be unchanged for a dream to supersede a lesson.
-UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
 CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
 # The outcomes of a reflection that is stored already, in the same words.
 COUNTED_OUTCOME = "the same came back: one more sighting is counted"
@@ -156,22 +154,28 @@ async def consolidate(
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
     superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
-    gone = set[int]()
-    for proposal in superseded:
-        if proposal.outcome == "proposed":
-            gone.update(proposal.members)
+    gone = {
+        id
+        for proposal in superseded
+        if proposal.outcome == "proposed"
+        for id in proposal.members
+    }
     recurrences = await _find_recurrences(memory, sources, gone, now)
     drafts = await _draft_reflections(memory, recurrences.reflections)
 
-    proposals = [*superseded]
-    for survivor, recurrence in zip(drafts, recurrences.reflections, strict=True):
-        proposal = Proposal(
-            "reflect",
-            recurrence.cited_ids,
-            survivor=survivor,
-            why=recurrence.why,
-        )
-        proposals.append(proposal)
+    reflections = zip(drafts, recurrences.reflections, strict=True)
+    proposals = [
+        *superseded,
+        *(
+            Proposal(
+                "reflect",
+                recurrence.cited_ids,
+                survivor=survivor,
+                why=recurrence.why,
+            )
+            for survivor, recurrence in reflections
+        ),
+    ]
     if not dry_run:
         report = {
             "before": len(lessons),
@@ -370,9 +374,16 @@ def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> b
 
     A lesson that `is_member` is replaced by another one, so it must not be pinned.
     """
-    values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
-    values["member"] = is_member
-    return db.first("unchanged", {**key, **values}) is not None
+    values = {
+        **key,
+        "id": lesson.id,
+        "kind": lesson.kind,
+        "signature": lesson.signature,
+        "text": lesson.text,
+        "trust": lesson.trust,
+        "member": is_member,
+    }
+    return db.first("unchanged", values) is not None
 
 
 def _write_reflection(

@@ -378,10 +378,11 @@ def _import_untrusted(
     """Store the new texts of a lesson that nobody confirms, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
     rows = db.select("id, trust, seen, last_seen", "lesson", key)
-    stored_digests = set[str]()
-    for row in rows:
-        examples = db.select("digest", "example", {"lesson_id": row["id"]})
-        stored_digests.update(example["digest"] for example in examples)
+    stored_digests = {
+        example["digest"]
+        for row in rows
+        for example in db.select("digest", "example", {"lesson_id": row["id"]})
+    }
 
     texts = dict[str, Lesson]()
     for lesson in untrusted_texts(record, source):
@@ -417,7 +418,12 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     if is_new:
         text = storable(record.text)
         columns = {
-            **{field: getattr(record, field) for field in PLAIN_FIELDS},
+            "kind": record.kind,
+            "signature": record.signature,
+            "words": record.words,
+            "trust": record.trust,
+            "importance": record.importance,
+            "pinned": record.pinned,
             "error_type": storable(record.error_type),
             "pattern": storable(record.pattern),
             "text": text,
@@ -458,10 +464,6 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     return Counter(
         waiting=states.count("quarantined"), new=int(is_new), known=int(not is_new)
     )
-
-
-# The columns of a new lesson that are fields of its record.
-PLAIN_FIELDS = ("kind", "signature", "words", "trust", "importance", "pinned")
 
 
 def _write_example(

@@ -256,18 +256,6 @@ def append_events(
 
 # The calls of a session among which are those that made what an error names.
 MAX_RECENT_CALLS = 500
-# The fields of an event that its stored record has.
-EVENT_RECORD_FIELDS = (
-    "type",
-    "content",
-    "tool",
-    "arguments",
-    "call",
-    "error",
-    "agent",
-    "origin",
-    "code",
-)
 
 
 def event_row(event: Event) -> dict[str, Any]:
@@ -280,7 +268,17 @@ def event_row(event: Event) -> dict[str, Any]:
         action_digest = action(event.tool, event.arguments or {}).whole
 
     event = clean_event(event, Limits().content)
-    record = {name: getattr(event, name) for name in EVENT_RECORD_FIELDS}
+    record = {
+        "type": event.type,
+        "content": event.content,
+        "tool": event.tool,
+        "arguments": event.arguments,
+        "call": event.call,
+        "error": event.error,
+        "agent": event.agent,
+        "origin": event.origin,
+        "code": event.code,
+    }
     return {
         "type": storable(event.type),
         "tool": storable(event.tool),
@@ -384,11 +382,10 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
     Each event has its time as `at` and the key that sent it as `via`.
     """
     key = {**key_of(scope), "session": storable(session)}
-    events = []
-    for row in db.select("record, via, at", "event", key, "order by n"):
-        record = json.loads(row["record"])
-        events.append({**record, "at": row["at"], "via": row["via"]})
-    return events
+    return [
+        {**json.loads(row["record"]), "at": row["at"], "via": row["via"]}
+        for row in db.select("record, via, at", "event", key, "order by n")
+    ]
 
 
 @holds()

@@ -169,8 +169,8 @@ def _broken_signatures(db: Db, scope: Scope, outcome: Outcome) -> set[str]:
     signatures = set(outcome.signatures)
     for broken_rule in outcome.rules:
         cause = {"memory_key": outcome.memory_key, "rule": broken_rule}
-        for row in db.select("signature", "cause", {**key_of(scope), **cause}):
-            signatures.add(row["signature"])
+        rows = db.select("signature", "cause", {**key_of(scope), **cause})
+        signatures.update(row["signature"] for row in rows)
     return signatures
 
 
@@ -428,20 +428,16 @@ def _keep_from_models(
     comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
     for model, lessons in unfit.items():
         for comparison in lessons:
-            by_model = comparisons.setdefault(str(comparison.lesson), {})
-            by_model[model] = comparison
+            comparisons.setdefault(str(comparison.lesson), {})[model] = comparison
 
     for lesson, by_model in comparisons.items():
         models = sorted(by_model)
         known_models = before.get(lesson, [])
-        if models == known_models:
+        row = {**_lesson_key(scope, lesson), "unfit_for": json.dumps(models)}
+        if models == known_models or db.first("set_unfit", row) is None:
             continue
 
-        row = {**_lesson_key(scope, lesson), "unfit_for": json.dumps(models)}
-        is_written = db.first("set_unfit", row) is not None
-        for model in models:
-            if not is_written or model in known_models:
-                continue
+        for model in sorted(by_model.keys() - set(known_models)):
             comparison = by_model[model]
             rule(
                 db,

@@ -87,16 +87,6 @@ class WrittenExample:
 
 # The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
-# The fields of a lesson that are stored unchanged.
-PLAIN_LESSON_FIELDS = (
-    "kind",
-    "state",
-    "trust",
-    "importance",
-    "pinned",
-    "loop",
-    "memory_key",
-)
 
 
 def scope_key(scope: Scope) -> Plain:
@@ -291,10 +281,7 @@ def upsert(
 
         # Only what waits in quarantine is limited.
         limit = quota if lesson.state == "quarantined" else None
-        keys = sorted(keys_in(lesson.sources))
-        source = storable(lesson.source)
-        if keys:
-            source = storable(keys[0])
+        source = storable(min(keys_in(lesson.sources), default=lesson.source))
         if drops and limit is not None and len(held_of(db, scope, source)) >= limit:
             continue
 
@@ -472,7 +459,13 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
 
     return {
         **key,
-        **{name: getattr(lesson, name) for name in PLAIN_LESSON_FIELDS},
+        "kind": lesson.kind,
+        "state": lesson.state,
+        "trust": lesson.trust,
+        "importance": lesson.importance,
+        "pinned": lesson.pinned,
+        "loop": lesson.loop,
+        "memory_key": lesson.memory_key,
         "error_type": storable(lesson.error_type),
         "text": text,
         "mark": words_digest(text),
@@ -554,11 +547,10 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
     Quarantined lessons are returned, too; retired and superseded ones are not.
     """
     name = f"reflection/{signature}"
-    lessons = list[Mapping[str, Any]]()
-    for row in db.all("read_failure", scope, signature=signature, name=name):
-        parsed = {column: json.loads(row[column]) for column in ("tags", "meta")}
-        lessons.append({**dict(row), **parsed})
-    return lessons
+    return [
+        {**dict(row), "tags": json.loads(row["tags"]), "meta": json.loads(row["meta"])}
+        for row in db.all("read_failure", scope, signature=signature, name=name)
+    ]
 
 
 def _write_texts(
@@ -666,10 +658,9 @@ def add_example(
     in `values`. An import gives them as `searched` instead.
     """
     task = storable(example.task)
-    lesson_words = values.get("about", "")
-    search_words = values.get("searched")
-    if not search_words:
-        search_words = searched_words(task, storable(context), lesson_words)
+    search_words = values.get("searched") or searched_words(
+        task, storable(context), values.get("about", "")
+    )
     values = {
         **values,
         "task": task,
@@ -752,10 +743,10 @@ def newest_examples(
     db: Db, scope: Scope, lessons: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return the newest example of lessons that have one, without quarantined text."""
-    values = {"token": token(scope)}
     examples = {}
     for lesson in lessons:
-        for row in db.run("newest_example", {**values, "lesson": lesson}):
+        values = {"token": token(scope), "lesson": lesson}
+        for row in db.run("newest_example", values):
             examples[lesson] = json.loads(row["record"])
     return examples
 
@@ -879,10 +870,21 @@ def evict(
         return list(answers)
 
     evicted = set[int]()
-    new = [answer.id for answer in answers if answer.created]
-    if new:
-        evicted |= _evict_lessons(db, scope, most, spared=new)
-        evicted |= _evict_lessons(db, scope, most, spared=())
+    new = sorted({answer.id for answer in answers if answer.created})
+    for spared in (new, []):
+        excess = count(db, scope) - most
+        if new and excess > 0:
+            rows = db.all(
+                "prunable",
+                scope,
+                most_useful=inf,
+                since=-inf,
+                before=inf,
+                limit=excess,
+                kept=json.dumps(spared),
+            )
+            delete_lessons(db, scope, rows)
+            evicted.update(row["id"] for row in rows)
 
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is not None and corpus["texts"] > most:
@@ -890,30 +892,6 @@ def evict(
         db.send("evict_examples", values)
 
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]
-
-
-def _evict_lessons(
-    db: Db, scope: Scope, max_lessons: int, spared: Sequence[int]
-) -> set[int]:
-    """Delete the least useful lessons until `max_lessons` are left; return their ids.
-
-    The lessons with the ids `spared` stay.
-    """
-    excess = count(db, scope) - max_lessons
-    if excess <= 0:
-        return set()
-
-    rows = db.all(
-        "prunable",
-        scope,
-        most_useful=inf,
-        since=-inf,
-        before=inf,
-        limit=excess,
-        kept=json.dumps(sorted(set(spared))),
-    )
-    delete_lessons(db, scope, rows)
-    return {row["id"] for row in rows}
 
 
 @resumable(result=None)

@@ -54,7 +54,9 @@ class PatternCache:
         state, templates = self._entries.pop((scope, error_type), ("", None))
         if templates is None or state != row["state"]:
             patterns = db.all("learnt_patterns", scope, **selection)
-            templates = _learn_templates(error_type, patterns)
+            templates = Templates().learn(
+                *(_stored_signature(row, error_type) for row in patterns)
+            )
 
         # The entry is now the last one, so the first one is the least recently used.
         self._entries[scope, error_type] = row["state"], templates
@@ -269,12 +271,6 @@ def _read_lessons(
     # Every row has the same total.
     totals = [int(lesson.pop("total")) for lesson in lessons]
     return max(totals, default=0), tuple(lessons)
-
-
-def _learn_templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    """Return the templates of the patterns of a type."""
-    signatures = [_stored_signature(row, error_type) for row in rows]
-    return Templates().learn(*signatures)
 
 
 def _stored_signature(row: Row, error_type: str) -> Signature:

@@ -321,12 +321,9 @@ def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
     causes = []
     for name, group in groups.items():
         newest = max(group, key=lambda loop: loop.updated)
-        check = ""
-        if newest.error:
-            check = newest.error.check
         cause = FailureCause(
             signature=name,
-            check=check,
+            check=newest.error.check if newest.error else "",
             finding=newest.why,
             loops=len(group),
             since=min(loop.updated for loop in group),

@@ -144,16 +144,17 @@ def _insert(
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     """Return the reminders of a session that have no outcome."""
-    columns = "subject, signature, mark, at"
-    key = {**key_of(scope), "session": storable(session), "settled": False}
-    pending = [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
-    for number, reminder in enumerate(pending):
-        kind, _, signature = reminder.subject.partition("/")
-        name = {**key_of(scope), "kind": kind, "signature": signature}
-        for row in db.select("mistake", "lesson", name):
-            mistake = from_json(row["mistake"])
-            if mistake is not None:
-                pending[number] = reminder._replace(action=mistake.action)
+    pending = []
+    for row in db.all("open_reminders", scope, session=storable(session)):
+        mistake = from_json(row["mistake"] or "")
+        reminder = OpenReminder(
+            subject=row["subject"],
+            signature=row["signature"],
+            mark=row["mark"],
+            at=row["at"],
+            action=mistake.action if mistake is not None else None,
+        )
+        pending.append(reminder)
     return pending
 
 

@@ -383,12 +383,12 @@ def search(
         ids = [*dict.fromkeys([*ids, *others])]
 
     word_weights = weights(counts, corpus["texts"])
-    matches = []
-    for id in ids:
-        row = parameters.rows[id]
-        match = _match_of(row, word_weights, cosines.get(id), keyword_scores.get(id))
-        matches.append(match)
-    return matches
+    return [
+        _match_of(
+            parameters.rows[id], word_weights, cosines.get(id), keyword_scores.get(id)
+        )
+        for id in ids
+    ]
 
 
 def hidden(
@@ -445,11 +445,10 @@ def _match_of(
 ) -> Match:
     """Return an example with how well it fits the words of a query."""
     example_words = frozenset(row["words"].split(" "))
-    example = example_of(row)
     return from_row(
         Match,
         row,
-        example=example,
+        example=example_of(row),
         lesson=row["text"],
         cause=None,
         rule_keys=(),

@@ -1,3 +1,9 @@
+-- name: open_reminders
+-- The reminders of a session without an outcome, each with the mistake of its lesson.
+select r.subject, r.signature, r.mark, r.at, l.mistake from reminder r left join lesson l
+on l.tenant = r.tenant and l.project = r.project and l.signature = r.signature and r.subject = l.kind || '/' || l.signature
+where r.tenant = :tenant and r.project = :project and r.session = :session and not r.settled;
+
 -- name: settle_reminder
 update reminder set repeated = :repeated, calls = :calls, settled = true
 where tenant = :tenant and project = :project and session = :session and subject = :subject and not settled;
