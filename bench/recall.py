@@ -34,8 +34,8 @@ from heedful.lessons.lesson import ANY_LESSON, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.memory.memory import MIN_LEG_CANDIDATES
-from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
+from heedful.models.embedding import space_of
 from heedful.store import exposures, search
 from heedful.store.connection import Db, key_of, token
 from heedful.store.search import Vectors

@@ -34,7 +34,7 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.words import words
-from heedful.memory.vectors import space_of
+from heedful.models.embedding import space_of
 from heedful.store.connection import token
 from heedful.store.postgres import in_database
 

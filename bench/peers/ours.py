@@ -36,8 +36,8 @@ from bench.peers.memories import (
 from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import ANY_LESSON
 from heedful.memory.memory import MIN_LEG_CANDIDATES
-from heedful.memory.vectors import space_of
 from heedful.models.contract import Answer, Message
+from heedful.models.embedding import space_of
 from heedful.store import search
 from heedful.store.connection import Db, key_of, token
 

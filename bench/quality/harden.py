@@ -160,7 +160,7 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
                     count.others += 1
                 if rule in checks:
                     count.repeats += 1
-                    if checks[rule].judge(answer):
+                    if checks[rule].refuses(answer):
                         count.caught += 1
                     else:
                         count.missed.append(f"missed {answer[:40]!r}")
@@ -181,7 +181,7 @@ def _judge_right(count: Count, case: Case, checks: dict[str, LessonCheck]) -> No
     if not checks:
         return
     count.answers += 1
-    if any(check.judge(case.right) for check in checks.values()):
+    if any(check.refuses(case.right) for check in checks.values()):
         count.alarms += 1
         count.missed.append(f"false alarm {case.right[:40]!r}")
 

@@ -15,9 +15,9 @@ from typing import Any
 import heedful
 from bench.quality.rows import Row, read
 from heedful.lessons.lesson import Match
-from heedful.memory.vectors import space_of
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
+from heedful.models.embedding import space_of
 from heedful.store import search
 
 Rows = Sequence[Mapping[str, Any]]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.cli import main
-from heedful.integrations import hook, hooks
+from heedful.integrations import call_hooks, hook
 from tests.cli.support import Done
 from tests.conftest import close_stores
 from tests.hosts import LOOKUP_SECONDS
@@ -82,7 +82,7 @@ def call_hook(
     err = io.StringIO()
     works: list[tuple[str, str, Path]] = []
     with as_user(folder, home, more) as patch:
-        patch.setattr(hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
+        patch.setattr(call_hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
         code = hook.main(
             words,
             stdin=io.BytesIO(data),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from heedful.checks.evaluate import Context
+from heedful.lessons.declarations import declared_by
 from heedful.lessons.finding_rules import (
     Declared,
     constant_rule,
-    declared_by,
     mask_finding,
 )
 from heedful.lessons.lesson import Example

@@ -99,8 +99,8 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(memory):
     assert check.memory_key == KEY
     assert check.failed == 3
     assert check.passed == 3
-    assert check.judge("medium")
-    assert not check.judge("P2")
+    assert check.refuses("medium")
+    assert not check.refuses("P2")
     assert await active(memory, KEY) == ()
     assert [check.lesson for check in await LessonChecks(memory).list()] == [lesson]
 

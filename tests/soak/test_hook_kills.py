@@ -36,16 +36,16 @@ MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
 # A busy machine may need more than the time limits of hooks.
 PROGRAM = """
-from heedful.integrations import hook, hooks
+from heedful.integrations import call_hooks, hook
 
-follow = hooks.follow
+follow = call_hooks.follow
 
-def follow_patiently(*arguments):
-    rules, host = follow(*arguments)
+def follow_patiently(*arguments, **options):
+    rules, host = follow(*arguments, **options)
     host.seconds = 600.0
     return rules, host
 
-hooks.follow = follow_patiently
+call_hooks.follow = follow_patiently
 hook.HOOK_TIMEOUT_SECONDS = 600.0
 hook.run()
 """

@@ -34,8 +34,9 @@ from heedful.cli.resources import (
 from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError, install_line
 from heedful.lessons.scope import Scope, name_scope
-from heedful.memory.vectors import Spaces, space_of
+from heedful.memory.vectors import Spaces
 from heedful.models import weights
+from heedful.models.embedding import space_of
 from heedful.store import POSTGRES_PREFIXES, search, shown
 from heedful.store.connection import Db
 from heedful.validation import require

@@ -18,8 +18,9 @@ from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
 from heedful.integrations.agents import AGENTS, agents_here
 from heedful.integrations.brief import EMPTY_SECTION, section_text
+from heedful.integrations.call_hooks import follow
+from heedful.integrations.call_host import CallHost
 from heedful.integrations.file_changes import FileChange, apply_all, read_text
-from heedful.integrations.hooks import follow
 from heedful.integrations.rules import doubt_about_rules
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
@@ -227,7 +228,7 @@ def _describe_memory() -> list[str]:
     Raises UsageError if hooks could not follow the user's settings.
     """
     settings = process.read_settings(Path.cwd())
-    rules, _ = follow(settings, ":memory:")
+    rules, _ = follow(settings, ":memory:", host_type=CallHost)
     policy(rules.policy)
     doubt = doubt_about_rules(Path.cwd())
     return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
@@ -281,7 +282,7 @@ def move(
 
 def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
-    rules, _ = follow(settings, ":memory:")
+    rules, _ = follow(settings, ":memory:", host_type=CallHost)
     file = user_folder() / SETTINGS_FILE
     table = json.dumps(str(find_project(Path.cwd()).root))
     commands = "; ".join(rules.stop) or "nothing"

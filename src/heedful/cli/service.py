@@ -32,8 +32,8 @@ from heedful.cli.worker import tools_of
 from heedful.errors import ModelError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
-from heedful.memory.memory import log_failure
-from heedful.memory.vectors import load_embedder
+from heedful.memory.call_memory import log_failure
+from heedful.models.embedding import load_embedder
 from heedful.pipeline.thresholds import read_settings
 from heedful.service.app import application
 from heedful.service.auth import local

@@ -31,9 +31,10 @@ from heedful.errors import (
     StoreError,
 )
 from heedful.lessons.briefing import Briefing, Tell
-from heedful.lessons.finding_rules import declared_by
+from heedful.lessons.check_findings import alarms_of
+from heedful.lessons.declarations import declared_by
 from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
-from heedful.lessons.lesson_check import Alarm, alarms_of
+from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.loop_lessons import learn, outcome_of
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder

@@ -15,7 +15,7 @@ from heedful.checks.output import OUTPUT_CHECK, Output, read_output
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
-from heedful.lessons.lesson_check import add_findings
+from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
 from heedful.loop.similarity import find_near_repeat
 from heedful.models.answers import CALL_KEY

@@ -26,14 +26,14 @@ from heedful.drive.options import (
     validate_refusing,
 )
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.check_findings import add_findings
 from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory, open_memory
-from heedful.memory.vectors import embed, space_of
 from heedful.models.answers import answer_of, unfinished, usage_of
+from heedful.models.embedding import embed, space_of
 from heedful.redact import redact, redact_data
 from heedful.store import (
     DEFAULT_STORE,

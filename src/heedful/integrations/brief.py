@@ -15,8 +15,9 @@ from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.lessons.mistake import from_json
 from heedful.lessons.scope import Scope
 from heedful.lessons.user_rules import StatedRule
-from heedful.memory.memory import Memory
+from heedful.memory.call_memory import CallMemory
 from heedful.sanitize import clean, sanitize
+from heedful.store import user_rules
 from heedful.store.calls import has_failed_fix
 from heedful.store.connection import Db, Row
 
@@ -62,12 +63,12 @@ class BriefLine:
         return f"- {self.text} ({often}, last {day})"
 
 
-async def read_team_rules(memory: Memory) -> Mapping[int, str]:
+async def read_team_rules(memory: CallMemory) -> Mapping[int, str]:
     """Return the rules of the team's file that the user accepted, by lesson."""
     return await memory.store.read(memory.scope, team_rules, MAX_OPENING_LINES)
 
 
-async def read_failures(memory: Memory) -> Sequence[BriefLine]:
+async def read_failures(memory: CallMemory) -> Sequence[BriefLine]:
     """Return what cost earlier sessions most calls."""
     return await memory.store.read(memory.scope, read_brief)
 
@@ -84,13 +85,15 @@ def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) -> str:
+async def section_text(
+    memory: CallMemory, everywhere: Sequence[StatedRule] = ()
+) -> str:
     """Return the section: the rules of people, and the lines of the brief.
 
     `everywhere` are the rules of the user for all projects. It has only what is
     trusted, and at most ten lines, because an agent reads them in each session.
     """
-    stated = [*await memory.user_rules.in_force(), *everywhere]
+    stated = [*await memory.store.read(memory.scope, user_rules.in_force), *everywhere]
     rules = [rule.text for rule in stated]
     rules += (await read_team_rules(memory)).values()
     learnt = list(map(str, await read_failures(memory)))

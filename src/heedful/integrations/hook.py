@@ -12,11 +12,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import (
@@ -44,8 +44,10 @@ from heedful.store.projects import (
 )
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful.integrations import hooks
-    from heedful.integrations.host import Host
+    from heedful.integrations import call_hooks
+    from heedful.integrations.call_host import CallHost
+
+    H = TypeVar("H", bound=CallHost)
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -229,8 +231,8 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks = _import_hooks()
-    rules, host = _open_host(folder, settings, strict)
+    asyncio, hooks, host_type = _import_hooks(kind)
+    rules, host = _open_host(folder, settings, strict, host_type)
     if kind == "stop":
         _limit_time(0)
 
@@ -264,7 +266,7 @@ def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | Non
     return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
-def _delivered(row: Agent, event: str, reply: "hooks.Reply") -> Answer | None:
+def _delivered(row: Agent, event: str, reply: "call_hooks.Reply") -> Answer | None:
     """Return the answer to an event of an agent that shows some advice later.
 
     The advice waits in a file of the user until the event that shows it. What none has
@@ -290,12 +292,13 @@ def _delivered(row: Agent, event: str, reply: "hooks.Reply") -> Answer | None:
 
 
 def _open_host(
-    folder: Path, settings: Mapping[str, Any], strict: bool
-) -> "tuple[hooks.HookSettings, Host]":
+    folder: Path, settings: Mapping[str, Any], strict: bool, host_type: "type[H]"
+) -> "tuple[call_hooks.HookSettings, H]":
     """Return the rules and the host of hooks in a folder."""
-    _, hooks = _import_hooks()
+    from heedful.integrations import call_hooks
+
     database = prepare_database(settings["db"])
-    rules, host = hooks.follow(settings, database, strict)
+    rules, host = call_hooks.follow(settings, database, strict, host_type=host_type)
     host.root = str(project_top(folder))
     # Hooks may use the user's own database for the project, too.
     user_db = str(own_db())
@@ -316,13 +319,35 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     folder = _project_folder({"cwd": str(Path.cwd())})
     settings = read_settings(folder)
 
-    asyncio, hooks = _import_hooks()
-    _, host = _open_host(folder, settings, strict)
+    with _without_tls():
+        import asyncio
+
+        from heedful.integrations import hooks
+        from heedful.integrations.host import Host
+
+    _, host = _open_host(folder, settings, strict, Host)
     asyncio.run(hooks.work(host, session, cast("Any", event)))
 
 
-def _import_hooks() -> tuple[ModuleType, ModuleType]:
-    """Import asyncio and the answers of hooks, without TLS: they open no connection.
+def _import_hooks(
+    kind: Kind | None,
+) -> "tuple[ModuleType, ModuleType, type[CallHost]]":
+    """Return asyncio, and what answers the events of a kind, with its host."""
+    with _without_tls():
+        import asyncio
+
+        if kind == "prompt":
+            from heedful.integrations import hooks, task_host
+
+            return asyncio, hooks, task_host.TaskHost
+        from heedful.integrations import call_hooks, call_host
+
+        return asyncio, call_hooks, call_host.CallHost
+
+
+@contextmanager
+def _without_tls() -> Iterator[None]:
+    """Import within the block without TLS: hooks open no connection.
 
     The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
     was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
@@ -332,13 +357,10 @@ def _import_hooks() -> tuple[ModuleType, ModuleType]:
     if not has_tls:
         modules["ssl"] = None
     try:
-        import asyncio
-
-        from heedful.integrations import hooks
+        yield
     finally:
         if not has_tls:
             del modules["ssl"]
-    return asyncio, hooks
 
 
 def _limit_time(seconds: float) -> None:

@@ -24,7 +24,7 @@ from heedful.lessons.scope import Scope
 from heedful.lessons.session_names import FILE_MASK, made_names
 from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
-from heedful.memory.memory import Memory
+from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
 from heedful.store.calls import knowledge_of
 from heedful.store.connection import Db
@@ -57,7 +57,7 @@ class FailureInquiry:
     `given` are the arguments of the call as the host gave them, None if it did not.
     """
 
-    memory: Memory
+    memory: CallMemory
     session: str
     folder: str
     tool: str

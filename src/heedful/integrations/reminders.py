@@ -9,13 +9,12 @@ verdict.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import action, arguments_of
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
-    ActionHistory,
     FileReading,
     Mark,
     contract_marks,
@@ -27,9 +26,6 @@ from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.session_names import MadeNames, made_names
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
-
-if TYPE_CHECKING:
-    from heedful.lessons.patterns import Seen
 
 Events = Sequence[Mapping[str, Any]]
 
@@ -53,17 +49,6 @@ class FinishedCall:
         if reminder.signature:
             return reminder.signature in self.signatures
         return reminder.mark in self.failed
-
-
-def mark_of(history: "ActionHistory | Seen") -> str:
-    """Return the digest of the mark that is told without a lesson; "" if none is."""
-    if not isinstance(history, ActionHistory):
-        return ""
-    unlearnt = reminders.UNLEARNT_LESSON
-    digests = [
-        failure.digest for failure in history.failures if failure.lesson == unlearnt
-    ]
-    return digests[0] if digests else ""
 
 
 async def settle_reminders(
@@ -214,11 +199,11 @@ def _list_alarms(
     for event in events:
         if event["type"] != "tool_call":
             continue
-        called_action = action(event["tool"], event["arguments"] or {})
+        called = action(event["tool"], event["arguments"] or {})
         is_false = (event["agent"], event["call"]) in worked
         alarms += [
             Alarm(check.lesson, is_false=is_false)
             for check in checks
-            if check.judges_tool(called_action.tool) and check.judge(called_action.text)
+            if check.judges_tool(called.tool) and check.refuses(called.text)
         ]
     return tuple(alarms)

@@ -6,6 +6,7 @@ user's own memory hold in all projects.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.lessons.scope import Scope, source_of
 from heedful.lessons.user_rules import (
@@ -14,11 +15,14 @@ from heedful.lessons.user_rules import (
     read_rules,
     stored_lines,
 )
-from heedful.memory.memory import Memory
-from heedful.store import session_marks, user_rules as rule_store
+from heedful.memory.call_memory import CallMemory
+from heedful.store import open_store, session_marks, user_rules as rule_store
+
+if TYPE_CHECKING:  # a hook of a call hears no rules
+    from heedful.memory.memory import Memory
 
 
-async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
+async def hear_rules(memory: "Memory", session: str, message: str) -> list[str]:
     """Store the rules in a message of the user; return what he reads about them."""
     if not read_rules(message):
         return []
@@ -26,21 +30,21 @@ async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
     return stored_lines(rules)
 
 
-async def rules_everywhere(memory: Memory, everywhere: str) -> Sequence[StatedRule]:
+async def rules_everywhere(memory: CallMemory, everywhere: str) -> Sequence[StatedRule]:
     """Return the rules for all projects of the user; `everywhere` is their database."""
-    own_memory = _own_memory(everywhere, memory.scope)
-    return await own_memory.user_rules.in_force() if own_memory else ()
+    if not everywhere or not _is_made(everywhere):
+        return ()
+    scope = Scope(memory.scope.tenant)
+    return await open_store(everywhere).read(scope, rule_store.in_force)
 
 
-def _own_memory(everywhere: str, scope: Scope) -> Memory | None:
-    """Return the user's own memory, None if it does not exist."""
-    if not everywhere or not Path(everywhere).exists():
-        return None
-    return Memory(everywhere, Scope(scope.tenant))
+def _is_made(database: str) -> bool:
+    """Return whether a database has its file."""
+    return Path(database).exists()
 
 
 async def rules_of_session(
-    memory: Memory, session: str, everywhere: str = "", again: bool = True
+    memory: CallMemory, session: str, everywhere: str = "", again: bool = True
 ) -> Sequence[StatedRule]:
     """Return the rules that hold in a session, and remember that it was shown them.
 

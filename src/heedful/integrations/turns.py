@@ -16,7 +16,7 @@ from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import shorten_failure
 from heedful.integrations.agents import hex_digest, short_id
-from heedful.integrations.host import HostRun
+from heedful.integrations.call_host import CallRun
 from heedful.lessons.lesson import digest_of
 from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding
@@ -47,7 +47,7 @@ class Turn:
     went_on: bool = False
 
 
-async def end_turn(run: HostRun, turn: Turn) -> tuple[bool, str]:
+async def end_turn(run: CallRun, turn: Turn) -> tuple[bool, str]:
     """Return whether a command failed, and why the turn goes on; "" if it may end.
 
     If the loop of the turn cannot be opened, the commands alone decide, once a turn.
@@ -67,7 +67,7 @@ async def end_turn(run: HostRun, turn: Turn) -> tuple[bool, str]:
     return bool(errors), "\n\n".join(reasons)
 
 
-async def _open(run: HostRun, turn: Turn) -> ReportedLoop:
+async def _open(run: CallRun, turn: Turn) -> ReportedLoop:
     """Open the loop of a turn, by the id of its prompt or by its number and text."""
     events = await run.events()
     prompts = [event["content"] for event in events if event["type"] == "user_message"]
@@ -151,7 +151,7 @@ def _start(line: str, folder: str, output_file: IO[bytes]) -> "subprocess.Popen[
 
 
 async def _report(
-    run: HostRun,
+    run: CallRun,
     turn: Turn,
     loop: ReportedLoop,
     findings: Mapping[str, Finding | None],
@@ -172,7 +172,7 @@ async def _report(
     for place, (line, finding) in enumerate(findings.items()):
         call = f"{loop.loop.id}/{number}/{place}"
         error = (finding.evidence or finding.message) if finding else ""
-        await run.learn(
+        await run.keep(
             Event("tool_call", tool="stop", arguments={"command": line}, call=call),
             Event("tool_response", tool="stop", call=call, error=error),
         )

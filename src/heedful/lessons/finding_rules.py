@@ -10,19 +10,15 @@ findings of both have in common is the rule.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
-from inspect import getclosurevars
+from dataclasses import dataclass, replace
 from itertools import chain
-from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from heedful.lessons.lesson import Example, clip
 from heedful.lessons.signature import particulars
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
-from heedful.loop.stop import requirement_of
 
 # A blank that a reader fills in; "…" says that a text was shortened.
 MASK = "___"
@@ -35,11 +31,6 @@ MIN_DECLARED_SHARE = 1 / 3
 MAX_SHORT_ANSWER_CHARS = 100
 # The sightings whose findings are compared, the newest ones.
 MAX_COMPARED_SIGHTINGS = 5
-
-# How far functions that call each other, and records in records, are followed.
-MAX_DEPTH = 4
-# What a literal leaves open: "%s", "%.2f", "{}", "{name!r}".
-_PLACEHOLDER_PATTERN = r"%[-+#0 ]?\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}"
 
 # A mask is no word.
 _WORDS_PATTERN = r"(?!_+\b)\w+"
@@ -294,89 +285,3 @@ def _cover(text: str, spans: Iterable[tuple[int, int]]) -> str:
             parts += [between, MASK]
         done = end
     return "".join([*parts, text[done:]])
-
-
-def declared_by(checks: Iterable[Callable[..., object]]) -> Declared:
-    """Return what these checks declare: in their code, and as their parameters."""
-    reader = _DeclarationReader()
-    for check in checks:
-        reader.read(check, MAX_DEPTH)
-    return Declared(
-        texts=frozenset(reader.texts - {""}),
-        parameters=frozenset(reader.parameters),
-        lists=frozenset(reader.lists),
-    )
-
-
-class _DeclarationReader:
-    """Collects texts and lists from checks; each object is read once."""
-
-    def __init__(self) -> None:
-        self.texts: set[str] = set()
-        self.parameters: set[str] = set()
-        self.lists: set[tuple[str, ...]] = set()
-        self._seen: dict[int, Any] = {}
-
-    def read(self, value: Any, depth: int) -> None:
-        """Read a check, or a value that belongs to one."""
-        if isinstance(value, str | int | float):
-            self.parameters.add(str(value))
-            return
-        if depth == 0 or id(value) in self._seen or isinstance(value, type):
-            return
-
-        self._seen[id(value)] = value
-        if isinstance(value, list | tuple | set | frozenset | dict):
-            self._read_items(value)
-        if isinstance(value, FunctionType):
-            self._read_code(value.__code__)
-            # Its author wrote this sentence of the finding, too.
-            self.texts.add(requirement_of(value).rstrip(". "))
-        for part in _parts_of(value):
-            self.read(part, depth - 1)
-
-    def _read_code(self, code: CodeType) -> None:
-        """Read the texts of a function; its numbers are mostly positions and counts."""
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                self._read_code(constant)
-            elif isinstance(constant, str):
-                self.texts.update(compiled(_PLACEHOLDER_PATTERN).split(constant))
-                self.texts.add(constant)
-            elif isinstance(constant, tuple | frozenset):
-                self._read_items(constant)
-
-    def _read_items(self, items: Iterable[Any]) -> None:
-        """Read a list of values; of a dictionary, the values."""
-        values = list(items.values() if isinstance(items, dict) else items)
-        if all(isinstance(value, str | int | float) for value in values):
-            self.lists.add(tuple(map(str, values)))
-        # A sentence in a list is a text of the check, not one of several answers.
-        sentences = (text for text in values if isinstance(text, str) and " " in text)
-        self.parameters.update(sentences)
-
-
-def _parts_of(value: Any) -> Iterator[Any]:
-    """Yield what a check, or a value of one, is made of."""
-    if isinstance(value, list | tuple | set | frozenset | dict):
-        items = value.values() if isinstance(value, dict) else value
-        yield from (item for item in items if not isinstance(item, str | int | float))
-    elif isinstance(value, partial):
-        yield from (value.func, *value.args, *value.keywords.values())
-    elif isinstance(value, MethodType):
-        yield from (value.__func__, value.__self__)
-    elif isinstance(value, FunctionType):
-        yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        with suppress(ValueError):  # a name is not assigned yet
-            yield from getclosurevars(value).nonlocals.values()
-        for name in value.__globals__.keys() & set(value.__code__.co_names):
-            part = value.__globals__[name]
-            is_own = getattr(part, "__globals__", None) is value.__globals__
-            if is_own or isinstance(part, str | int | float | list | tuple | dict):
-                yield part
-    else:
-        yield from getattr(value, "__dict__", {}).values()
-        if is_dataclass(value):
-            yield from (getattr(value, item.name) for item in fields(value))
-        members = vars(type(value)).values()
-        yield from (member for member in members if isinstance(member, FunctionType))

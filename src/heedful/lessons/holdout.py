@@ -22,6 +22,8 @@ MAX_POOLED_LOOPS = 200
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
 # out when it stops hurting.
 HARMFUL_MEMORY_SHARE = 0.975
+# A rule that so many loops were shown and kept is shown more rarely.
+MIN_QUIET_LOOPS = 20
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
 
 
@@ -43,6 +45,31 @@ class Exposure:
     share: float = DEFAULT_HOLDOUT_SHARE
     together: bool = False
     examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a loop: whether its first attempt passed, and its number of calls.
+
+    `signatures` are the digests of the errors of its attempts. Abandoned loops have an
+    outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
+    key that it broke. `model` made the attempts of the first rung, "" if it is
+    unknown. `rung` made the first attempt, and `climbed` says whether a higher one made
+    another; None without a ladder. `cost` is that of the loop, also of
+    calls that failed.
+    """
+
+    loop: str
+    right_at_once: bool
+    _: KW_ONLY
+    calls: int
+    signatures: frozenset[str] = frozenset()
+    memory_key: str = ""
+    rules: frozenset[str] = frozenset()
+    model: str = ""
+    rung: int = 1
+    climbed: bool | None = None
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

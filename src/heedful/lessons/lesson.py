@@ -16,7 +16,13 @@ from typing import Any, Literal, get_args
 from heedful.display import html_form, line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import release_command
-from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict
+from heedful.lessons.holdout import (
+    MIN_QUIET_LOOPS,
+    Exposure,
+    LoopExposures,
+    MemoryVerdict,
+    Outcome,
+)
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import (
@@ -55,6 +61,7 @@ __all__ = [
     "Figures",
     "LoopExposures",
     "MemoryVerdict",
+    "Outcome",
     "Remembered",
     "Scope",
     "State",
@@ -156,10 +163,9 @@ class Example:
         return bool(self.accepted or self.rejected)
 
 
-# A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if this many loops were
-# shown it and kept it, or if the loops that did not fix it exceed those that did by
-# more than `MAX_FAILED_LOOPS`.
-MIN_QUIET_LOOPS = 20
+# A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if `MIN_QUIET_LOOPS`
+# were shown it and kept it, or if the loops that did not fix it exceed those that did
+# by more than `MAX_FAILED_LOOPS`.
 MAX_FAILED_LOOPS = 2
 REMINDER_INTERVAL_LOOPS = 5
 
@@ -472,31 +478,6 @@ class Matches(list[Match]):
 
 
 DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of a loop: whether its first attempt passed, and its number of calls.
-
-    `signatures` are the digests of the errors of its attempts. Abandoned loops have an
-    outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
-    key that it broke. `model` made the attempts of the first rung, "" if it is
-    unknown. `rung` made the first attempt, and `climbed` says whether a higher one made
-    another; None without a ladder. `cost` is that of the loop, also of
-    calls that failed.
-    """
-
-    loop: str
-    right_at_once: bool
-    _: KW_ONLY
-    calls: int
-    signatures: frozenset[str] = frozenset()
-    memory_key: str = ""
-    rules: frozenset[str] = frozenset()
-    model: str = ""
-    rung: int = 1
-    climbed: bool | None = None
-    cost: float = 0.0
 
 
 def check_source(source: str) -> str:

@@ -9,13 +9,12 @@ and the rest compares pieces, so a text of others cannot make it slow.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State
-from heedful.loop.record import Candidate, Evaluation, Finding
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
@@ -199,17 +198,9 @@ class LessonCheck:
         """The name under which its findings are reported."""
         return f"{LESSON_CHECK_PREFIX}{self.lesson}"
 
-    def judge(self, text: str) -> list[Finding]:
-        """Return the finding about a text that breaks the rule, with the lesson's fix.
-
-        An empty text is left to the other checks.
-        """
-        if not text.strip() or fits(self.kind, self.rule, text):
-            return []
-
-        return [
-            Finding(self.name, self.about, fix=self.text, key=f"{self.name}: broken")
-        ]
+    def refuses(self, text: str) -> bool:
+        """Return True if a text breaks the rule; an empty one does not."""
+        return bool(text.strip()) and not fits(self.kind, self.rule, text)
 
     def judges_tool(self, tool: str) -> bool:
         """Return True if the check judges calls of a tool; "" is the shell.
@@ -233,70 +224,3 @@ class Alarm:
 
     lesson: int
     is_false: bool = False
-
-
-def add_findings(
-    evaluation: Evaluation | None,
-    candidate: Any,
-    checks: Sequence[LessonCheck],
-    judges: Sequence[str] | None,
-) -> Evaluation | None:
-    """Return the evaluation with what the checks of lessons find in a candidate.
-
-    Their findings come first. `judges` are the names of the loop's own checks, None if
-    the host evaluated by itself. If the check that taught a lesson is among them and
-    accepts the candidate, or the host does, it has the last word: the finding is a
-    warning, and counts as a false alarm.
-    """
-    text = Candidate.of(candidate).text or ""
-    findings: list[Finding] = []
-    for check in checks:
-        broken = check.judge(text)
-        findings += [_overruled(item, check, evaluation, judges) for item in broken]
-    if not findings:
-        return evaluation
-
-    if evaluation is None:
-        return Evaluation(tuple(findings))
-    return replace(evaluation, findings=(*findings, *evaluation.findings))
-
-
-def _overruled(
-    finding: Finding,
-    check: LessonCheck,
-    evaluation: Evaluation | None,
-    judges: Sequence[str] | None,
-) -> Finding:
-    """Return the finding, as a warning if the lesson's own check accepts the text."""
-    if evaluation is None:
-        return finding
-
-    accepted = not evaluation.errors
-    teacher = "the evaluation"
-    if judges is not None:
-        names = {check.error_type, *check.taught_by}
-        teacher = ", ".join(check.taught_by)
-        has_erred = any(error.check in names for error in evaluation.errors)
-        accepted = set(check.taught_by) <= set(judges) and not has_erred
-    if not accepted:
-        return finding
-
-    message = f"{finding.message}; {teacher} accepts it"
-    return replace(finding, message=message, level="warning")
-
-
-def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
-    """Return what the checks of lessons found in an evaluation."""
-    findings = evaluation.findings if evaluation else ()
-    return tuple(
-        Alarm(lesson_of(finding), is_false=finding.level != "error")
-        for finding in findings
-        if lesson_of(finding)
-    )
-
-
-def lesson_of(finding: Finding) -> int:
-    """Return the id of the lesson whose check made a finding; 0 for another check."""
-    number = finding.check.removeprefix(LESSON_CHECK_PREFIX)
-    is_ours = number != finding.check and number.isdecimal()
-    return int(number) if is_ours else 0

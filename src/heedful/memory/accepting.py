@@ -11,13 +11,13 @@ from typing import Any
 
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
+from heedful.lessons.check_findings import add_findings
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     Lesson,
     Remembered,
     digest_of,
 )
-from heedful.lessons.lesson_check import add_findings
 from heedful.lessons.loop_lessons import learn
 from heedful.lessons.scope import Scope
 from heedful.loop.decide import Done

@@ -30,7 +30,7 @@ from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, Scope
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
-from heedful.memory.vectors import embed, space_of
+from heedful.models.embedding import embed, space_of
 from heedful.store import links
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
 from heedful.store.lessons import Plain, upsert

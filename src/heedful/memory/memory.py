@@ -13,9 +13,8 @@ import asyncio
 import logging
 import secrets
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -32,7 +31,6 @@ from heedful.lessons.briefing import (
     explain_silence,
     shown_names,
 )
-from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import (
     ANY_LESSON,
@@ -46,27 +44,25 @@ from heedful.lessons.lesson import (
     check_memory,
     check_source,
 )
-from heedful.lessons.origin import Origin, check_name, read_origin
+from heedful.lessons.origin import Origin, read_origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
     Remembered,
     Scope,
-    check_holdout,
 )
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
 from heedful.lessons.silence import Obstacle
-from heedful.memory.vectors import embed, space_of
+from heedful.memory.call_memory import CallMemory
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
+from heedful.models.embedding import embed, space_of
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import redact_ends
 from heedful.store import (
-    calls as call_store,
     exposures as exposure_store,
     lessons as lesson_store,
-    open_store,
     search,
 )
 from heedful.store.store import Store
@@ -86,7 +82,6 @@ if TYPE_CHECKING:  # a hook process starts for each event, and needs none of the
     from heedful.lessons.links import Related
     from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
-    from heedful.memory.quarantine import Quarantine
     from heedful.memory.transfer import Exported, File, Imported
     from heedful.memory.user_rules import UserRules
 
@@ -106,19 +101,8 @@ MAX_SIGNED_CHARS = 10_000
 MAX_LOOKED_UP_CHARS = 200_000
 
 
-def log_failure(event: str, error: Exception, scope: Scope | None = None) -> None:
-    """Log the type of an error and where it was raised, with the scope if it is known.
-
-    Its text is left out, because it may quote data.
-    """
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    place = asdict(scope) if scope else {}
-    fields = {"error": type(error).__name__, "traceback": frames}
-    _log.warning(event, extra=fields | place)
-
-
 @refuses_unknown_options
-class Memory:
+class Memory(CallMemory):
     """A memory of lessons for one scope.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and
@@ -150,25 +134,17 @@ class Memory:
         if isinstance(trust, str):
             origin = read_origin(trust, "trust")
             trust = ()
-        for name in trust:
-            check_name(name)
-        require(isinstance(strict, bool), "strict", strict, "True or False")
-        check_holdout(holdout)
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)
         is_embedder = isinstance(embedder, Embedder) and not isinstance(embedder, type)
         require(embedder is None or is_embedder, "embedder", embedder, EMBEDDER_FORMS)
 
-        self.store: Store = store if isinstance(store, Store) else open_store(store)
-        self.scope: Scope = scope or Scope()
+        super().__init__(store, scope, holdout=holdout, strict=strict, trust=trust)
         self.embedder = embedder
-        self.holdout = holdout
         self.max_entries = max_entries
         self.quota = quota
         self.origin: Origin = read_origin(origin)
-        self.strict = strict
-        self.stated: frozenset[str] = frozenset(trust)
         # A host that embeds in its own job sets a function to call after each write.
         # With None, each write embeds what it stores.
         self.later: Callable[[], Awaitable[None]] | None = None
@@ -253,13 +229,6 @@ class Memory:
         return answer
 
     @property
-    def quarantine(self) -> "Quarantine":
-        """What waits until a person decides about it, and the sources people stated."""
-        from heedful.memory.quarantine import Quarantine  # slow to import for a hook
-
-        return Quarantine(self.store, self.scope, stated=self.stated)
-
-    @property
     def user_rules(self) -> "UserRules":
         """The rules that the user gave agents in this project."""
         from heedful.memory.user_rules import UserRules  # slow to import for a hook
@@ -292,32 +261,6 @@ class Memory:
         pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
         return await self.store.read(
             self.scope, pattern_store.find_with_findings, pattern, lines, text
-        )
-
-    @refuses_unknown_options
-    async def before(
-        self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
-    ) -> ActionHistory:
-        """Return how calls like this one failed, and what fixed them.
-
-        Ask before a tool runs. `arguments` are the arguments of the call as data, or
-        the text of a command; paths are those of the repository in `folder`. A call is
-        told of that failed and has not worked since, a command once it failed in two
-        runs; so is a name in the arguments that an error quoted and that never worked.
-        All reads use an index. Raises InvalidInput, StoreError.
-        """
-        check_texts(tool=tool)
-        if not isinstance(arguments, str | Mapping):
-            raise InvalidInput(
-                "arguments", arguments, "a mapping, or the text of a command"
-            )
-        return await self.store.read(
-            self.scope,
-            call_store.history_of,
-            tool,
-            arguments,
-            folder=folder,
-            stated=self.stated,
         )
 
     @telemetry.search

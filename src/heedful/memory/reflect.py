@@ -79,6 +79,7 @@ from heedful.lessons.origin import (
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import NO_USAGE, Usage
+from heedful.memory.call_memory import log_failure
 from heedful.memory.citations import Claim
 from heedful.memory.draft import (
     DRAFT_BY_RULES,
@@ -91,7 +92,6 @@ from heedful.memory.draft import (
 )
 from heedful.memory.memory import (
     Memory,
-    log_failure,
     open_memory,
     write_lessons,
 )

@@ -358,7 +358,7 @@ def _checks_of(
     return tuple(
         check
         for check in exposures.active_checks(db, scope, calls=True)
-        if check.judges_tool(called.tool) and check.judge(called.text)
+        if check.judges_tool(called.tool) and check.refuses(called.text)
     )
 
 

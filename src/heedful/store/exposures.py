@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
 from heedful.lessons.holdout import (
+    MIN_QUIET_LOOPS,
     Exposure,
     LoopExposures,
+    Outcome,
     Shown,
 )
-from heedful.lessons.lesson import MIN_QUIET_LOOPS, Lesson, Match, Outcome
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.scope import Remembered, Scope
 from heedful.store.connection import (
@@ -38,6 +39,7 @@ from heedful.store.connection import (
 from heedful.store.rulings import name_of, rule, words_digest
 
 if TYPE_CHECKING:  # slow to import: a hook process starts for each event
+    from heedful.lessons.lesson import Lesson, Match
     from heedful.lessons.proof import Case, CasesByModel, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.

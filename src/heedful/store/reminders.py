@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from heedful.lessons.holdout import (
     Exposure,
+    Outcome,
     SessionTally,
     is_withheld,
     opportunity_name,
     plan_holdout,
 )
-from heedful.lessons.lesson import Outcome
 from heedful.lessons.mistake import Call, from_json
 from heedful.lessons.scope import Scope, lesson_name, source_of
 from heedful.store import exposures

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from heedful.lessons.lesson import Example
-from heedful.lessons.scope import Scope, lesson_name
+from heedful.lessons.scope import Scope, lesson_name, short_digest
 from heedful.store.connection import Db, Row, key_of, storable, storable_json
 from heedful.validation import check_actor
 
@@ -42,7 +41,9 @@ def rule(
 
 def words_digest(text: str) -> str:
     """Return the digest of the example row that holds only `text`, a lesson's words."""
-    return f"{LESSON_DIGEST_PREFIX} {Example(text, '').digest}"
+    # The row is an example with a task and nothing else.
+    digest = short_digest(f"{text}\0\0")
+    return f"{LESSON_DIGEST_PREFIX} {digest}"
 
 
 def name_of(row: Mapping[str, Any] | Row) -> str:

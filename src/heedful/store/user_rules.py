@@ -6,9 +6,8 @@ A session remembers by marks of which rules it told.
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.lesson import Lesson
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
@@ -21,6 +20,9 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.rulings import name_of, rule, words_digest
+
+if TYPE_CHECKING:  # a hook of a call stores no lessons
+    from heedful.lessons.lesson import Lesson
 
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
@@ -129,7 +131,7 @@ def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
     ]
 
 
-def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:
+def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
     """Restore a retired rule that the user states again, before it is stored.
 
     Older rules about the same thing are retired. One from outside changes nothing.
@@ -163,7 +165,7 @@ def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:
 def state(
     db: Db,
     scope: Scope,
-    lessons: Sequence[Lesson],
+    lessons: "Sequence[Lesson]",
     *,
     stated: Set[str] = frozenset(),
     most: int = 0,

@@ -1,0 +1,149 @@
+"""heedful beside an agent that gets a task: what memory has for it, and its rules.
+
+A host for prompts needs this; judging outputs, and learning from runs, is in `host`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from heedful.episodes.episode import Event
+from heedful.integrations.call_host import Advice, CallHost, CallRun
+from heedful.integrations.session_rules import hear_rules, rules_of_session
+from heedful.lessons import ranking
+from heedful.lessons.action import MAX_MOMENT_CHARS
+from heedful.lessons.briefing import explain_unshown
+from heedful.lessons.lesson import Matches
+from heedful.lessons.silence import say
+from heedful.lessons.user_rules import rules_text
+from heedful.memory.call_memory import CallMemory
+from heedful.memory.memory import Memory, open_memory
+from heedful.models.embedding import load_embedder
+from heedful.store import user_rules
+from heedful.store.store import Store
+
+_log = logging.getLogger("heedful")
+
+
+@dataclass(eq=False, kw_only=True)
+class TaskHost(CallHost):
+    """heedful for the tasks of an agent; the fields are those of `Host`."""
+
+    memory: Memory | Store | str | None = "heedful.db"
+    own_memory: Memory | None = field(init=False)
+    memory_type: ClassVar[type[CallMemory]] = Memory
+    _is_started: bool = field(default=False, init=False)
+
+    def _open_memory(self) -> Memory | None:
+        """Return the memory, None if the host has none."""
+        if self.memory is None:
+            return None
+        return open_memory(self.memory, self.scope)
+
+    async def start(self) -> None:
+        """Load the embedder, so that no lookup waits for it; the first one calls this.
+
+        Takes at most 10 s.
+        """
+        memory = self.own_memory
+        if memory is None or self._is_started:
+            return
+
+        self._is_started = True
+        work = load_embedder(memory.embedder)
+        await self.guarded("load the embedder", work, None, limited=False)
+
+    def run(self, id: str = "", task: Any = "") -> TaskRun:
+        """Return the run of an agent; the `id` of an earlier run continues that run.
+
+        Without a `task`, an earlier run that was judged keeps its task.
+        """
+        return TaskRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
+
+
+@dataclass(eq=False, kw_only=True)
+class TaskRun(CallRun):
+    """One run of an agent with a task; the fields are those of `HostRun`."""
+
+    host: TaskHost
+
+    async def rules(self) -> str:
+        """Return the rules of the user that hold in this run, as text; "" without any.
+
+        A run that was shown them, as its opening shows them, gets none.
+        """
+        memory = self.host.own_memory
+        if memory is None or not self.room:
+            return ""
+        everywhere = self.host.everywhere
+        work = rules_of_session(memory, self.id, everywhere, again=False)
+        rules = await self.host.guarded("read the rules of the user", work, ())
+        return rules_text(rules)
+
+    async def recall(self, task: Any = None, call: str = "") -> Advice:
+        """Return what memory has for the task; `call` is the id of its message, if any.
+
+        If the run goes on after an end of its process, also return the last feedback.
+        Rules in the words of the user are stored; a person reads so in the `notes`.
+        """
+        self.task = self.task if task is None else task
+        await self.host.start()
+        advice = await self.host.guarded(
+            "recall", self._recall(call), Advice(silence=say("slow"))
+        )
+        memory = self.host.own_memory
+        if memory is not None and isinstance(self.task, str):
+            work = hear_rules(memory, self.id, self.task)
+            notes = await self.host.guarded("store a rule of the user", work, [])
+            for note in notes:
+                _log.info(note)
+            advice = replace(advice, notes=tuple(notes))
+        self.room = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
+        return advice
+
+    async def _recall(self, call: str) -> Advice:
+        """Keep the task as an event; return what memory has for it."""
+        text = self.task
+        if not isinstance(text, str):
+            text = json.dumps(text, default=repr)
+        await self._announce((), [Event("user_message", text, call=call)])
+        return await self._advise(text)
+
+    async def _advise(self, task: str) -> Advice:
+        """Return lessons on the task, and record them as shown or withheld."""
+        memory = self.host.own_memory
+        if memory is None or not self.room:
+            return Advice(silence=say("no memory or room"))
+
+        recalled = await memory.recall(task, ranking.MAX_PROMPT_LESSONS)
+        # Before any call, a failure without what put it right helps nobody.
+        matches = Matches(
+            (match for match in recalled if match.meta.get("mended", True)),
+            recalled.silence,
+        )
+        texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
+        records = await self._known(memory, texts)
+        news = [match for match in matches if match.lesson_id not in records]
+        chosen = ranking.choose(news, now=time.time(), advice=True)
+        ids = [choice.lesson_id for choice in chosen]
+        announced = await self._announce(ids, marks=user_rules.told_lessons(ids))
+        choices = [choice for choice in chosen if choice.lesson_id in announced]
+        turns = ranking.as_messages(choices)
+
+        silence = ""
+        if records and not news:
+            silence = say("told")
+        elif not choices:
+            silence = matches.silence or explain_unshown(task, matches, "both", chosen)
+
+        return Advice(
+            text=ranking.as_text(turns, secrets.randbits(64), choices),
+            examples=turns,
+            silence=silence or ("" if choices else say("withheld")),
+        )
