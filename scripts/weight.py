@@ -44,7 +44,7 @@ AGENTS = ("integrations/*", "cli/hook.py", "cli/sessions.py", "cli/rules.py")
 CREATE_TABLE = re.compile(r"^create table", re.MULTILINE)
 RECIPE = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml))`")
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
@@ -68,7 +68,13 @@ CEILINGS: Mapping[str, float] = {
     "parameters of run": 14,
 }
 # The files that each of the frequent changes opens, tests and pages among them.
-JOURNEYS: Mapping[str, int] = {}
+JOURNEYS: Mapping[str, int] = {
+    "Change or add a stop rule": 4,
+    "Add a column of a loop": 7,
+    "Add a check": 4,
+    "Add a coding agent": 4,
+    "Change what a lesson says": 3,
+}
 
 
 @dataclass
