@@ -27,6 +27,10 @@ def literal(answer: str, context: Context) -> list[Finding]:
     return [Finding("c", f"{answer!r} is no date", fix="write YYYY-MM-DD")]
 
 
+def counted(answer: str, context: Context) -> list[Finding]:
+    return [Finding("c", f"{answer!r} has {len(answer.split())} words")]
+
+
 def parameter(answer: str, context: Context, *, limit: int) -> list[Finding]:
     return [Finding("c", "the text is long", fix=f"write at most {limit} words")]
 
@@ -93,6 +97,12 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
     "check, rejected, accepted, rule",
     {
         "code": (literal, "May 5", "2025-05-05", "___ is no date. write YYYY-MM-DD"),
+        "a stop word of the code between two values": (
+            counted,
+            "May 5",
+            "2025-05-05",
+            "___ has ___ words",
+        ),
         "an argument": (
             partial(parameter, limit=12),
             "a b",

@@ -173,7 +173,7 @@ class _LoopWords:
         words = [match.span() for match in compiled(_WORDS_PATTERN).finditer(text)]
         declared = sum(all(is_declared[start:end]) for start, end in words)
         if not declared or declared < MIN_DECLARED_SHARE * len(words):
-            return _cover(text, self._particulars(text, is_fix))
+            return _cover(text, self._particulars(text, is_fix), merge=True)
 
         is_constant = _mark(text, [*self.constants, *self._members_in(text)])
         return _cover(text, self._holes(text, is_constant, is_fix))
@@ -273,15 +273,15 @@ def _places(part: str, text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text)]
 
 
-def _cover(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return a text with masks, one for those that only stop words or signs part."""
+def _cover(text: str, spans: Iterable[tuple[int, int]], merge: bool = False) -> str:
+    """Return a text with masks; `merge` those that only stop words or signs part."""
     parts: list[str] = []
     done = 0
     for start, end in sorted(spans):
         if end <= done:
             continue
         between = text[done : max(start, done)]
-        if not parts or _has_words(between):
+        if not (merge and parts) or _has_words(between):
             parts += [between, MASK]
         done = end
     return "".join([*parts, text[done:]])
