@@ -266,19 +266,6 @@ def mark(user: str) -> str:
     return user.partition("\n")[0].removesuffix(">").split()[1]
 
 
-def test_it_is_shown_task_goal_context_and_candidate():
-    context = Context("Sum it up.", data={"work": "A long text."})
-    system, user = read_prompts({"b": 1, "a": [2]}, context, goal="Be right.")
-    m = mark(user)
-    assert user == (
-        f"<task {m}>\nSum it up.\n</task {m}>\n\n<goal {m}>\nBe right.\n</goal {m}>\n\n"
-        f'<context {m}>\n{{"work": "A long text."}}\n</context {m}>\n\n'
-        f'<candidate {m}>\n{{"a": [2], "b": 1}}\n</candidate {m}>\n\n'
-        f"Judge the candidate of {m} now, as JSON."
-    )
-    assert m in system
-
-
 @settings(max_examples=20)
 @given(st.text() | st.lists(st.text()) | st.just(HOSTILE), st.text())
 @example(HOSTILE, HOSTILE)

@@ -78,8 +78,6 @@ WORDS = {
     "pairs": {"": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
-SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
-MONTHS = [{"name": "overall", "mae": 2.0}, {"name": "May", "mae": 3.0}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
@@ -163,37 +161,10 @@ def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     assert find_wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
 
 
-def test_of_tables_with_the_same_names_that_which_the_sentence_names_counts():
-    splits = {
-        "train": [{"model": "Ridge", "rmse": 2.0}, {"model": "Naive", "rmse": 2.5}],
-        "holdout": [{"model": "Ridge", "rmse": 3.25}, {"model": "Naive", "rmse": 4.0}],
-    }
-    text = (
-        "On the holdout, Ridge has an RMSE of 2.0. On train Ridge has an RMSE of 2.0."
-    )
-    claims = [
-        (claim.verdict, claim.paths)
-        for claim in ground(text, splits)
-        if claim.kind == "number"
-    ]
-    assert claims == [
-        ("contradicted", ("$.holdout[0].rmse",)),
-        ("supported", ("$.train[0].rmse",)),
-    ]
-    assert (
-        find_wrong("Ridge has an RMSE of 3.25, elsewhere an RMSE of 2.0.", splits) == []
-    )
-
-
-TOWNS = [
-    {"name": "Lund", "country": "Sweden", "code": "SE"},
-    {"name": "Graz", "code": "AT"},
-]
 PROSE = (
     "The bridge was opened in 1932 by Ruth Alder. It is 310 metres long and carries "
     "trams."
 )
-BRIDGE = "この橋は1932年に開通した。長さは310メートルである。"
 
 
 @cases(
@@ -227,17 +198,6 @@ def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdic
     assert "contradicted" not in found_verdicts.values()
 
 
-def test_a_sentence_of_other_things_is_not_found():
-    text = (
-        "Ridge has an RMSE of 3.25. Gardens flourish wherever gentle rain falls softly."
-    )
-    (claim,) = (
-        statement for statement in ground(text, MODELS) if statement.kind == "statement"
-    )
-    assert claim.verdict == "not found"
-    assert claim.text.startswith("Gardens")
-
-
 # What a person wants refused, and what not
 
 WARDS = [
@@ -257,7 +217,6 @@ PLANT = (
     "The Hilltop plant made 4,200 tonnes in 2023 and 5,040 tonnes in 2024, and its "
     "workforce shrank from 310 to 290 people."
 )
-VISITS = [{"month": "2026-03", "visits": 40}, {"month": "2026-04", "visits": 75}]
 TRAINS = [
     {"train": "IC 5", "leaves": "2026-05-02T13:40:00+02:00"},
     {"train": "RE 9", "leaves": "2026-05-03T06:15:00+02:00"},
@@ -381,13 +340,6 @@ def test_not_found_is_what_the_caller_says():
 @cases("evidence", {"None": None, "empty text": "", "no rows": []})
 def test_no_evidence_is_a_finding_of_its_own(evidence):
     (finding,) = findings(grounding(evidence), "2 apples")
-    assert finding.key == "grounding: no evidence"
-
-
-def test_an_empty_pandas_frame_is_no_evidence():
-    import pandas as pd
-
-    (finding,) = findings(grounding(pd.DataFrame()), "2 apples")
     assert finding.key == "grounding: no evidence"
 
 

@@ -63,23 +63,10 @@ def pandas_rows() -> Any:
     return pd.DataFrame(ROWS)
 
 
-def pandas_with_dates() -> Any:
-    import pandas as pd
-
-    frame = pandas_rows()
-    return frame.assign(day=pd.to_datetime(frame["day"]))
-
-
 def polars_rows() -> Any:
     import polars as pl
 
     return pl.DataFrame(ROWS)
-
-
-def polars_with_dates() -> Any:
-    import polars as pl
-
-    return polars_rows().with_columns(pl.col("day").cast(pl.Datetime))
 
 
 def arrow_rows() -> Any:
@@ -125,14 +112,6 @@ def test_a_frame_has_its_name():
         ("supported", ("$.costs[1].rmse",)),
         ("contradicted", ("$.deep.speeds[1].ms",)),
     ]
-
-
-def test_a_series_has_a_value_for_each_name():
-    import pandas as pd
-
-    evidence = pd.Series({"rmse": 4.0, "mape": 3.0})
-    places = read_places("The RMSE is 3.", evidence)
-    assert places == [("contradicted", ("$.rmse",))]
 
 
 class Columned:

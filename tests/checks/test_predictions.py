@@ -269,16 +269,6 @@ def test_batches_say_what_the_whole_does(cells, size):
             assert read.mean == pytest.approx(np.mean(finite), rel=1e-9, abs=1e-6)
 
 
-@given(st.integers(1, 400), st.floats(1e8, 1e12), st.integers(0, 2**31))
-def test_a_large_offset_takes_no_digits_away(size, offset, seed):
-    noise = np.random.default_rng(seed).integers(-1000, 1000, 400) / 1024
-    values = np.round(offset) + noise
-    exact = float(np.std(values - np.round(offset), ddof=1))
-    assert added(values, size).std == pytest.approx(
-        exact, rel=1e-6 * max(1.0, offset / 1e9)
-    )
-
-
 def test_files_are_read_in_batches(tmp_path, monkeypatch):
     import polars as pl
 

@@ -39,10 +39,6 @@ CHECKS: list[Callable[..., Any]] = [
 SUFFIXES = pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 
 
-def read_findings(check: Any, candidate: Any) -> list[str]:
-    return [finding.message for finding in findings(check, candidate)]
-
-
 # What is a table
 
 
@@ -62,12 +58,6 @@ def read_findings(check: Any, candidate: Any) -> list[str]:
 )
 def test_what_is_no_table_is_a_finding(candidate, key):
     check_is_no_table(candidate, key)
-
-
-def test_a_polars_frame_without_a_column_is_no_table():
-    import polars as pl
-
-    check_is_no_table(pl.DataFrame({"actual": [1]}), "missing column")
 
 
 def test_a_pandas_frame_with_a_column_twice_is_no_table():
@@ -364,22 +354,6 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         (finding,) = check(None, NOW)
         assert finding.key == "missing_results: corrupt"
         assert message in finding.message
-
-
-@cases(
-    "name, content, expected",
-    {
-        "an empty list": ("a.json", "[]", ["empty"]),
-        "empty lines": ("a.csv", "\n\n", ["empty"]),
-    },
-)
-def test_what_counts_as_a_row(tmp_path, name, content, expected):
-    path = tmp_path / name
-    assert kinds(numbers.results(path)) == ["missing"]
-    path.write_text(content)
-    assert kinds(numbers.results(path)) == expected
-    if content == "weights":
-        assert kinds(numbers.results(path, at_least_rows=2)) == ["format"]
 
 
 def test_an_old_file_is_stale(tmp_path):

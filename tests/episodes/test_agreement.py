@@ -13,9 +13,9 @@ from heedful.episodes.course import answered
 from heedful.episodes.episode import EPISODE_OUTCOMES, Episode, Event, Fault
 from tests.episodes import runs
 from tests.episodes.runs import (
+    CLAUDE,
     EXPECTED,
     FILES,
-    claude,
     document,
     genai,
     lines,
@@ -48,7 +48,7 @@ def test_the_same_run_in_every_format_is_the_same_steps(name, tmp_path):
 @cases(
     "entries",
     {
-        "claude": claude(),
+        "claude": CLAUDE,
         "genai": [document(genai())],
         "openinference": [document(openinference())],
     },

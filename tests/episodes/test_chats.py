@@ -7,6 +7,7 @@ from typing import Any
 from heedful.episodes.episode import Episode
 from heedful.episodes.readers.base import outcome_of
 from heedful.episodes.reading import read
+from tests.episodes.runs import FOLDER
 from tests.tables import cases
 
 Data = dict[str, Any]
@@ -47,229 +48,16 @@ def chat(calls: Sequence[Any], **result: Any) -> list[Data]:
     return [USER, {"role": "assistant", "tool_calls": calls}, message, ASSISTANT]
 
 
-def constructed(name: str, **fields: Any) -> Data:
-    """Return a message of LangChain as its serialiser writes it."""
-    path = ["langchain", "schema", "messages", name]
-    return {"lc": 1, "type": "constructor", "id": path, "kwargs": fields}
-
-
-LANGCHAIN_CALL = {"name": "find", "args": ARGUMENTS, "id": "c1", "type": "tool_call"}
-LANGCHAIN: list[Data] = [
-    {"type": "human", "content": ASKED},
-    {"type": "ai", "content": "", "tool_calls": [LANGCHAIN_CALL]},
-    {"type": "tool", "content": FAILED, "tool_call_id": "c1", "status": "error"},
-    {"type": "ai", "content": ANSWER, "tool_calls": []},
-]
-RESPONSES: list[Data] = [
-    {"type": "function_call", "id": "fc_1", "call_id": "c1", **FUNCTION},
-    {"type": "function_call_output", "call_id": "c1", "output": FAILED},
-    {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": ANSWER}],
-    },
-]
-ANTHROPIC: list[Data] = [
-    USER,
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "tool_use", "id": "c1", "name": "find", "input": ARGUMENTS}
-        ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "type": "tool_result",
-                "tool_use_id": "c1",
-                "is_error": True,
-                "content": [{"type": "text", "text": FAILED}],
-            }
-        ],
-    },
-    ASSISTANT,
-]
-AUTOGEN: list[Data] = [
-    {"source": "user", "type": "TextMessage", "content": ASKED},
-    {
-        "source": "desk",
-        "type": "ToolCallRequestEvent",
-        "content": [{"id": "c1", **FUNCTION}],
-    },
-    {
-        "source": "desk",
-        "type": "ToolCallExecutionEvent",
-        "content": [{"call_id": "c1", "content": FAILED, "is_error": True}],
-    },
-    {"source": "desk", "type": "ToolCallSummaryMessage", "content": FAILED},
-    {"source": "desk", "type": "TextMessage", "content": ANSWER},
-]
-EARLIER_AUTOGEN: list[Data] = [
-    {"role": "assistant", "name": "user_proxy", "content": ASKED},
-    {"role": "assistant", "content": None, "tool_calls": [CALL]},
-    {
-        "role": "tool",
-        "content": FAILED,
-        "tool_responses": [{"tool_call_id": "c1", "content": FAILED}],
-    },
-    {"role": "user", "name": "desk", "content": ANSWER},
-]
-SHAREGPT: list[Data] = [
-    {"from": "human", "value": ASKED},
-    {"from": "function_call", "value": json.dumps(FUNCTION)},
-    {"from": "observation", "value": FAILED},
-    {"from": "gpt", "value": ANSWER},
-]
-FUNCTIONS: list[Data] = [
-    USER,
-    {"role": "assistant", "content": None, "function_call": FUNCTION},
-    {"role": "function", "name": "find", "content": FAILED},
-    ASSISTANT,
-]
-AI_SDK: list[Data] = [
-    USER,
-    {
-        "role": "assistant",
-        "content": [
-            {
-                "type": "tool-call",
-                "toolCallId": "c1",
-                "toolName": "find",
-                "input": ARGUMENTS,
-            }
-        ],
-    },
-    {
-        "role": "tool",
-        "content": [{"type": "tool-result", "toolCallId": "c1", "output": FAILED}],
-    },
-    ASSISTANT,
-]
-UI_MESSAGES: list[Data] = [
-    {"id": "m1", "role": "user", "parts": [{"type": "text", "text": ASKED}]},
-    {
-        "id": "m2",
-        "role": "assistant",
-        "parts": [
-            {"type": "step-start"},
-            {
-                "type": "tool-find",
-                "toolCallId": "c1",
-                "state": "output-error",
-                "input": ARGUMENTS,
-                "errorText": FAILED,
-            },
-            {"type": "text", "text": ANSWER},
-        ],
-    },
-]
-GOOGLE: list[Data] = [
-    {"role": "user", "parts": [{"text": ASKED}]},
-    {
-        "role": "model",
-        "parts": [{"functionCall": {"id": "c1", "name": "find", "args": ARGUMENTS}}],
-    },
-    {
-        "role": "user",
-        "parts": [
-            {"functionResponse": {"id": "c1", "name": "find", "response": FAILED}}
-        ],
-    },
-    {"role": "model", "parts": [{"text": ANSWER}]},
-]
-BEDROCK: list[Data] = [
-    {"role": "user", "content": [{"text": ASKED}]},
-    {
-        "role": "assistant",
-        "content": [
-            {"toolUse": {"toolUseId": "c1", "name": "find", "input": ARGUMENTS}}
-        ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "toolResult": {
-                    "toolUseId": "c1",
-                    "content": [{"text": FAILED}],
-                    "status": "error",
-                }
-            }
-        ],
-    },
-    {"role": "assistant", "content": [{"text": ANSWER}]},
-]
-CHATS: dict[str, list[Data]] = {
-    "langchain": LANGCHAIN,
-    "responses": RESPONSES,
-    "anthropic": ANTHROPIC,
-    "autogen": AUTOGEN,
-    "earlier autogen": EARLIER_AUTOGEN,
-    "sharegpt": SHAREGPT,
-    "functions": FUNCTIONS,
-    "ai sdk": AI_SDK,
-    "ui messages": UI_MESSAGES,
-    "google": GOOGLE,
-    "bedrock": BEDROCK,
+# Each file of the folder is the chat in another dialect.
+CHATS = {
+    path.stem: json.loads(path.read_text("utf-8"))
+    for path in sorted((FOLDER / "chats").glob("*.json"))
 }
-INSPECT_CALL = {"id": "c1", "function": "find", "arguments": ARGUMENTS}
-DIALECTS = {
-    "OpenAI": chat([CALL]),
-    "an object": {"messages": chat([CALL])},
-    "an inner object": {"id": 7, "run": {"messages": chat([CALL])}},
-    "old functions": FUNCTIONS,
-    "items of responses": [USER, *RESPONSES],
-    "a response": {"input": ASKED, "output": RESPONSES},
-    "Anthropic": {"messages": ANTHROPIC},
-    "LangGraph": {"messages": LANGCHAIN},
-    "messages_to_dict": [
-        {"type": message["type"], "data": message} for message in LANGCHAIN
-    ],
-    "LangChain's serialiser": [
-        constructed("HumanMessage", content=ASKED),
-        constructed("AIMessage", content="", tool_calls=[LANGCHAIN_CALL]),
-        constructed("ToolMessage", content=FAILED, tool_call_id="c1"),
-        constructed("AIMessageChunk", content=ANSWER),
-    ],
-    "LangChain's additional_kwargs": [
-        LANGCHAIN[0],
-        {"type": "ai", "content": "", "additional_kwargs": {"tool_calls": [CALL]}},
-        *LANGCHAIN[2:],
-    ],
-    "AutoGen": {"messages": AUTOGEN, "stop_reason": "done"},
-    "AutoGen 0.2": {"chat_history": EARLIER_AUTOGEN},
-    "ShareGPT": {"conversations": SHAREGPT},
-    "Vercel AI SDK": AI_SDK,
-    "Vercel's messages for pages": {"messages": UI_MESSAGES},
-    "Google": {"contents": GOOGLE},
-    "Amazon Bedrock": {"messages": BEDROCK},
-    "JSON in a text": {"messages": json.dumps(chat([CALL]))},
-    "Inspect": {"samples": [{"messages": chat([INSPECT_CALL])}]},
-    "tau-bench": [{"traj": chat([CALL]), "reward": 0.0}],
-    "any name": {"results": [{"dialogue": chat([CALL])}]},
-    "tau2-bench": {
-        "tasks": [{"id": "0"}],
-        "simulations": [
-            {
-                "messages": [
-                    USER,
-                    {
-                        "role": "assistant",
-                        "tool_calls": [
-                            {"id": "c1", "name": "find", "arguments": ARGUMENTS}
-                        ],
-                    },
-                    {"role": "tool", "id": "c1", "content": FAILED, "error": True},
-                    ASSISTANT,
-                ]
-            }
-        ],
-    },
-}
+LANGCHAIN = CHATS["LangGraph"]["messages"]
+RESPONSES = CHATS["a response"]["output"]
 
 
-@cases("value", DIALECTS)
+@cases("value", CHATS)
 def test_a_chat_gives_the_same_events_in_every_dialect(value):
     [episode] = episodes(value)
     assert events_of(episode) == EVENTS
@@ -277,7 +65,14 @@ def test_a_chat_gives_the_same_events_in_every_dialect(value):
     assert episode.task == ASKED
 
 
-@cases("messages", {"LangChain": LANGCHAIN, "AutoGen": AUTOGEN, "ShareGPT": SHAREGPT})
+@cases(
+    "messages",
+    {
+        "LangChain": LANGCHAIN,
+        "AutoGen": CHATS["AutoGen"]["messages"],
+        "ShareGPT": CHATS["ShareGPT"]["conversations"],
+    },
+)
 def test_lines_of_messages_are_one_chat(messages):
     [episode] = episodes(*messages)
     assert events_of(episode) == EVENTS

@@ -126,21 +126,6 @@ def test_a_report_that_was_cut_has_what_is_whole():
 @cases(
     "content",
     {
-        "another XML": "<html><body>x</body></html>",
-        "another log": "2026-01-02T03:04:05Z served a page\n",
-        "a text": "notes\n",
-    },
-)
-def test_other_files_are_of_no_run(content):
-    traces = read(content.encode())
-    with pytest.raises(TraceFileError):
-        next(traces)
-    assert not traces.is_recognised
-
-
-@cases(
-    "content",
-    {
         "entities that expand": BOMB.encode(),
         "a document type": b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><testsuites/>',
         "XML that ends early": b"<testsuites><testsuite>",

@@ -12,16 +12,16 @@ from heedful.episodes.readers.otlp import from_json
 from heedful.errors import TraceFileError
 from tests.episodes import runs
 from tests.episodes.runs import (
+    DIALECTS,
     Data,
     document,
-    failed,
-    genai,
     lines,
     pairs,
     protobuf,
+    read_file,
+    read_spans,
     span,
 )
-from tests.episodes.span_dialects import DIALECTS, console, observation
 from tests.tables import cases
 
 
@@ -43,18 +43,18 @@ def response_of(attributes: Data, **more: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_same_run_in_every_convention_is_the_same_steps(name):
-    episode = only(document(DIALECTS[name]))
+    episode = only(document(read_spans(name)))
     assert runs.steps(episode) == runs.EXPECTED
     assert episode.task == runs.QUESTION
     assert episode.outcome == "partial"
     assert answered(episode.events) == {3: 4, 5: 6}
-    [same] = reading.read(protobuf(document(DIALECTS[name])))
+    [same] = reading.read(protobuf(document(read_spans(name))))
     assert same.digest == episode.digest
 
 
 @pytest.mark.parametrize("name", ["OpenLLMetry", "Vercel AI SDK"])
 def test_the_tools_that_a_model_was_offered(name):
-    assert only(document(DIALECTS[name])).tools == ("find_order",)
+    assert only(document(read_spans(name))).tools == ("find_order",)
 
 
 def test_parallel_calls_of_a_tool_are_told_apart_by_their_arguments():
@@ -183,17 +183,15 @@ def test_texts_of_functions_below_the_root_are_no_words_of_a_chat():
         "gen_ai.completion": json.dumps({"output": "continue"}),
     }
     inner = span("cd" * 8, runs.ROOT, "route", (1, 2), node)
-    episode = only(document([*DIALECTS["LangSmith"], inner]))
+    episode = only(document([*read_spans("LangSmith"), inner]))
     assert runs.steps(episode) == runs.EXPECTED
 
 
 @cases(
     "values",
     {
-        "console": [console(entry) for entry in genai()],
-        "an export of Langfuse": [
-            {"trace": {}, "observations": [observation(entry) for entry in genai()]}
-        ],
+        "console": read_file("spans/console.jsonl"),
+        "an export of Langfuse": [read_file("spans/langfuse export.json")],
     },
 )
 def test_spans_that_are_objects_are_the_same_steps(values):
@@ -204,40 +202,6 @@ def test_spans_that_are_objects_are_the_same_steps(values):
     assert [event.at for event in episode.events] == sorted(
         event.at or 0 for event in episode.events
     )
-
-
-def test_a_failure_of_an_agent_in_an_agent_names_the_inner_one():
-    def agent(id: str, parent: str, name: str) -> Data:
-        kinds = {"mlflow.spanType": '"AGENT"'}
-        return span(id, parent, name, (0, 9), kinds) | failed("KeyError", "no order")
-
-    tool = {"mlflow.spanType": '"TOOL"', "mlflow.spanInputs": "{}"}
-    inner = span("cc" * 8, "bb" * 8, "find_order", (1, 2), tool)
-    episode = only(
-        document(
-            [
-                agent("aa" * 8, "", "lead"),
-                agent("bb" * 8, "aa" * 8, "scout"),
-                inner | failed("KeyError", "no order"),
-            ]
-        )
-    )
-    [call, response] = episode.events
-    assert call.agent == response.agent == "scout"
-    assert response.error == "no order"
-
-
-@cases(
-    "attributes",
-    {
-        "a name": {"gen_ai.prompt." + "0." * 5_000 + "role": "user"},
-        "JSON": {"ai.prompt": 900 * '{"a": ' + "1" + 900 * "}"},
-        "lists": {"ai.prompt": 900 * "[" + 900 * "]"},
-    },
-)
-def test_what_is_nested_deeply_is_no_message(attributes):
-    [event] = only(one_span({"llm.request.type": "chat", **attributes})).events[-1:]
-    assert event.type == "llm_response"
 
 
 def test_an_error_without_words_has_those_of_the_result():
@@ -253,7 +217,7 @@ def test_spans_of_no_convention_are_refused_with_those_that_are_known():
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_what_a_service_stores_of_spans_gives_the_same_steps(name):
-    pieces, refused = spans.pieces(from_json(document(DIALECTS[name])))
+    pieces, refused = spans.pieces(from_json(document(read_spans(name))))
     assert not refused
     assert all(piece.known for piece in pieces)
     [episode] = spans.episodes(pieces)

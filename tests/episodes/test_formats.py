@@ -66,20 +66,6 @@ def text(content: str) -> Data:
 # OpenAI messages
 
 
-def test_chats_have_an_id_an_outcome_and_tools_where_they_say_so():
-    tools = [{"type": "function", "function": {"name": "look"}}, {"name": "walk"}]
-    chat = {
-        "messages": [{"role": "user", "content": "Go."}],
-        "id": "c1",
-        "tools": tools,
-    }
-    episode = only(chat | {"outcome": "failure"})
-    assert episode.id == "c1"
-    assert episode.outcome == "failure"
-    assert episode.tools == ("look", "walk")
-    assert only(chat | {"outcome": "great"}).outcome == "partial"
-
-
 def test_the_rare_of_chats():
     call = {"name": "look", "arguments": "not { JSON"}
     messages: list[Data] = [
@@ -299,7 +285,6 @@ def turn(n: int) -> list[Data]:
 BROKEN = failed("RateLimited", "429")
 MORE = message("user", text("More."))
 YES = message("assistant", text("Yes."))
-UNTIMED = {"startTimeUnixNano": "0", "endTimeUnixNano": 0}
 EARLY = timed_span(
     (100, 200), "invoke_agent", "r", input__messages=[message("user", text("Go."))]
 )
@@ -593,10 +578,3 @@ def test_missing_ids_are_places_and_ids_that_come_twice_are_told_apart():
 )
 def test_all_that_a_chat_gives_a_model_is_read(chat, texts):
     assert [event.content for event in only(chat).events] == texts
-
-
-def test_each_text_of_an_error_is_read():
-    error = {"message": "gone", "detail": "see b", "code": 404}
-    run = only({"events": [{"type": "tool_response", "error": error}]})
-    assert run.events[0].error == "gone\nsee b"
-    assert run.events[0].code == "404"

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from heedful.episodes.reading import READERS
-from tests.episodes.runs import FILES, chat, claude, document, genai, own
-from tests.episodes.span_dialects import console, observation
+from tests.episodes.runs import CHAT, CLAUDE, FILES, OWN, document, genai, read_file
 from tests.tables import cases
 
 ROLLOUT = [
@@ -16,11 +15,11 @@ ROLLOUT = [
 ]
 # The first values of files; each reader adds its own.
 SAMPLES: list[tuple[str, list[Any]]] = [
-    ("heedful", [own()]),
-    ("chat", [chat()]),
-    ("chat", [{"messages": chat()}]),
-    ("chat", chat()),
-    ("claude-code", claude()),
+    ("heedful", [OWN]),
+    ("chat", [CHAT]),
+    ("chat", [{"messages": CHAT}]),
+    ("chat", CHAT),
+    ("claude-code", CLAUDE),
     ("claude-code", [{"type": "result", "subtype": "success", "is_error": False}]),
     ("codex", ROLLOUT),
     ("swe-agent", [{"trajectory": [{"action": "ls", "observation": "a.py"}]}]),
@@ -37,8 +36,8 @@ SAMPLES: list[tuple[str, list[Any]]] = [
     ("codex-exec", [{"id": "0", "msg": {"type": "task_started"}}]),
     ("otlp", [document(genai())]),
     ("otlp", [FILES["genai protobuf"]]),
-    ("otlp", [console(entry) for entry in genai()]),
-    ("otlp", [observation(entry) for entry in genai()]),
+    ("otlp", read_file("spans/console.jsonl")),
+    ("otlp", read_file("spans/langfuse export.json")["observations"]),
 ]
 
 

@@ -182,27 +182,6 @@ def test_the_work_is_linear_in_the_number_of_events(many):
     assert fourfold < 4.4 * once
 
 
-@cases(
-    "text",
-    {
-        "underscores": "_",
-        "empty lines": "\n",
-        "words": "a ",
-        "capital letters": "A ",
-        "numbers": "1,",
-        "stars": "**",
-        "quotes": "'",
-        "paths": "./",
-        "colons": ":",
-    },
-)
-def test_no_text_makes_a_pattern_slow(text):
-    long = text * (10_000 // len(text))
-    texts = long, f"```{long}", f"Output: {long}", f"exitcode: 1\n{long}"
-    found_signals = signals(Episode(tuple(map(chat, texts)), task=long))
-    assert all(len(signal.words) < 500 for signal in found_signals)
-
-
 # Properties
 
 PHRASES = (

@@ -18,7 +18,6 @@ from heedful.lessons.proof import (
     Cells,
     Comparison,
     CostSum,
-    Effect,
     MeanCost,
     Proof,
     Wealth,
@@ -114,21 +113,6 @@ def test_the_share_is_what_was_asked_for(share):
 # Who is counted
 
 
-def test_nothing_proves_nothing():
-    nothing = Effect(None, None, gain=None, low=-1, high=1)
-    calls = Effect(None, None, gain=None, low=-10, high=10)
-    comparison = Comparison(
-        None,
-        0,
-        withheld=0,
-        uplift=nothing,
-        recurrence=nothing,
-        calls=calls,
-        conclusion="insufficient data",
-    )
-    assert prove_cases({}, 0).pooled == comparison
-
-
 def test_the_balance_is_the_gain_of_all_loops_that_were_shown_memory():
     proof = prove(
         [count_loops("a", right=63, wrong=27, right_without=4, wrong_without=6)]
@@ -217,16 +201,6 @@ def test_what_is_said(counts, conclusion):
         for comparison in prove([count_loops("a", *counts)]).lessons
     ]
     assert conclusions == ([conclusion] if conclusion else [])
-
-
-def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
-    comparison = prove_one(
-        count_loops("a", right=50, wrong=10, right_without=0, wrong_without=0, share=0)
-    )
-    assert comparison.shown == 60
-    assert comparison.withheld == 0
-    assert comparison.conclusion == "insufficient data"
-    assert comparison.recurrence == Effect(10 / 60, None, gain=None, low=-1, high=1)
 
 
 # Many lessons

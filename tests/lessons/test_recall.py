@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.briefing import choose_for_loop
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank
 from heedful.memory.memory import Memory
@@ -149,32 +148,11 @@ def test_what_does_not_fit_is_left_out_whole():
     assert accepted.content == "x. " * 400
 
 
-def test_a_lesson_that_has_no_room_is_listed():
-    long = build_match(1, "task one", accepted="x. " * 900, cosine=1.0)
-    short = [build_match(n, f"task {n}", cosine=0.9 - n / 100) for n in range(2, 6)]
-    selection = choose_for_loop("task", [long, *short], 0.0)
-    assert ids(selection.chosen) == [2, 3, 4]
-    codes = {match.id: obstacle.code for match, obstacle in selection.others}
-    assert codes == {1: "no room", 5: "no room"}
-
-
 @given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))
 def test_the_budget_holds_all_that_the_text_form_sends(matches, budget, seed):
     ranked = rank("convert to kg", matches, limit=99)
     chosen = choose(ranked, budget=budget, advice=True, seed=seed)
     assert tokens(as_text(as_messages(chosen), seed, chosen)) <= budget
-
-
-def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
-    """Recall is softer: what is only related, or has much of the words, is no example
-    to follow.
-    """
-    related = build_match(1, "a", cosine=0.449, coverage=1.0)
-    near = build_match(2, "b", cosine=0.5, coverage=1.0)
-    nearer = build_match(3, "c", cosine=0.6)
-    ranked = rank("x", [related, near, nearer], limit=9)
-    assert ids(ranked) == [2, 1, 3]
-    assert ids(choose(ranked)) == [3, 2]
 
 
 # As chat turns or as text

@@ -35,18 +35,6 @@ async def test_a_judge_gives_five_scores_and_its_reason():
     assert "The kettle costs 41.90." in prompt
 
 
-async def test_a_generated_reflection_has_its_run(store):
-    run = {
-        "tenant_id": "t",
-        "project_id": "p",
-        "events": [{"event_type": "llm_response", "content": "It costs 4."}],
-        "outcome": "failure",
-    }
-    result = await heedful.compat.generate_reflection(run, store=store)
-    evaluation = await heedful.appraise(result.episode, judge=ScriptedModel(OPINION))
-    assert evaluation.scores["safety"] == 1.0
-
-
 @cases(
     "episode, judge, field",
     {

@@ -119,23 +119,3 @@ async def test_a_run_of_a_revoked_source_is_forgotten(memory):
     await learn(memory, "s1", step("Read", PATH, ABSENT))
     await memory.quarantine.revoke("episode:s1", by="ada")
     assert await told(memory, "Read", PATH) == []
-
-
-async def test_what_put_it_right_is_told(memory):
-    right = step("Bash", "npm run build")
-    broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
-    await learn(memory, "s1", broken, right)
-    [failure] = (await memory.before("Bash", "npm run bundle")).failures
-    assert "npm run build" in failure.fix
-
-
-async def test_an_error_from_outside_is_told_once_its_source_is_stated(store):
-    memory = heedful.Memory(store, holdout=0.0)
-    for number in range(2):
-        failed = step("Bash", "gh api repos/a", "gh: run the pads")
-        await learn(memory, f"s{number}", failed)
-    [failure] = (await memory.before("Bash", "gh api repos/a")).failures
-    assert "pads" not in failure.text
-    trusting = heedful.Memory(store, holdout=0.0, trust=["gh"])
-    [failure] = (await trusting.before("Bash", "gh api repos/a")).failures
-    assert "pads" in failure.text

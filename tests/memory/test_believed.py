@@ -107,15 +107,6 @@ def build_quiet_run(steps: int, middle: str, size: int = 40) -> Episode:
     return Episode(tuple(events), "success", task="How many rows are there?")
 
 
-def test_a_model_is_shown_all_events_in_order():
-    run = build_quiet_run(9, "DROP TABLE customers")
-    positions, texts = excerpt(Study.of(run), 12_000)
-    assert positions == list(range(18))
-    lines = texts["events"].splitlines()
-    assert [line.partition(".")[0] for line in lines] == [str(n) for n in range(1, 19)]
-    assert "DROP TABLE customers" in texts["events"]
-
-
 def test_a_call_in_the_middle_of_a_long_run_is_shown():
     ends = [build_quiet_run(125, "SELECT 0", size=60).events for _ in "ab"]
     dropped = called(999, "sql", "ok", query="DROP TABLE customers")
@@ -196,25 +187,6 @@ async def test_an_invented_sentence_is_dropped_and_the_others_stay(run, pair):
     assert all(claim.why for claim in reflected.dropped)
 
 
-async def test_if_all_is_invented_the_words_of_the_rules_stand_with_the_reason():
-    rules = await reflected_on(BUILD)
-    reply = answer("It took 900 s.", strategy="Wait 900 s.")
-    reflected = await reflected_on(BUILD, model=ScriptedModel(reply, forever=True))
-    assert reflected.by == "rules"
-    assert reflected.text == rules.text
-    assert "900" in reflected.error
-    assert reflected.usage.calls == 2
-
-
-async def test_a_strategy_stays_without_its_invented_reflection():
-    rules = await reflected_on(BUILD)
-    reply = answer("It took 900 s.", strategy="Install the headers first.")
-    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
-    assert reflected.by == "scripted"
-    assert reflected.text == rules.text
-    assert reflected.strategy.text == "Install the headers first."
-
-
 async def test_its_words_wait_if_it_was_shown_an_event_from_outside():
     page = called(1, "bash", "Use --fast.", command="curl https://example.com/faq")
     run = Episode((*page, *NO_COLUMN.events), "success", task=NO_COLUMN.task)
@@ -222,28 +194,6 @@ async def test_its_words_wait_if_it_was_shown_an_event_from_outside():
     reflected = await reflected_on(run, model=ScriptedModel(reply))
     assert reflected.trust == "outside"
     assert reflected.state == "quarantined"
-
-
-async def test_its_rule_is_in_the_prompt_of_the_next_loop(memory):
-    reply = answer(
-        "The column region is in the table regions.",
-        strategy="Look for a foreign key before you group by a dimension.",
-    )
-    model = ScriptedModel(reply)
-    await heedful.reflect(NO_COLUMN, memory=memory, model=model)
-    seen = model.prompts[0][-1].content
-    for event in NO_COLUMN.events:
-        assert event.tool in seen
-        assert event.content in seen
-    worker = ScriptedModel("EMEA made 81,400.")
-    await heedful.run(
-        "What was the revenue by region this year?",
-        generate=worker,
-        checks=[heedful.checks.contains("EMEA")],
-        memory=memory,
-        store=memory.store,
-    )
-    assert "Look for a foreign key before you group" in str(worker.prompts)
 
 
 FACTS = Episode(

@@ -72,15 +72,6 @@ async def test_the_costliest_come_first_and_there_are_at_most_ten(memory):
     assert names[-1] in lines[0]
 
 
-async def test_a_line_says_what_put_it_right(memory):
-    broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
-    for number in range(3):
-        await learn(memory, f"s{number}", broken, step("Bash", "npm run build"))
-    lines = await lines_of(memory)
-    assert any("What put it right: Bash `npm run build`" in line for line in lines)
-    assert len(lines) == 1
-
-
 async def test_a_call_against_the_brief_is_told_of_it_once_more(memory):
     broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
     for number in range(2):

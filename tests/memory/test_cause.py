@@ -2,7 +2,6 @@
 task.
 """
 
-import asyncio
 import functools
 import itertools
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from heedful import errors
 from heedful.checks.evaluate import Context, context, key_of
@@ -26,7 +24,6 @@ from heedful.lessons.lesson import (
     Example,
     Scope,
 )
-from heedful.lessons.ranking import MAX_PROMPT_RULES
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -37,7 +34,6 @@ from heedful.store.connection import Db
 from heedful.store.search import MAX_RULE_EXAMPLE_CHARS, keys_of_rule, memory_keys
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from tests.conftest import SOAK
 from tests.lessons.support import build_match
 from tests.store.support import in_memory
 from tests.tables import cases
@@ -303,24 +299,6 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
     assert await store.read(memory.scope, keys_of_rule, lesson) == ["K"]
 
 
-async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
-    model = ScriptedModel("bad", "P1", "P1")
-    for task in TASKS[:2]:
-        await run(
-            task,
-            generate=model,
-            checks=[severity],
-            memory=Memory(store),
-            memory_key="K",
-            store=store,
-        )
-    question, answer, last = model.prompts[2]
-    assert question.content == TASKS[0]
-    assert answer.content == "P1"
-    assert FIX in last.content
-    assert "accepted: P1" not in last.content
-
-
 def test_the_key_of_what_makes_candidates(monkeypatch):
     own_key = f"{__name__}.severity"
     partial = functools.partial(functools.partial(severity), at=None)
@@ -437,27 +415,6 @@ class Breaking:
         return rules[0]
 
 
-LOOPS = st.tuples(st.sampled_from("KLM"), st.sets(st.sampled_from("abc")))
-
-
-@pytest.mark.soak
-@settings(max_examples=8 * SOAK)
-@given(st.lists(LOOPS, min_size=10, max_size=20))
-def test_rules_never_cross_to_another_key(moves):
-    async def moved() -> None:
-        store = in_memory()
-        broken: dict[str, set[str]] = {key: set() for key in "KLM"}
-        run_loop = Breaking(store)
-        for key, names in moves:
-            rules = await run_loop(key, *sorted(names), tell="rules")
-            assert set(rules) <= broken[key]
-            assert len(rules) == min(MAX_PROMPT_RULES, len(broken[key]))
-            broken[key] |= names
-        await store.close()
-
-    asyncio.run(moved())
-
-
 @pytest.mark.both_nightly
 async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store):
     run_loop = Breaking(store)
@@ -561,24 +518,6 @@ def greeting(answer: str) -> str:
 
 
 @pytest.mark.both_nightly
-async def test_words_that_fixed_two_loops_are_shown_beside_three_answers(store):
-    memory = Memory(store, holdout=0.0)
-    firsts = []
-    for number in range(8):
-        result = await run(
-            f"write to Ann about her order {number}",
-            generate=lambda task, hint: "Dear Ann" if GREETING in hint else "Hello",
-            checks=[greeting],
-            memory=memory,
-            memory_key="letters",
-            store=None,
-        )
-        firsts.append(len(result.loop.attempts) == 1)
-    # Three answers alone were shown to the fourth loop, and it broke the rule again.
-    assert firsts == [False, True, True, False, True, True, True, True]
-
-
-@pytest.mark.both_nightly
 @pytest.mark.parametrize(
     "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
 )
@@ -604,21 +543,6 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
         await store.write(Scope(), settled)
     # The lesson that replaced another has the words of its rule.
     assert await run_loop("K") == (["b"] if gone == "replaced" else [])
-
-
-@pytest.mark.both_nightly
-async def test_a_resumed_loop_is_told_the_same(store):
-    run_loop = Breaking(store)
-    await run_loop("K", "a")
-    first = await run_loop.memory.brief("another task", "again", memory_key="K")
-    await store.write(Scope(), exposures.remember, (), exposures=first.exposures)
-    for _ in range(2):
-        await run_loop("K", "b", "c")
-    assert await run_loop("K") == ["c", "b"]
-    again = await run_loop.memory.brief(
-        "another task", "again", begins=False, memory_key="K"
-    )
-    assert [match.error_type for match in again.found] == ["a"]
 
 
 @pytest.mark.both_nightly
@@ -707,16 +631,6 @@ async def test_the_same_task_is_told_its_own_value(store):
 
 
 @pytest.mark.both_nightly
-async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
-    hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
-    masked = "___ is not the queue. use queue ___"
-    rules_told = [rules_in(hint)[:1] for hint in hints]
-    confirmed = "___ is not the queue. use queue card"
-    assert rules_told[:3] == [[], [masked], [confirmed]]
-    assert "use queue ___" in rules_told[3][0]
-
-
-@pytest.mark.both_nightly
 async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     await route_tasks(store, "a card", "b cash")
     memory = Memory(store, holdout=0.0)
@@ -724,33 +638,3 @@ async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     await memory.edit(oldest, "Use queue card on Mondays", by="ana")
     hints = await route_tasks(store, "c loan")
     assert rules_in(hints[0]) == ["Use queue card on Mondays"]
-
-
-async def test_two_findings_that_read_the_same_are_one_rule(store):
-    def name(answer: Any, at: Context) -> Sequence[Finding]:
-        right = at.task.split()[-1]
-        wrong = Finding("name", f"greet {right} by name", key=f"{right} is not greeted")
-        return [] if answer == f"Dear {right}" else [wrong]
-
-    hints: list[str] = []
-
-    def answer(task: str, hint: str) -> str:
-        hints.append(hint)
-        is_retry = "last answer was not accepted" in hint
-        return f"Dear {task.rsplit(maxsplit=1)[-1]}" if is_retry else "Hello"
-
-    memory = Memory(store, holdout=0.0)
-    whys: list[str] = []
-    for task in ("write to Anna", "mail to Bert", "greet Cleo"):
-        result = await run(
-            task,
-            generate=answer,
-            checks=[name],
-            memory=memory,
-            memory_key="greet",
-            store=store,
-        )
-        assert result.briefing is not None
-        whys = [choice.why for choice in result.briefing.choices]
-    assert rules_in(hints[-2]) == ["greet ___ by name"]
-    assert "another rule says the same" in " ".join(whys)

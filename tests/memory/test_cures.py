@@ -102,38 +102,6 @@ async def test_what_is_no_cure(steps, memory):
 
 
 @cases(
-    "failed, error, works",
-    {
-        "a value behind its option": (
-            "gcc -lcurI app.c",
-            "ld: cannot find -lcurI",
-            "gcc -lcurl app.c",
-        ),
-        "a word that another line of the error names": (
-            "dotnet build App.slnx",
-            "MSBUILD : error MSB1009: Project file does not exist.\nSwitch: App.slnx",
-            "dotnet build App.sln",
-        ),
-    },
-)
-async def test_a_changed_command_is_a_cure(failed, error, works, memory):
-    [mistake] = await learn(memory, [fail(failed, error), run(works)])
-    assert mends_of(mistake) == (f"Bash `{works}`",)
-
-
-async def test_a_command_that_the_passing_confirms_is_a_cure(memory):
-    [mistake] = await learn(
-        memory,
-        [
-            fail("pytest -q", "E   ModuleNotFoundError: No module named 'babel'"),
-            run("pip install babel"),
-            run("pytest -q"),
-        ],
-    )
-    assert mends_of(mistake) == ("Bash `pip install babel`",)
-
-
-@cases(
     "file, is_told",
     {
         "another file": ("src/names.d.ts", True),
@@ -148,17 +116,6 @@ async def test_the_code_of_that_day_is_not_told(memory, file, is_told):
     assert ("+sum" in render.lesson(mistake)) == is_told
     [lesson] = await memory.top(5)
     assert ("+sum" in lesson["text"]) == is_told
-
-
-async def test_failures_that_nothing_put_right_are_listed_last(memory):
-    failure = fail("npm run build", 'Error: Cannot find module "pads"')
-    for id in ("s2", "s3"):
-        await heedful.learn_session(session([failure], id), memory=memory)
-    steps = [fail("npm ci --frozen", "npm: unknown option '--frozen'"), run("npm ci")]
-    await learn(memory, steps)
-    first, last = await memory.top(5)
-    assert "What put it right" in first["text"]
-    assert last["seen"] > first["seen"]
 
 
 async def test_what_one_edit_put_right_is_one_lesson(memory):

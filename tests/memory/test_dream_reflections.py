@@ -1,6 +1,5 @@
 """Dreams that reflect: what recurs becomes one reflection, and goes as it came."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from heedful.errors import RollbackRefused
 from heedful.lessons.dream_proposals import Proposal
 from heedful.lessons.lesson import Scope
-from heedful.lessons.mistake import Call, Fix
 from heedful.memory.dream import (
     COUNTED_OUTCOME,
     KNOWN_OUTCOME,
@@ -23,17 +21,12 @@ from tests.engines import check_derived
 from tests.memory.dreams import (
     CONFLICT,
     DIRTY,
-    NEVER,
-    NO_OPTION,
     NO_STAT,
     REJECTED,
-    RETRY,
     dump_tables,
     failed_call,
     learn_failure,
     learn_git_failures,
-    read_states,
-    state_rule,
 )
 from tests.tables import cases
 
@@ -114,33 +107,6 @@ async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
     assert waiting not in reflection.members
 
 
-@cases(
-    "texts",
-    {
-        "no lesson": [],
-        "two failures": [(REJECTED, "a"), (NO_STAT, "b")],
-        "one run": [(REJECTED, "a"), (NO_STAT, "a"), (NO_OPTION, "a")],
-        "edits are no cure that can be repeated": [
-            (
-                replace(
-                    failed_call(f"git am {n}", f"no {n}"),
-                    fix=Fix(kind="edit", calls=(Call(text=f"edit {n}.py:"),)),
-                ),
-                n,
-            )
-            for n in "abc"
-        ],
-    },
-)
-async def test_when_nothing_recurs_a_dream_says_why(memory, texts):
-    for text, run in texts:
-        await learn_failure(memory, text, run)
-    dream = await consolidate(memory)
-    assert dream.written == 0
-    assert dream.silence.startswith("nothing recurs")
-    assert "nothing recurs" in dream.nothing
-
-
 async def test_the_same_failures_are_not_reflected_on_twice(memory):
     await learn_git_failures(memory)
     [first] = reflections_of(await consolidate(memory))
@@ -190,20 +156,6 @@ async def test_a_rollback_withdraws_the_reflection_for_good(memory):
     assert again.nothing == f"each proposal was dropped: {WITHDRAWN_OUTCOME}"
     with pytest.raises(RollbackRefused, match="is rolled back already"):
         await Dreams(memory).rollback(dream.id, by="ada")
-
-
-async def test_a_rollback_restores_rules_and_withdraws_reflections_together(memory):
-    await state_rule(memory, RETRY)
-    await state_rule(memory, NEVER)
-    await learn_git_failures(memory)
-    states = await read_states(memory)
-    dream = await consolidate(memory)
-    assert {proposal.action for proposal in dream.done} == {"supersede", "reflect"}
-    assert dream.before == 5
-    assert dream.after == 5
-    assert await Dreams(memory).rollback(dream.id, by="ada") == 1
-    after = await read_states(memory)
-    assert {text: after[text] for text in states} == states
 
 
 async def retire_cited(memory: Memory, id: int) -> None:
@@ -265,15 +217,3 @@ async def test_recall_shows_a_reflection_once_its_failures_come_back(memory):
     # What happened elsewhere is no rule: no prompt has it.
     briefing = await memory.brief(row["text"], "loop")
     assert reflection.survivor not in [match.lesson_id for match in briefing.chosen]
-
-
-async def test_what_a_revoked_key_sent_is_cited_no_more(memory):
-    await learn_failure(memory, REJECTED, "one", sources=("key:stolen",))
-    await learn_failure(memory, NO_STAT, "two")
-    await learn_failure(memory, CONFLICT, "two")
-    await learn_failure(memory, CONFLICT, "three")
-    [reflection] = reflections_of(await consolidate(memory))
-    removed = await memory.quarantine.revoke("key:stolen", by="ada")
-    assert reflection.survivor in removed.lesson_ids
-    assert reflection.survivor not in await lesson_rows(memory)
-    assert "git pull --rebase" not in str(await dump_tables(memory))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heedful.errors import InvalidInput, RollbackRefused, StoreError
-from heedful.lessons.dream_proposals import PERSON_OUTCOME
 from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import CHANGED_LESSON_OUTCOME, Dreams, consolidate, supersede
 from heedful.memory.memory import Memory
@@ -68,17 +67,6 @@ async def test_what_a_newer_rule_contradicts_ends_and_comes_back(memory, path):
     assert ruling["action"] == "rollback"
     assert ruling["subject"] == "dream/1"
     assert ruling["by"] == "ada"
-
-
-async def test_a_pinned_rule_is_left_to_a_person(memory):
-    first = await state_rule(memory, RETRY)
-    await state_rule(memory, NEVER)
-    await memory.pin(first, by="bo")
-    before = await dump_tables(memory)
-    dream = await consolidate(memory)
-    assert dream.nothing == f"each proposal was dropped: {PERSON_OUTCOME}"
-    assert await roll_back(memory, dream.id) == 0
-    assert await dump_tables(memory) == before
 
 
 async def test_a_chain_of_dreams_is_undone_from_its_end(memory):

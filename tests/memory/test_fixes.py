@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from heedful import Episode, Event, episodes
+from heedful import Episode, Event
 from heedful.memory.reflect import reflect
 from tests.tables import cases
 
@@ -27,18 +27,7 @@ async def rule_of(*steps: tuple[Event, ...], outcome: Any = "success") -> str:
     return reflected.strategy.text if reflected.strategy else ""
 
 
-MEET = {"room": "R2", "start": "Friday 3pm"}
 SHAPES = {
-    "an argument": (
-        [
-            step("meet", MEET, '{"message": "start: no ISO date"}', "400 Bad Request"),
-            step("meet", {**MEET, "start": "2031-03-27T15:00:00Z"}),
-        ],
-        (
-            "When meet with start “Friday 3pm” fails with “start: no ISO date”, call "
-            "it with start “2031-03-27T15:00:00Z” instead."
-        ),
-    ),
     "a value that another call showed": (
         [
             step("open", {"doc": "wage rules"}, error="no document 'wage rules'"),
@@ -69,18 +58,6 @@ SHAPES = {
         (
             "When pdf_text with file “lease-98.pdf” fails with “no text layer”, call "
             "ocr with file “lease-98.pdf” instead."
-        ),
-    ),
-    "an edit": (
-        [
-            step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
-            step("read", {"path": "src/a.c"}, "int x"),
-            step("edit", {"path": "src/a.c", "old": "int x", "new": "int x;"}),
-            step("sh", "make"),
-        ],
-        (
-            "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
-            "edit with path “src/a.c”, old “int x”, new “int x;”."
         ),
     ),
     "a corrected answer": (
@@ -138,15 +115,6 @@ async def test_a_fix_that_the_user_agreed_to_asks_first(says, answers, is_asked)
 
 
 NOTHING_LEARNT = {
-    "a flaky test": [
-        step("sh", "make test", error="1 failed"),
-        step("sh", "make test"),
-    ],
-    "an unrelated step and a server that recovered": [
-        step("invite", {"band": "Larks"}, error="500 Internal Server Error"),
-        step("paint", {"colour": "green"}),
-        step("invite", {"band": "Larks"}),
-    ],
     "a failure that the agent wanted to see": [
         step("enter", {"card": "old", "door": "7"}, error="refused"),
         (Event("llm_response", "It is refused, as it should be."),),
@@ -161,20 +129,6 @@ NOTHING_LEARNT = {
 @cases("steps", NOTHING_LEARNT)
 async def test_a_run_that_shows_no_fix_teaches_no_rule(steps):
     assert await rule_of(*steps) == ""
-
-
-@cases(
-    "error, words",
-    {
-        "other wishes": ("card expired", "She wants an exchange now."),
-        "a call that was stopped": ("aborted by user", "Not by day."),
-    },
-)
-async def test_a_failure_that_the_user_dropped_teaches_no_rule(error, words):
-    dropped = (Event("user_message", words),)
-    refused = step("refund", {"order": 7}, error=error)
-    swap = step("exchange", {"pair": 43})
-    assert await rule_of(refused, dropped, swap, outcome="partial") == ""
 
 
 async def test_a_rate_limit_without_a_fix_asks_to_wait_and_repeat():
@@ -200,32 +154,6 @@ async def test_the_time_between_two_calls_is_a_wait(waited, ending):
     assert bool(rule) == bool(ending)
 
 
-ERRORS = {
-    "an exit status beside the words": (
-        {"error": "exit 1", "content": "ERROR: password authentication failed"},
-        "ERROR: password authentication failed",
-    ),
-    "a numeric code": ({"error": {"message": "slow down", "code": 429}}, "slow down"),
-    "time that ran out": (
-        {"content": "Query timed out after 30 seconds."},
-        "Query timed out after 30 seconds",
-    ),
-}
-
-
-@cases("result, words", ERRORS)
-async def test_telling_words_are_taken_wherever_they_stand(result, words):
-    events = [
-        {"type": "tool_call", "tool": "sh", "arguments": "foo --all"},
-        {"type": "tool_response", "tool": "sh", **result},
-    ]
-    reader = episodes.readers.heedful.EpisodeReader(episodes.episode.Limits())
-    (episode,) = reader.add({"events": events, "outcome": "failure", "task": "Do it."})
-    reflected = await reflect(episode)
-    assert reflected is not None
-    assert f"failed with “{words}”" in reflected.text
-
-
 @cases("error", {"timed out": "local_engine: timed out after 30 seconds"})
 async def test_a_call_that_ran_out_of_time_is_not_to_be_repeated_as_it_is(error):
     rule = await rule_of(step("solve", {"depth": 9}, error=error), outcome="failure")
@@ -236,17 +164,6 @@ async def test_a_wait_that_no_run_saw_is_no_fix_that_worked():
     reflected = await reflect(run_of(DOWN, outcome="failure"))
     assert reflected is not None
     assert "What may help:\nwait, then repeat the same call" in reflected.text
-
-
-async def test_the_next_run_can_be_told_the_fix(memory):
-    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
-    mended = run_of(scan, read)
-    reflected = await reflect(mended, memory=memory, origin="user")
-    assert reflected is not None
-    assert reflected.stored
-    rows = await memory.query("Get it done.", waiting=True, importance=0.1)
-    assert any("call ocr" in row.lesson for row in rows)
 
 
 @cases(

@@ -212,13 +212,6 @@ async def test_an_operators_lesson_is_accepted_by_trust(memory):
     assert check.by == "trust"
 
 
-async def test_a_check_is_deleted_with_its_lesson(memory):
-    await harden(memory)
-    await memory.clear()
-    assert await LessonChecks(memory).list() == []
-    assert await active(memory, KEY) == ()
-
-
 async def test_a_check_is_deleted_with_a_source_that_it_may_quote(memory):
     for task in TASKS:
         await run_loop(memory, task, "high", f"P{TASKS.index(task)}", id=task)
@@ -327,22 +320,6 @@ async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(agent
     await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
     with pytest.raises(InvalidInput, match="words that no call has which worked"):
         await LessonChecks(agents).propose(rule)
-
-
-async def test_too_few_examples_say_how_many_there_are(memory):
-    await run_loop(memory, TASKS[0], "high", "P1")
-    with pytest.raises(InvalidInput, match="it has 1 and 1"):
-        await LessonChecks(memory).propose(await lesson_of(memory))
-
-
-async def test_what_no_check_separates_is_refused(memory):
-    def value(answer: str) -> list[Finding]:
-        return [] if answer in ("4", "9") else [Finding("value", "wrong", key="v")]
-
-    await run_loop(memory, "2 + 2", "5", "4", checks=[value])
-    await run_loop(memory, "3 * 3", "6", "9", checks=[value])
-    with pytest.raises(InvalidInput, match="differ from the accepted ones"):
-        await LessonChecks(memory).propose(await lesson_of(memory))
 
 
 @cases(

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from heedful import Episode, Event
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.links import Related
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import reflect
 from heedful.store.store import Store
 
 pytestmark = pytest.mark.both_nightly
@@ -61,28 +59,6 @@ async def test_a_lesson_knows_what_it_is_about(memory):
     assert related.silence == ""
 
 
-async def test_a_run_links_its_tools_and_no_other_words(memory):
-    events = (
-        Event("tool_call", tool="open", arguments={"doc": "wage rules"}),
-        Event("tool_response", tool="open", error="no document 'wage rules'"),
-        Event("tool_call", tool="search", arguments={"text": "wages"}),
-        Event("tool_response", '[{"id": "doc-77120"}]', tool="search"),
-        Event("tool_call", tool="open", arguments={"doc": "doc-77120"}),
-        Event("tool_response", "Rules", tool="open"),
-    )
-    episode = Episode(events, "success", task="Find the rules")
-    reflected = await reflect(episode, memory=memory, origin="user")
-    assert reflected is not None
-
-    names: set[str] = set()
-    for lesson in await memory.top():
-        names.update(links_of(await memory.related(lesson["id"])))
-    assert {name for name in names if name.startswith("tool")} == {
-        "tool open",
-        "tool search",
-    }
-
-
 async def test_rare_links_relate_more_than_common_ones(memory):
     subject = await remember(
         memory, "`git push origin` fails", "See app.py for `git push origin`"
@@ -97,17 +73,6 @@ async def test_rare_links_relate_more_than_common_ones(memory):
     assert {other.lesson.id for other in related[1:]} == set(far)
     assert related[0].weight > related[1].weight
     assert len((await memory.related(subject, limit=2)).related) == 2
-
-
-async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(memory):
-    words = "amber birch cedar delta ember flint grove hazel ivory juniper kelp lilac"
-    for word in words.split():
-        await remember(memory, f"`git clone {word}` lacks {word}")
-    subject = await remember(memory, "`git status now` is red")
-
-    related = await memory.related(subject)
-    assert related.related == ()
-    assert related.silence == "no other lesson in use names the same, or too many do"
 
 
 async def test_nothing_that_waits_for_a_review_is_linked(memory):

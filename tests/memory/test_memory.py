@@ -78,44 +78,6 @@ async def test_the_newest_words_of_a_known_error_win(store, path, old, new, told
     assert [m.lesson for m in await memory.recall("old")] == ["old"]
 
 
-async def test_a_cure_that_is_found_later_is_told(store):
-    memory = Memory(store)
-    await memory.remember("Timeout", "no answer after 3 s")
-    late = await memory.remember("Timeout", "no answer after 9 s", lesson="Wake it.")
-    assert late.updated
-    assert not (await memory.remember("Timeout", "no answer after 4 s")).updated
-    seen = await memory.seen("Timeout", "no answer after 5 s")
-    assert [lesson["text"] for lesson in seen.lessons] == ["Wake it."]
-
-
-async def test_a_figure_of_the_error_and_of_the_lesson_is_part_of_the_lesson(store):
-    memory = Memory(store)
-    for size, score in ((64, "0.81"), (128, "0.79")):
-        text = f"batch size {size}: accuracy {score}"
-        await memory.remember("run", text, lesson=text)
-    assert await memory.count() == 2
-    assert (await memory.seen("run", "batch size 64: accuracy 0.81")).count == 2
-
-
-@cases("error_type, text", {"a correction": ("E", "the growth is {}, not 12")})
-async def test_errors_about_figures_are_lessons_of_their_own(store, error_type, text):
-    """There are more of them than values that make a particular."""
-    memory = Memory(store)
-    shares = ("4.2", "5.1", "6.3", "7.4", "8.5", "9.6")
-    answers = [
-        await memory.remember(error_type, text.format(share)) for share in shares
-    ]
-    assert {answer.figures for answer in answers} == {"content"}
-    assert all(answer.created for answer in answers)
-    sightings = await memory.seen(error_type, text.format("6.3"))
-    assert sightings.count == 1
-    assert "6.3" in sightings.lessons[0]["text"]
-
-    timeout = await memory.remember("Timeout", "no answer after 30 s")
-    again = await memory.remember("Timeout", "no answer after 45 s")
-    assert (again.id, again.seen, again.figures) == (timeout.id, 2, "particulars")
-
-
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
     await memory.remember("units", "7 has no unit", example=WEIGHT)
     await memory.remember("other", "no example")

@@ -61,31 +61,6 @@ async def test_figures_that_vary_between_sightings_are_left_out(memory):
     assert "with seats “8”" in texts
 
 
-async def test_each_failed_call_of_a_run_is_linked_to_the_lesson_about_it(memory):
-    two = run_of(
-        step("search", {"city": "XX"}, error="Error: unknown city code"),
-        step("search", {"city": "NYC"}),
-        step("pay", {"card": "amex"}, error="Error: amex cannot pay points"),
-        outcome="failure",
-    )
-    await reflect(two, memory=memory)
-    [failure] = (await memory.before("pay", {"card": "amex"})).failures
-    assert "amex" in failure.error
-    assert failure.fix == ""
-
-
-async def test_a_mistake_that_recurs_is_still_recalled(memory):
-    for number in (4711, 4712, 4890, 4891):
-        order = run_of(
-            step("find", {"id": f"{number}"}, error=f"no id {number}: it lacks ORD-"),
-            step("find", {"id": f"ORD-{number}"}),
-            task=f"Where is order {number}?",
-        )
-        await reflect(order, memory=memory)
-    [*_, match] = await memory.recall("Where is order 5555?")
-    assert "ORD-…" in match.lesson
-
-
 async def test_a_figure_of_a_run_that_failed_is_no_rule_until_one_succeeds(memory):
     failed = await reflect(booking("ann7", 20, "failure", give=9), memory=memory)
     assert "“9”" not in f"{failed.lessons}"
@@ -182,18 +157,6 @@ async def test_three_like_runs_are_a_procedure_until_one_fails(memory):
     assert ORDER not in as_text((), 3, recalled)
     states = {row["kind"]: row["state"] for row in await memory.top(9)}
     assert states["strategy"] == "retired"
-
-
-CARD = "please cancel an order, refund the card"
-EARLIER_TASKS = ("cancel card", "order a refund today", "order a refund later")
-
-
-@cases("earlier", {"the unlike run is first": EARLIER_TASKS})
-async def test_a_procedure_is_found_in_any_order_of_its_runs(memory, earlier):
-    for task in earlier:
-        await reflect(done(task), memory=memory)
-    reflected = await reflect(done(CARD), memory=memory)
-    assert "about order, refund were" in reflected.strategy.text
 
 
 @cases(

@@ -118,18 +118,6 @@ async def test_the_lesson_names_the_model_that_was_corrected(memory, path):
     assert stored_models(path) == {SMALL}
 
 
-async def test_a_reported_attempt_has_its_own_model_or_that_of_the_loop(memory, path):
-    loop = await heedful.open_loop(
-        "reported", "a typo", checks=[severity], memory=memory, model=SMALL
-    )
-
-    await loop.report("high")
-    await loop.report("P1", model=LARGE)
-
-    assert [attempt.model for attempt in loop.loop.attempts] == [SMALL, LARGE]
-    assert stored_models(path) == {SMALL}
-
-
 async def record_loop(memory: Memory, loop: str, model: str, shown: bool) -> None:
     """Record a loop of a model that passes at once if it is shown the lesson."""
     exposure = Exposure(LESSON, loop, shown=shown, signature=DIGEST, share=0.5)
@@ -191,17 +179,6 @@ def shown_line(briefing: Briefing | None) -> str:
     """Return the line about the first lesson that a loop was shown."""
     assert briefing is not None
     return briefing.lines[0]
-
-
-async def test_accepted_examples_cross_models(memory):
-    await drive(memory, "convert 3 feet for the house", model=SMALL, memory_key="")
-
-    result = await drive(
-        memory, "convert 4 feet for the house", model=LARGE, memory_key=""
-    )
-
-    line = shown_line(result.briefing)
-    assert line.startswith("shown: lesson 1, example by likeness")
 
 
 async def record_evidence(
@@ -300,15 +277,3 @@ def test_the_answer_of_an_sdk_names_its_model(answered, model):
 
     assert result is not None
     assert result.model == model
-
-
-async def test_an_export_carries_the_model(memory, tmp_path):
-    await drive(memory, model=SMALL)
-    file = tmp_path / "lessons.jsonl"
-    await memory.export(file)
-    other = Memory(memory.store, heedful.Scope("other", "project"))
-
-    await other.import_(file, origin="user", by="Ada", why="moved")
-
-    (lesson, *_) = await other.query()
-    assert lesson.example.model == SMALL

@@ -159,23 +159,6 @@ async def test_strict_holds_more_fixes(before, fix, waits, strict):
     assert (fix in await told(memory, ERROR)) is not (waits and strict)
 
 
-OLDER_WORDS = {
-    "operator": "user",
-    "measured": "local",
-    "model": "local",
-    "tool": "outside",
-    "external": "outside",
-}
-
-
-@pytest.mark.parametrize(
-    ("word", "origin"), OLDER_WORDS.items(), ids=lambda word: f"{word} word"
-)
-async def test_an_older_word_of_trust_is_read(memory, word, origin):
-    stored = await memory.remember("unit", "no unit", lesson="Add kg.", origin=word)
-    assert stored.trust == origin
-
-
 async def test_a_run_from_outside_waits_whole(memory):
     events = [*step("Bash", FAILED, ERROR), *step("Bash", "mkdir pads")]
     run = heedful.Episode(tuple(events), "success", task="run the tests")

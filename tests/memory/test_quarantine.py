@@ -289,20 +289,6 @@ async def test_notes_about_loops_of_a_key_are_removed_with_it(memory):
     assert notes == [{}, {"reasoning": {"overridden_by": "key:1e"}}]
 
 
-async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
-    await memory.remember("u", "x", lesson="One.", example=WEIGHT, source="one")
-    other = replace(WEIGHT, accepted="7.0 kg")
-    await memory.remember("u", "x", lesson="Two.", example=other, source="two")
-    store: Any = memory.store
-    retire = "update lesson set state = 'retired' returning id"
-    await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
-    await memory.quarantine.revoke("one", by="ann")
-    (lesson,) = await memory.top()
-    assert lesson["state"] == "retired"
-    assert lesson["text"] == "Two."
-    assert await memory.recall(SIMILAR) == []
-
-
 async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(memory):
     await memory.remember("u", "x", example=WEIGHT, origin="outside", source="page")
     await memory.quarantine.release([1], by="ann")
@@ -397,36 +383,6 @@ async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
     assert len(await memory.quarantine.waiting()) == 2
     await memory.quarantine.release([1], by="ann")
     assert len(await memory.recall(SIMILAR)) == 1
-
-
-@pytest.mark.both_nightly
-async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
-    for words in ("Units!", "Write the unit."):
-        await memory.remember("u", "x", lesson=words, origin="outside", source=words)
-    await memory.quarantine.reject([1, 2], by="ann")
-    await memory.quarantine.undo([2], by="ann")
-    (entry,) = await memory.quarantine.waiting()
-    assert entry.id == 2
-    assert await read_rows(memory, "select state, text from lesson") == [
-        ("quarantined", entry.lesson)
-    ]
-
-
-@pytest.mark.both_nightly
-async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(memory):
-    await learn_loop(memory, "own", WEIGHT.task, "7", "7 kg")
-    measured = await memory.top()
-    poisoned = replace(WEIGHT, accepted="7 stone")
-    await memory.remember(
-        "unit", "no unit", lesson="Use stones.", example=poisoned, origin="outside"
-    )
-    (waiting,) = await memory.quarantine.waiting()
-    await memory.quarantine.release([waiting.id], by="ann")
-    await memory.quarantine.undo([waiting.id], by="ann")
-    texts = {row["text"] for row in await memory.top()}
-    assert {row["text"] for row in measured} <= texts
-    matches = await memory.recall(SIMILAR)
-    assert [match.example.accepted for match in matches] == ["7 kg"]
 
 
 @cases(

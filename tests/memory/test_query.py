@@ -149,24 +149,6 @@ async def test_a_claimed_importance_orders_and_filters_queries_and_never_recall(
     assert [match.lesson for match in recalled] == [unclaimed]
 
 
-async def test_filters_of_a_query(memory):
-    for n in range(3):
-        await memory.remember(
-            f"type {n}", f"error {n} of it", tags=[f"t{n}", "all"], origin="outside"
-        )
-    for filters, count in (
-        ({}, 3),
-        ({"tags": ["t0", "t1"]}, 2),
-        ({"tags": ["t0", "all"], "match": "all"}, 1),
-        ({"error_type": "type 2"}, 1),
-        ({"kind": "check"}, 0),
-        ({"importance": 0.6}, 0),
-        ({"since": 9e9}, 0),
-        ({"limit": 2}, 2),
-    ):
-        assert len(await memory.query(**filters)) == count, filters
-
-
 EMPTY_QUERIES = {
     "unlike": ({"text": "Name a river"}, "no lesson is about a similar task"),
     "another tag": ({"tags": ["red"]}, "it does not match the filter"),

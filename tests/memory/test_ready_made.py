@@ -4,7 +4,7 @@ one function got wrong under a check is told to every function that the check gu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -150,14 +150,6 @@ async def test_a_key_of_a_mapping_is_data(memory):
     assert "Acme" not in rule
 
 
-async def test_a_stated_rule_stays_whatever_findings_have_in_common(memory):
-    check = checks.words(at_most=2)
-    for refused in ("one two three four", "one two three four five six", "a b c"):
-        await tell(memory, [check], refused, "one two")
-    prompt = await tell(memory, [check], "one two")
-    assert prompt.splitlines()[2] == "use at most 2 words"
-
-
 async def test_a_check_of_your_own_states_its_rule(memory):
     def priced(answer: str) -> list[Finding]:
         if answer.endswith("EUR"):
@@ -180,20 +172,6 @@ def polite(answer: str) -> list[Finding]:
     if answer.endswith("Kind regards"):
         return []
     return [Finding("polite", f"{answer!r} ends without a greeting", fix="greet")]
-
-
-def kind(answer: str) -> None:
-    """Refuse nothing."""
-
-
-def rated(answer: str) -> heedful.Evaluation:
-    return heedful.Evaluation(tuple(polite(answer)))
-
-
-def in_words(answer: str, unit: str) -> list[Finding]:
-    if unit in answer:
-        return []
-    return [Finding("in_words", "the unit is missing", fix=f"write the unit, {unit}")]
 
 
 class Desk:
@@ -276,20 +254,6 @@ async def test_what_may_differ_is_not_one_check(memory, first, second):
     assert await tell(memory, [second], "A: kg", key=OTHER_KEY) == ""
 
 
-@cases(
-    "first, second, refused",
-    {"a needle": (checks.contains("Lima"), checks.contains("Oslo"), "Rome")},
-)
-async def test_a_function_whose_tasks_have_other_arguments_is_not_told_theirs(
-    memory, first, second, refused
-):
-    accepted = "def twice(n): return 2 * n\n# Lima"
-    await tell(memory, [first], refused, accepted)
-    assert "got wrong" in await tell(memory, [first], accepted)
-    other = "def half(n): return n / 2\n# Oslo"
-    assert "got wrong" not in await tell(memory, [second], other)
-
-
 async def test_a_rule_that_both_functions_broke_is_their_own(memory):
     for key in (KEY, OTHER_KEY):
         await tell(memory, [polite], "Yours", f"{key}. Kind regards", key=key)
@@ -326,40 +290,6 @@ async def test_a_reported_loop_and_a_stage_are_told_it_too(memory):
 
     await pipeline.run({"to": "Ada"})
     assert "ends without a greeting" in hints[0]
-
-
-STAGE_JUDGES = {
-    "a ready-made check": {"checks": [checks.contains("Ada")]},
-    "a function of a module": {"checks": [polite]},
-    "an evaluator with checks": {"checks": [kind], "evaluate": rated},
-}
-
-
-async def run_stage(
-    memory: Memory, name: str, judges: Any, answers: Iterator[str]
-) -> list[str]:
-    """Run a pipeline of one stage; return what the stage was told."""
-    hints = []
-    pipeline = heedful.Pipeline(name, memory=memory, store=memory.store, progress=False)
-
-    @pipeline.stage(name=name, memory_key=name, retries=2, **judges)
-    def write(state: Any, feedback: str = "") -> str:
-        hints.append(feedback or "")
-        return next(answers)
-
-    await pipeline.run({"to": name})
-    return hints
-
-
-@pytest.mark.both
-@cases("judges", STAGE_JUDGES)
-async def test_what_a_stage_learnt_is_told_to_other_stages_and_to_itself(
-    memory, judges
-):
-    await run_stage(memory, "letter", judges, iter(["Yours", "Ada. Kind regards"]))
-    for name in ("note", "letter"):
-        hints = await run_stage(memory, name, judges, iter(["Ada. Kind regards"]))
-        assert "what earlier answers got wrong" in hints[0]
 
 
 async def test_a_function_that_refuses_its_own_answer_teaches_without_a_check(

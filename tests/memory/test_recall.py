@@ -8,13 +8,10 @@ from dataclasses import replace
 import pytest
 
 import heedful
-from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
-from heedful.store import exposures
 from heedful.testing import FixedEmbedder
-from tests.engines import in_memory
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.support import opened
 from tests.tables import cases
@@ -143,24 +140,15 @@ BARE = replace(WRONG, fix="")
             [("a", (WRONG,)), ("b", ())],
             ["n is 1. use 2. Accepted: a -> b"],
         ),
-        "a fix with a full stop": (
-            [("a", (replace(WRONG, fix="Use 2."),)), ("b", ())],
-            ["n is 1. Use 2. Accepted: a -> b"],
-        ),
         "the change where there is no fix": (
             [("a", (BARE,)), ("b", ())],
             ["n is 1. Accepted: a -> b"],
-        ),
-        "the fix where only a file changed": (
-            [("a", (WRONG,)), ("a", ())],
-            ["n is 1. use 2"],
         ),
         "the finding where nothing else is known": (
             [("a", (BARE,)), ("a", ())],
             ["n is 1."],
         ),
         "nothing from an accepted first try": ([("a", ())], []),
-        "nothing from a loop that failed": ([("a", (WRONG,)), ("b", (WRONG,))], []),
         "no change that is too long": (
             [("a" * 5_000, (WRONG,)), ("b" * 5_000, ())],
             ["n is 1. use 2"],
@@ -176,26 +164,3 @@ def test_what_is_learnt_without_outputs(attempts, texts):
         assert lesson.example.rejected == ""
         assert lesson.example.task == TASK
         assert lesson.state == "verified"
-
-
-async def test_what_mended_one_stage_is_no_advice_to_another():
-    store = in_memory()
-    memory = Memory(store)
-    lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
-    await store.write(Scope(), exposures.remember, lessons)
-    await memory.remember(
-        "other", "an operator says: train on all of p", lesson="train p so"
-    )
-    example = Example(TASK, "accepted", rejected="rejected", wrong="wrong")
-    await memory.remember("third", "an example", example=example)
-    for task in (
-        TASK,
-        "p: training",
-    ):  # a lesson from a check is told by its cause only
-        rules = await memory.brief(task, "a", tell="rules")
-        assert rules.examples == ()
-        assert ({match.error_type for match in rules.advice} <= {"other"}) is True
-    examples = await memory.brief(TASK, "c", tell="examples")
-    assert examples.advice == ()
-    assert len(examples.examples) == 2
-    await store.close()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import heedful
 from heedful import Episode, Event, Fault
 from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import InvalidInput, ModelError, ModelTimeout
@@ -169,55 +168,6 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
 
 
 # A model
-
-BY_RULES = (
-    "Do not repeat price with item “pot” without a change: it failed with “Error: 3 "
-    "items match”."
-)
-UNHELD = answer(
-    "buyer called price: 3 items match.",
-    "It cost 99 dollars.",
-    "It asked for “the small one”.",
-    strategy="Ask it 17 times.",
-)
-MATCHED = "The result of pot was “Error: 3 items match”"
-SAID = {
-    "all is held": (
-        GOOD,
-        "buyer called price with item pot. The result was “Error: 3 items match”.",
-        2,
-        "Before you call price, name the item in full.",
-        [],
-    ),
-    "figures and quotations nobody said": (
-        UNHELD,
-        "buyer called price: 3 items match.",
-        1,
-        BY_RULES,
-        ["99", "the small one", "17"],
-    ),
-    "a quotation": (f'{{"reflection": "{MATCHED}."}}', f"{MATCHED}.", 1, BY_RULES, []),
-}
-
-
-@cases("reply, text, count, rule, unsupported", SAID)
-async def test_what_the_events_hold_of_an_answer_is_kept(
-    reply, text, count, rule, unsupported
-):
-    reflected = await reflect(FAILED, model=ScriptedModel(reply))
-    assert reflected.by == "scripted"
-    assert reflected.text == text
-    assert reflected.usage.calls == 1
-    # Each sentence rests on all that the model was shown.
-    assert [claim_.events for claim_ in reflected.claims] == count * [(0, 1, 2, 3)]
-    assert (reflected.strategy and reflected.strategy.text) == rule
-    assert [
-        part for claim_ in reflected.dropped for part in claim_.unsupported
-    ] == unsupported
-    if reply == GOOD:
-        assert (
-            reflected.lesson.meta.items() >= {"rated": 0.9, "confidence": 0.8}.items()
-        )
 
 
 @cases(
@@ -631,33 +581,11 @@ async def test_a_correction_by_the_user_is_a_rule_in_his_words(memory):
     assert stated.seen == 1
 
 
-async def test_a_session_recalls_a_correction_for_like_tasks_too(memory):
-    await heedful.learn_session(corrected_run(CORRECTION), memory=memory)
-    (stated,) = await memory.user_rules.list()
-    assert stated.text == CORRECTION
-    (match,) = await memory.recall("Write the next invoice for ACME")
-    assert match.lesson == CORRECTION
-
-
 async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
     await memory.user_rules.state("No, never bill ACME in euros.", by="ann")
     await reflect(corrected_run(CORRECTION), memory=memory, origin="outside")
     states = {stated.state for stated in await memory.user_rules.list()}
     assert states == {"unverified", "quarantined"}
-
-
-@cases(
-    "said, answers",
-    {
-        "of the customer himself": ("No, my address is Elm Street.", 1),
-        "nothing is refused": ("Never bill ACME in dollars.", 1),
-        "before an answer": (CORRECTION, 0),
-    },
-)
-async def test_other_words_of_a_user_are_no_rules(memory, said, answers):
-    reflected = await reflect(corrected_run(said, answers=answers), memory=memory)
-    assert reflected.rules == ()
-    assert await memory.user_rules.list() == []
 
 
 # The category of the error, and texts that say nothing
@@ -727,13 +655,3 @@ def test_citations_are_taken_out():
 def test_a_run_has_all_that_its_events_say(text):
     run = Episode((Event("llm_response", text),))
     assert list(RunFacts.of(Study.of(run).course).missing(text)) == []
-
-
-async def test_the_trust_that_an_operator_states_counts_for_reflections():
-    trust = ["user", "price"]
-    memory = heedful.Memory(":memory:", trust=trust)
-    reflected = await reflect(MENDED, memory=memory)
-    assert reflected is not None
-    assert reflected.state == "unverified"
-    assert reflected.trust == "local"
-    await memory.store.close()

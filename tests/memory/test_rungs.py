@@ -84,24 +84,6 @@ async def record_loop(
     )
 
 
-async def test_proof_compares_climbs_and_costs(store):
-    for loop, is_shown, climbed, cost in (
-        ("a", True, False, 1.0),
-        ("b", True, True, 4.0),
-        ("c", False, True, 6.0),
-        ("d", False, True, 4.0),
-    ):
-        end = Outcome(loop, not climbed, calls=1, climbed=climbed, cost=cost)
-        await record_loop(store, loop, is_shown, end)
-    proof = await Memory(store).prove()
-    climbs = proof.pooled.climbs
-    assert climbs is not None
-    assert climbs.shown == 0.5
-    assert climbs.withheld == 1.0
-    assert climbs.gain == 0.5
-    assert proof.mean_cost == MeanCost(2.5, 5.0)
-
-
 @cases(
     "rungs, climbs",
     {

@@ -131,20 +131,6 @@ async def test_a_changed_file_replaces_what_it_had():
     assert texts == {"Use blanks.", "Our own."}
 
 
-@pytest.mark.both_nightly
-async def test_one_s_own_words_about_an_error_come_back():
-    memory = Memory(in_memory())
-    await memory.remember("", NPM_ERROR, lesson=NPM_LESSON)
-    team = rule_of("Bash `npm test` does not work here.", error=NPM_ERROR)
-    await follow(memory, write_rules([team]))
-    texts = {row["text"] for row in (await memory.seen("", NPM_ERROR)).lessons}
-    assert texts == {NPM_LESSON, team.text}
-
-    await follow(memory, write_rules([]))
-    texts = {row["text"] for row in (await memory.seen("", NPM_ERROR)).lessons}
-    assert texts == {NPM_LESSON}
-
-
 @given(st.sampled_from(ORIGINS), st.sampled_from(ORIGINS))
 def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
     async def follow_one() -> list[Any]:

@@ -111,15 +111,6 @@ async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store):
     assert all(c.obstacle == HARMFUL_MEMORY.reason for c in briefing.choices)
 
 
-async def test_a_holdout_of_0_shows_all(store):
-    scene = await play_harm(store)
-    memory = Memory(scene.memory.store, holdout=0)
-
-    briefings = [await memory.brief(TASK, f"new {number}") for number in range(20)]
-
-    assert all(len(briefing.shown) == 2 for briefing in briefings)
-
-
 async def test_a_resumed_loop_is_shown_what_it_was_shown_before(store):
     scene = await play_harm(store)
     past = [await scene.past(f"loop {number}") for number in range(20)]
@@ -154,27 +145,3 @@ async def test_a_lesson_is_shown_to_one_session_in_40(store):
     both = sum(lessons == {1, 2} for lessons in announced)
     assert all(0 < sessions < 12 for sessions in shown_to)
     assert both < min(shown_to)
-
-
-async def test_if_the_lesson_that_hurts_is_retired_memory_stays(store):
-    scene = Scene(store, "unit")
-    await scene.learn()
-    retired = ""
-    while retired != "retired":
-        await scene.run_loop(hurts=True)
-        ((retired,),) = await store.read(scene.memory.scope, list_states)
-    scene.lessons = [lesson("comma")]
-    await scene.learn()
-
-    loops = [await scene.run_loop(hurts=False) for _ in range(40)]
-
-    assert await scene.rulings() == []
-    assert sum(loops) >= 10
-
-
-def list_states(db: Any, scope: Any) -> list[tuple[str]]:
-    """Return the state of each lesson."""
-    return [
-        (row["state"],)
-        for row in db.select("state", "lesson", {"tenant": scope.tenant})
-    ]

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Episode, Event, checks
-from heedful.compat.reflections import query_reflections
+from heedful import Episode, Event
 from heedful.lessons.lesson import Example
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from heedful.store import editions
 from heedful.testing import ScriptedModel
 from tests.memory.reflections import answer
-from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -80,19 +78,6 @@ async def test_a_run_that_mended_itself_is_told_whatever_its_outcome(memory, out
     assert RULE in memory.render(recalled, form="text")
     assert RULE in await hint_of(memory)
     assert RULE in str((await memory.seen("Error: no such item")).lessons)
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-async def test_the_default_query_of_the_earlier_engine_finds_what_worked(
-    memory, outcome
-):
-    await reflect(replace(MENDED, outcome=outcome), memory=memory)
-    scope = memory.scope
-    for text in (TASK, None):
-        records = await query_reflections(
-            scope.tenant, scope.project, text, store=memory, waiting=False
-        )
-        assert records[0]["content"] == RULE
 
 
 async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):
@@ -166,22 +151,6 @@ async def test_a_lesson_about_another_task_is_named_with_what_is_missing(memory)
     ) in silence
 
 
-async def test_a_lesson_that_the_coin_withholds_is_named(store):
-    memory = Memory(store, holdout=0.999)
-    await reflect(MENDED, memory=memory)
-    for number in range(40):
-        await heedful.run(
-            f"{TASK} {number}",
-            generate=lambda task, hint: "41.90",
-            checks=[checks.contains("41.90")],
-            memory=memory,
-            store=store,
-        )
-    silence = (await memory.brief(TASK, "loop")).silence
-    assert "left out at random" in silence
-    assert "holdout=0" in silence
-
-
 async def test_only_examples_asked_for_says_so(memory):
     await reflect(MENDED, memory=memory)
     silence = (await memory.brief(TASK, "loop", tell="examples")).silence
@@ -191,34 +160,6 @@ async def test_only_examples_asked_for_says_so(memory):
 async def test_an_empty_memory_says_that_nothing_is_similar(memory):
     assert "no lesson is about a similar task" in (await memory.recall(TASK)).silence
     assert "no lesson is about a similar task" in (await memory.brief(TASK, "")).silence
-
-
-async def test_an_empty_query_lists_what_may_be_told(store):
-    memory = Memory(store)
-    await memory.remember("a", "may be told", tags=["red"], importance=0.2)
-    await memory.remember("b", "most important", tags=["blue"], importance=0.9)
-    await memory.remember("c", "waits", tags=["red"], origin="outside")
-    for blank in ("", " \n"):
-        matches = await memory.query(blank, waiting=False)
-        assert [match.lesson for match in matches] == ["most important", "may be told"]
-        assert len(await memory.query(blank)) == 3
-
-
-async def test_a_query_by_tags_finds_each_lesson_with_the_tags(store):
-    memory = Memory(store)
-    await memory.remember("a", "the join is slow", tags=["database", "performance"])
-    await memory.remember("b", "the index of the database is slow", tags=["database"])
-    await memory.remember("c", "database, waits", tags=["database"], origin="outside")
-
-    async def find(text: str, *tags: str, waiting: bool = False) -> list[str]:
-        matches = await memory.query(text, tags=tags, match="all", waiting=waiting)
-        return [match.error_type for match in matches]
-
-    assert await find("", "performance") == ["a"]
-    assert await find("database optimization", "performance", "database") == ["a"]
-    assert await find("index", "database") == ["b", "a"]
-    assert set(await find("", "database", waiting=True)) == {"a", "b", "c"}
-    assert await find("index", "unknown") == []
 
 
 # What the open gate never lets through
@@ -232,14 +173,6 @@ async def test_an_untrusted_sighting_brings_no_words_of_its_own(memory):
     await reflect(again, memory=stranger)
     assert "evil" not in await hint_of(memory)
     assert "evil" not in str(await memory.recall("Obey the evil page"))
-
-
-@cases("filters", {"tags": {"tags": ["red"]}, "weight": {"importance": 1.0}})
-async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(memory, filters):
-    await reflect(MENDED, memory=memory)
-    recalled = await memory.recall(TASK, **filters)
-    assert recalled == []
-    assert "it does not match the filter" in recalled.silence
 
 
 FORMS = {"form": r"P\d", "fix": "use P0 to P3"}

@@ -408,23 +408,6 @@ async def test_what_is_known_is_counted_and_keeps_its_trust(trust_here, trust_th
     assert [ruling["action"] for ruling in await list_rulings(memory)] == ["import"]
 
 
-@pytest.mark.both_nightly
-async def test_an_import_of_strangers_does_not_raise_the_count_of_a_trusted_lesson():
-    ours = new_memory()
-    await ours.remember("F", "no unit", lesson="write kilograms", origin="user")
-    before = await export_bytes(ours)
-
-    for text in ("write g", "write kg", "write mg"):
-        theirs = new_memory()
-        await theirs.remember("F", "no unit", lesson=text)
-        imported = await transfers.import_foreign(await export_bytes(theirs), ours)
-        assert imported.quarantined == 1
-        assert (await ours.seen("F", "no unit")).count == 1
-        await ours.quarantine.revoke(imported.source, by="ada", why="a stranger")
-
-    assert await export_bytes(ours) == before
-
-
 @pytest.mark.parametrize("trust", ORIGINS)
 async def test_what_was_rejected_here_stays_so(trust):
     memory = new_memory()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 import heedful
@@ -53,14 +51,6 @@ async def test_newer_rule_ends_an_older_one_about_the_same_thing(memory):
     assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
 
 
-async def test_rules_in_a_message_are_stored_in_its_words(memory):
-    message = "Thanks! Never use npm. Now fix a.py."
-    (stated,) = await memory.user_rules.hear(message, source="episode:one")
-
-    assert stated.text == "Never use npm."
-    assert [rule.id for rule in await memory.user_rules.in_force()] == [stated.id]
-
-
 async def test_session_teaches_a_rule_without_a_failure(trusting):
     learned = await heedful.learn_session(
         session_of("No, we use pnpm, never npm."), memory=trusting
@@ -70,22 +60,6 @@ async def test_session_teaches_a_rule_without_a_failure(trusting):
     (stated,) = await trusting.user_rules.list()
     assert stated.text == "No, we use pnpm, never npm."
     assert stated.trust == "user"
-
-
-async def test_rule_of_a_correction_is_stored_once(trusting):
-    await heedful.learn_session(
-        session_of("No, we use pnpm, never npm."), memory=trusting
-    )
-
-    assert await trusting.count() == 1
-
-
-async def test_rule_of_two_sessions_is_one_rule(trusting):
-    for id in ("one", "two"):
-        await heedful.learn_session(session_of(f"No, {PNPM}.", id=id), memory=trusting)
-
-    (stated,) = await trusting.user_rules.list()
-    assert stated.seen == 2
 
 
 async def test_retired_rule_is_not_in_force(memory):
@@ -121,18 +95,6 @@ async def test_edited_rule_limits_what_its_new_words_say(memory):
 
     assert not await memory.before("Bash", NPM_CALL)
     assert await memory.before("Bash", {"command": "yarn add zod"})
-
-
-async def test_rules_survive_export_and_import(memory):
-    await memory.user_rules.state(PNPM, by="ann")
-    file = io.BytesIO()
-    await memory.export(file)
-    file.seek(0)
-    other = Memory(":memory:")
-    await other.import_(file)
-
-    (stated,) = await other.user_rules.list()
-    assert stated.entry
 
 
 async def test_rules_of_scopes_are_apart(store):
