@@ -10,9 +10,9 @@ import pytest
 import heedful
 from heedful.drive.drive import run
 from heedful.episodes.episode import Event
-from heedful.integrations.brief import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
+from heedful.memory.session_brief import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.tables import cases

@@ -17,7 +17,6 @@ from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
 from heedful.integrations.agents import AGENTS, agents_here
-from heedful.integrations.brief import EMPTY_SECTION, section_text
 from heedful.integrations.call_hooks import follow
 from heedful.integrations.call_host import CallHost
 from heedful.integrations.file_changes import FileChange, apply_all, read_text
@@ -26,6 +25,7 @@ from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
+from heedful.memory.session_brief import EMPTY_SECTION, section_text
 from heedful.redact import redact
 from heedful.store import reminders
 from heedful.store.projects import (

@@ -160,10 +160,11 @@ class CallRun:
 
     async def _look_for_opening(self, memory: CallMemory) -> Advice:
         """Return the brief, and announce its lessons."""
-        from heedful.integrations import brief  # only the start of a session needs it
+        # Only the start of a session needs it.
+        from heedful.memory import session_brief
 
-        rules = await self._aged(await brief.read_team_rules(memory))
-        lines = await brief.read_failures(memory)
+        rules = await self._aged(await session_brief.read_team_rules(memory))
+        lines = await session_brief.read_failures(memory)
         texts = {line.lesson: line.text for line in lines if line.lesson}
         present = await self._aged(texts)
         announced = await self._announce([*rules, *present])
@@ -177,7 +178,7 @@ class CallRun:
         told_ids = [id for id in rules if id in announced]
         told_ids += [line.lesson for line in told_lines if line.has_fix and line.lesson]
         await self._announce((), marks=user_rules.told_lessons(told_ids))
-        text = brief.brief_text(rule_texts, list(map(str, told_lines)))
+        text = session_brief.brief_text(rule_texts, list(map(str, told_lines)))
         if not text:
             is_withheld = bool(rules or present)
             return Advice(silence=say("withheld" if is_withheld else "nothing known"))

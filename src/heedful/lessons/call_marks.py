@@ -29,7 +29,8 @@ from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
 
-MarkKind = Literal["call", "command", "path", "name", "contract"]
+# The kinds of marks; what says most comes first.
+MarkKind = Literal["contract", "path", "name", "call", "command"]
 # One indexed read finds all marks of a call.
 MAX_CALL_MARKS = 60
 # A session has read so many files that one it has not read was not read before it was

@@ -6,7 +6,7 @@ the words of a user. The loop itself stays as it ended.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from heedful.checks.evaluate import Check, Context, evaluated
@@ -30,14 +30,6 @@ from heedful.store.store import Store
 from heedful.validation import require
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The text of an accepted answer, and the lessons that it gives."""
-
-    answer: str
-    lessons: list[Lesson]
-
-
 async def accept(
     store: Store,
     scope: Scope,
@@ -46,8 +38,11 @@ async def accept(
     *,
     by: str,
     checks: Sequence[Check],
-) -> Accepted:
-    """Judge the accepted answer of a loop that did not pass, as `Memory.correct`."""
+) -> tuple[str, list[Lesson]]:
+    """Judge the accepted answer of a loop that did not pass, as `Memory.correct`.
+
+    Returns its text, and the lessons that it gives.
+    """
     stored_loop = await store.read(scope, loops.read, loop)
     verdict = stored_loop.verdict
     is_open = not isinstance(verdict, Done) or verdict.passed
@@ -81,7 +76,7 @@ async def accept(
         replace(lesson, trust="user", source=f"operator:{by}", memory_key=memory_key)
         for lesson in learnt
     ]
-    return Accepted(answer, lessons)
+    return answer, lessons
 
 
 async def _refusal_of(

@@ -671,15 +671,15 @@ class Memory(CallMemory):
         from heedful.memory import accepting  # slow to import: it runs checks
 
         check_actor(by, why)
-        judged = await accepting.accept(
+        answer, lessons = await accepting.accept(
             self.store, self.scope, loop, accepted, by=by, checks=checks
         )
         return await write_lessons(
             self,
-            judged.lessons,
+            lessons,
             accepting.store_answer,
             loop,
-            answer=judged.answer,
+            answer=answer,
             by=by,
             why=why,
         )

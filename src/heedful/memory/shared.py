@@ -35,11 +35,11 @@ from heedful.store import lessons as lesson_store
 from heedful.store.connection import Db, resumable, token
 from heedful.validation import check_actor
 
-SHARED_SOURCE_PREFIX = "shared:"
+TEAM_SOURCE_PREFIX = "shared:"
 # The lesson of a rule about an error is told when the error comes, not before.
 ERROR_META = "error"
 # A reviewed rule is worth more than a failure that was seen once.
-SHARED_RULE_IMPORTANCE = 0.8
+TEAM_RULE_IMPORTANCE = 0.8
 # An absolute path: two parts or more below the root, a home folder, a drive, a share.
 # The address of a page has "//" before its path; a device of the system is no place.
 _MACHINE_PATH_PATTERN = re.compile(
@@ -183,13 +183,13 @@ def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
         sighting=rule.text,
         state=initial_state(trust),
         trust=trust,
-        importance=SHARED_RULE_IMPORTANCE,
+        importance=TEAM_RULE_IMPORTANCE,
         meta={
             ERROR_META: bool(rule.error),
             "mended": bool(rule.fix),
         },
         mistake=mistake and replace(mistake, files=digests),
-        source=f"{SHARED_SOURCE_PREFIX}{rule.digest} {trust}",
+        source=f"{TEAM_SOURCE_PREFIX}{rule.digest} {trust}",
     )
 
 
@@ -208,7 +208,7 @@ def reviewed_lessons(
             "rule": json.loads(row["rule"] or "{}"),
         }
         for row in db.all("reviewed_lessons", scope, taken=taken)
-        if taken or not row["source"].startswith(SHARED_SOURCE_PREFIX)
+        if taken or not row["source"].startswith(TEAM_SOURCE_PREFIX)
     ]
 
 

@@ -249,7 +249,8 @@ def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
 def proven(db: Db, scope: Scope) -> tuple[TrialProof, ...]:
     """Return what each trial proves, in the order of the names of their sources."""
     proofs = []
-    for row in db.all("trial_sources", scope):
+    sources = db.select("distinct source", "trial", key_of(scope), "order by source")
+    for row in sources:
         cells, pending, pairs = evidence(db, scope, row["source"])
         proofs.append(prove_trial(row["source"], cells, pending, pairs))
     return tuple(proofs)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from heedful.lessons import render
 from heedful.lessons.action import action, arguments_of
@@ -21,6 +21,7 @@ from heedful.lessons.call_marks import (
     ActionHistory,
     KnownFailure,
     Mark,
+    MarkKind,
     Step,
     call_origin,
     contract_marks,
@@ -47,8 +48,8 @@ MIN_COMMAND_RUNS = 2
 # The codes of events that stand for words that only the agent has read: before it was
 # resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
-# What says most comes first: of one error, a part of the call says more than all of it.
-_KIND_ORDER = ("contract", "path", "name", "call", "command")
+# Of one error, a part of the call says more than all of it.
+_KIND_ORDER = get_args(MarkKind)
 
 
 def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:

@@ -116,11 +116,12 @@ def _copy_file(db: Connection, target: str) -> dict[str, int]:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(target)) as new_db:
         db.backup(new_db)
-        counts = {}
-        for table in tables():
-            sql = f"select count(*) from {table.name}"
-            counts[table.name] = new_db.execute(sql).fetchone()[0]
-        return counts
+        return {
+            table.name: new_db.execute(f"select count(*) from {table.name}").fetchone()[
+                0
+            ]
+            for table in tables()
+        }
 
 
 def _copy_rows(db: Connection, target: str) -> dict[str, int]:

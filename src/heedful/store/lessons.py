@@ -834,18 +834,15 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
     return [Scope(scope.tenant, row["project"]) for row in db.all("projects", scope)]
 
 
-# The columns of a lesson that are of no use outside the store.
-INTERNAL_LESSON_COLUMNS = ("tenant", "project", "words", "author", "meta")
-
-
 def plain(row: Row) -> Mapping[str, Any]:
     """Return the row of a lesson as plain data.
 
     The words of tools and documents are left empty.
     """
     lesson = dict(row)
-    for column in INTERNAL_LESSON_COLUMNS:
-        del lesson[column]
+    # They are of no use outside the store.
+    del lesson["tenant"], lesson["project"]
+    del lesson["words"], lesson["author"], lesson["meta"]
     if row["trust"] == "outside":
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
     mistake = from_json(lesson["mistake"])

@@ -168,10 +168,11 @@ def settle(
     no verdict.
     """
     for reminder in open_reminders(db, scope, session):
-        key = {**key_of(scope), "session": storable(session)}
         verdict = verdicts.get(reminder.subject, Verdict())
+        subject = {"session": storable(session), "subject": reminder.subject}
         ended = {"repeated": verdict.repeated, "calls": verdict.calls}
-        db.send("settle_reminder", {**key, "subject": reminder.subject, **ended})
+        key = {**key_of(scope), **subject, "settled": False}
+        db.update("reminder", key, {**ended, "settled": True})
         if not reminder.signature:
             continue
 

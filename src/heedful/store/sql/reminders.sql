@@ -4,10 +4,6 @@ select r.subject, r.signature, r.mark, r.at, l.mistake from reminder r left join
 on l.tenant = r.tenant and l.project = r.project and l.signature = r.signature and r.subject = l.kind || '/' || l.signature
 where r.tenant = :tenant and r.project = :project and r.session = :session and not r.settled;
 
--- name: settle_reminder
-update reminder set repeated = :repeated, calls = :calls, settled = true
-where tenant = :tenant and project = :project and session = :session and subject = :subject and not settled;
-
 -- name: count_reminders
 select coalesce(sum(case when told then 1 else 0 end), 0) as shown,
        coalesce(sum(case when told and not repeated then 1 else 0 end), 0) as right,

@@ -12,9 +12,6 @@ select count(*) as n from trial
 where tenant = :tenant and project = :project and source = :source and texts <> '[]'
   and ended is null and at + :day >= :now;
 
--- name: trial_sources
-select distinct source from trial where tenant = :tenant and project = :project order by source;
-
 -- name: trial_pairs
 -- How often each pair of results occurred in tasks that had a loop with the texts and one without.
 select one.score, other.score as without, count(*) as n
