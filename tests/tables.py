@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,3 +14,16 @@ def cases(names: str, rows: Mapping[str, Any], **options: Any) -> pytest.MarkDec
     return pytest.mark.parametrize(
         names, list(rows.values()), ids=list(rows), **options
     )
+
+
+def read_samples(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return the samples of a text by their names, each as its parts.
+
+    A sample begins with `===` and what it shows; its parts have `---` between them.
+    """
+    _, *texts = path.read_text("utf-8").split("=== ")
+    samples = {}
+    for text in texts:
+        name, _, rest = text.partition("\n")
+        samples[name] = tuple(part.strip("\n") for part in rest.split("---\n"))
+    return samples

@@ -1,5 +1,8 @@
 """The error lines in what commands write."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -11,7 +14,7 @@ from heedful.episodes.error_lines import (
     output,
     shorten_failure,
 )
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
 LINES = [
@@ -106,89 +109,12 @@ def test_a_text_without_sentences_in_an_object_stays_as_it_is(text):
     assert output(text) == text
 
 
-EDIT = {
-    "file_path": "cart.go",
-    "old_string": '\tif err != nil {\n\t\treturn fmt.Errorf("failed to load: %w", err)',
-}
-TWICE = "Found 2 matches of the string to replace, but replace_all is false."
-NAMED = {
-    "a label with what the call was given names no error": (
-        f"<call_error>{TWICE}\nString: {EDIT['old_string'].strip()}</call_error>",
-        EDIT,
-        [TWICE],
-    ),
-    "the label of an error is no echo": (
-        "KeyError: 'a'",
-        {"code": "'a'"},
-        ["KeyError: 'a'"],
-    ),
-    "what repeats the call is the error if there is nothing else": (
-        "make test",
-        {"command": "make test"},
-        ["make test"],
-    ),
-    "a count with a place is no second error": (
-        (
-            "src/cart.ts(14,3): error TS2304: Cannot find name 'x'.\n\n"
-            "Found 1 error in src/cart.ts:14"
-        ),
-        None,
-        ["src/cart.ts(14,3): error TS2304: Cannot find name 'x'."],
-    ),
-    "a test that fails is one error": (
-        (
-            "--- FAIL: TestCart (0.01s)\n    cart_test.go:9: Phase 2: Starting "
-            "session\n"
-            "    cart_test.go:12: total = 3, want 4\nFAIL\nFAIL\tshop/cart\t0.3s"
-        ),
-        None,
-        ["--- FAIL: TestCart (0.01s)"],
-    ),
-    "source lines are no errors": (
-        (
-            'a.go:3: duplicate of b.go:4\n\treturn fmt.Errorf("failed: %w", err)\n'
-            'func load() error {\nt.Fatalf("failed to load: %v", err)'
-        ),
-        None,
-        ["a.go:3: duplicate of b.go:4"],
-    ),
-    "lines of a log and hints are no errors": (
-        (
-            "2026-01-02 03:04:05 INFO run failed=0: ok\nhint: run it: again\n"
-            "fatal: bad ref"
-        ),
-        None,
-        ["fatal: bad ref"],
-    ),
-    "two errors stay two": (
-        "a.ts(1,2): error TS1: bad 'a'.\nb.ts(3,4): error TS2: bad 'b'.",
-        None,
-        ["a.ts(1,2): error TS1: bad 'a'.", "b.ts(3,4): error TS2: bad 'b'."],
-    ),
-    "a reason says more than the status of a command": (
-        (
-            "RUN fetch birch\nE: Unable to locate birch\n"
-            'ERROR: process "fetch" failed: exit code: 7'
-        ),
-        None,
-        ["E: Unable to locate birch"],
-    ),
-    "of two reasons the one that names something names the error": (
-        "Invalid request.\nNo schema in 'oneOf'.",
-        None,
-        ["No schema in 'oneOf'."],
-    ),
-    "a package without tests is no error": (
-        "?   \tshop\t[no test files]\nFAIL\tshop/api\t0.3s",
-        None,
-        ["FAIL\tshop/api\t0.3s"],
-    ),
-}
+NAMED = read_samples(Path(__file__).parent / "named_errors.txt")
 
 
 @cases("failure, arguments, errors", NAMED)
 def test_the_errors_of_a_call(failure, arguments, errors):
-    assert named_errors(failure, arguments) == errors
+    assert named_errors(failure, json.loads(arguments)) == errors.splitlines()
 
 
 @given(st.text(), st.text())

@@ -11,12 +11,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 from heedful.episodes import read
 from heedful.episodes.course import course
 from heedful.episodes.episode import Episode, Event
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 FOLDER = Path(__file__).parent / "samples"
 
@@ -47,19 +46,16 @@ def describe(episode: Episode) -> Iterator[str]:
         yield f"{line} {describe_fields(event)}".rstrip()
 
 
-def read_samples() -> dict[str, tuple[str, str]]:
-    """Return each sample by its name: the content of a file, and what is read of it."""
-    samples: dict[str, Any] = {}
-    for path in sorted(FOLDER.glob("*.txt")):
-        _, *texts = path.read_text("utf-8").split("=== ")
-        for text in texts:
-            name, _, rest = text.partition("\n")
-            content, _, expected = rest.partition("---\n")
-            samples[f"{path.stem}: {name}"] = (content, expected.strip())
-    return samples
+SAMPLES = {
+    f"{path.stem}: {name}": sample
+    for path in sorted(FOLDER.glob("*.txt"))
+    for name, sample in read_samples(path).items()
+}
 
 
-@cases("content, expected", read_samples())
+@cases("content, expected", SAMPLES)
 def test_a_file_is_read_as_the_sample_says(content, expected):
-    lines = [line for episode in read(content.encode()) for line in describe(episode)]
+    lines = [
+        line for episode in read(f"{content}\n".encode()) for line in describe(episode)
+    ]
     assert "\n".join(lines) == expected
