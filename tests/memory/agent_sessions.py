@@ -6,6 +6,7 @@ from typing import Any
 
 import heedful
 from heedful.episodes.episode import Episode, Event
+from heedful.memory.sessions import Learned
 
 UNREAD = "File has not been read yet. Read it first before writing to it."
 
@@ -21,10 +22,20 @@ def step(
     return [call, Event("tool_response", content, tool=tool, error=error)]
 
 
+def edit(path: str, old: str, new: str, error: str = "") -> list[Event]:
+    """Return an edit of a file with its result."""
+    change = {"file_path": path, "old_string": old, "new_string": new}
+    return step("Edit", change, error)
+
+
+def session_of(*steps: list[Event], id: str = "s1") -> Episode:
+    events = [event for pair in steps for event in pair]
+    return Episode(tuple(events), "partial", session=id)
+
+
 async def learn(
     memory: heedful.Memory, id: str, *steps: list[Event], root: str = "/r"
-) -> None:
+) -> Learned:
     """Learn a finished session of the repository in `root`."""
-    events = [event for pair in steps for event in pair]
-    episode = Episode(tuple(events), "partial", session=id)
-    await heedful.learn_session(episode, memory=memory, root=root)
+    episode = session_of(*steps, id=id)
+    return await heedful.learn_session(episode, memory=memory, root=root)

@@ -9,7 +9,7 @@ from heedful.testing import FixedEmbedder
 
 @pytest.fixture
 def memory(store: Store) -> Memory:
-    return Memory(store)
+    return Memory(store, holdout=0)
 
 
 @pytest.fixture(params=["words", "vectors"])

@@ -20,11 +20,6 @@ UNKNOWN = "error: unknown option '--up'"
 BROKEN = "make: *** No rule to make target"
 
 
-@pytest.fixture
-def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, holdout=0.0)
-
-
 async def told(memory: heedful.Memory, tool: str, arguments: Any) -> list[str]:
     history = await memory.before(tool, arguments, folder="/r")
     return [failure.kind for failure in history.failures]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import pytest
 
@@ -19,11 +18,6 @@ from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 LINT = "src/pay.py:3: error: E731 do not assign a lambda"
-
-
-@pytest.fixture
-def memory(store: Any) -> heedful.Memory:
-    return heedful.Memory(store, holdout=0.0)
 
 
 def edit(path: str, error: str = "") -> list[Event]:

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.both_nightly
 reflect: Any = reflecting.reflect
 
 
-@pytest.fixture
-def memory(store) -> Memory:
-    return Memory(store, holdout=0)
-
-
 def step(tool: str, arguments: Any, result: str = "ok", error: str = "") -> list[Event]:
     """Return a call and its result."""
     call = Event("tool_call", tool=tool, arguments=arguments)
@@ -205,3 +200,19 @@ async def test_unlike_runs_are_no_procedure(memory, steps, task):
     run = run_of(*steps, task=task)
     reflected = await reflect(run, memory=memory)
     assert reflected.strategy is None
+
+
+@cases(
+    "prompt, task",
+    {
+        "typed": ("Read the lease.", "Book the room.\nRead the lease."),
+        "the task itself": ("Book the room", "Book the room."),
+        "perhaps pasted": ("See:\nall of it", "Book the room."),
+    },
+)
+async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
+    refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
+    run = run_of([Event("user_message", prompt)], refused)
+    await reflect(run, memory=memory, origin="user")
+    matches = await memory.query("Book the room.", waiting=True, importance=0.1)
+    assert {match.example.task for match in matches} == {task}

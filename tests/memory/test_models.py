@@ -18,7 +18,6 @@ from heedful.lessons.lesson import Exposure, Match, Outcome
 from heedful.memory.memory import Memory
 from heedful.models.answers import answer_of
 from heedful.store import exposures, loops
-from heedful.store.store import Store
 from tests.engines import change_rows, rows
 from tests.tables import cases
 
@@ -62,11 +61,6 @@ async def drive(
         **options,
     }
     return await heedful.run(task, **settings)
-
-
-@pytest.fixture
-def memory(store: Store) -> Memory:
-    return Memory(store, holdout=0)
 
 
 def stored_models(path: Path) -> set[str]:

@@ -18,7 +18,6 @@ from heedful.drive.report import open_loop
 from heedful.lessons.scope import Scope, short_digest
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
-from heedful.store.store import Store
 from tests.tables import cases
 
 KEY = "shop.answer"
@@ -70,11 +69,6 @@ async def learn_rule(memory: Memory, check: Any, refused: Any, accepted: Any) ->
     prompt = await tell(memory, [check], accepted)
     assert "what earlier answers got wrong" in prompt
     return prompt.splitlines()[2]
-
-
-@pytest.fixture
-def memory(store: Store) -> Memory:
-    return Memory(store, holdout=0)
 
 
 @cases(

@@ -1,208 +1,35 @@
-"""Sessions of coding agents: what is learnt of them, once, and how far it is
-trusted.
-"""
+"""Sessions of coding agents: what is learnt of them, once, and how it ages."""
 
-import itertools
+from __future__ import annotations
+
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import heedful
-from heedful.episodes.episode import Episode, Event
+from heedful.episodes.episode import Event
 from heedful.lessons import render
-from heedful.lessons.action import command_of
-from heedful.lessons.mistake import Mistake
-from heedful.store import exposures
+from heedful.store import calls, exposures
+from tests.hosts import patient_host
+from tests.memory.agent_sessions import edit, learn, session_of, step
 from tests.tables import cases
 
-
-def mends_of(mistake: Mistake) -> tuple[str, ...]:
-    """Return the calls that put a mistake right, in words."""
-    fix = mistake.fix
-    if fix is None:
-        return ()
-    changed = (render.change_words(fix),) if fix.changes else ()
-    return (*map(render.call_words, fix.calls), *changed)
-
-
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
-COUNT = itertools.count()
-
-
-def step(
-    tool: str, arguments: Any, message: str = "", failed: bool = False
-) -> tuple[Event, Event]:
-    """A call and its result; a text is the command of a shell."""
-    if isinstance(arguments, str):
-        arguments = {"command": arguments, "description": f"why {next(COUNT)}"}
-    content, error = ("", message) if failed else (message, "")
-    return Event("tool_call", "", agent="", tool=tool, arguments=arguments), Event(
-        "tool_response", content, agent="", tool=tool, error=error
-    )
-
-
-def edit(old: str, new: str, path: str = "a.py") -> tuple[Event, Event]:
-    return step(
-        "Edit", {"file_path": path, "old_string": old, "new_string": new}, "done"
-    )
-
-
-def read(message: str) -> tuple[Event, Event]:
-    return step("Read", {"file_path": "README.md"}, message)
-
-
-def session(*steps: tuple[Event, ...], id: str = "s1", message: str = "") -> Episode:
-    events = [
-        Event("user_message", "Run the tests."),
-        *(event for pair in steps for event in pair),
-    ]
-    events += [Event("user_message", message)] if message else []
-    return Episode(tuple(events), "partial", task="Run the tests.", session=id)
-
-
-FAILED = step("Bash", "npm test", MISSING, failed=True)
-OTHER = step("Bash", "pnpm test", "12 passed")
-BROKEN = step(
-    "Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True
-)
-
-PASSED = step("Bash", "pytest -q", "1 passed")
-LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
-
-
-@pytest.fixture
-def memory(store):
-    return heedful.Memory(store)
-
-
-@cases(
-    "steps, errors, mends, vain, work",
-    {
-        "another command fixes it": (
-            [FAILED, OTHER],
-            ['npm ERR! Missing script: "test"'],
-            ["Bash `pnpm test`"],
-            0,
-            False,
-        ),
-        "nothing fixes it": (
-            [FAILED],
-            ['npm ERR! Missing script: "test"'],
-            [],
-            0,
-            False,
-        ),
-        "an edit of many lines fixes it": (
-            [
-                BROKEN,
-                edit("sum", "y"),
-                BROKEN,
-                step("Read", {"file_path": "a.py"}, "y"),
-                edit("sum = 1", LONG),
-                edit("a", "b", "README.md"),
-                PASSED,
-            ],
-            ["NameError: name 'sum' is not defined"],
-            ["+value_1999 = 1999"],
-            0,
-            True,
-        ),
-        "one attempt in vain": (
-            [
-                step("Bash", "make al", "make: no rule for 'al'", failed=True),
-                step("Bash", "make -B al", "make: no rule for 'al'", failed=True),
-                step("Bash", "make all", "ok"),
-            ],
-            ["make: no rule for 'al'"],
-            ["Bash `make all`"],
-            1,
-            False,
-        ),
-        "other arguments of a tool fix it": (
-            [
-                step(
-                    "find",
-                    {"a": "kettle"},
-                    "3 items match; say the colour",
-                    failed=True,
-                ),
-                step("find", {"a": "red kettle"}, "ok"),
-            ],
-            ["3 items match; say the colour"],
-            ["red kettle"],
-            0,
-            False,
-        ),
-    },
-)
-async def test_a_mistake_has_its_error_what_was_vain_and_what_put_it_right(
-    steps, errors, mends, vain, work, memory
-):
-    mistakes = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
-    assert [mistake.error for mistake in mistakes] == errors
-    assert not any(
-        "why" in render.lesson(mistake) for mistake in mistakes
-    )  # descriptions are no arguments
-    for mistake in mistakes[:1]:
-        assert len(mends_of(mistake)) == len(mends)
-        assert all(
-            part in mend for part, mend in zip(mends, mends_of(mistake), strict=True)
-        )
-        words = render.lesson(mistake)
-        assert all(mend in words for mend in mends_of(mistake))  # nothing is cut
-        assert len(mistake.vain) == vain
-        is_edit = mistake.fix is not None and mistake.fix.kind == "edit"
-        assert is_edit == work
-
-
-@cases(
-    "failed, error, worked, mend",
-    {
-        "the same program in two words": (
-            "docker-compose up",
-            "sh: docker-compose: not found",
-            ["ls", "docker compose up"],
-            1,
-        ),
-        "not the same command in another folder": (
-            "git push",
-            "fatal: no upstream",
-            ["cd b && git push", "git push -u origin b"],
-            0,
-        ),
-        "a part of the tests": (
-            "pytest a",
-            "FAILED a::f - assert 1",
-            ["pytest a::g", "pytest a | head"],
-            None,
-        ),
-        "after an install": (
-            "run.py",
-            "ImportError: no 'yaml'",
-            ["pip install pyyaml", "run.py"],
-            0,
-        ),
-    },
-)
-async def test_another_call_puts_a_failed_one_right(
-    failed, error, worked, mend, memory
-):
-    steps = [
-        step("Bash", failed, error, failed=True),
-        *(step("Bash", command, "ok") for command in worked),
-    ]
-    [mistake] = (await heedful.learn_session(session(*steps), memory=memory)).mistakes
-    assert mends_of(mistake) == (() if mend is None else (f"Bash `{worked[mend]}`",))
+FAILED = step("Bash", "npm test", MISSING)
+OTHER = step("Bash", "pnpm test")
+PASSED = step("Bash", "pytest -q")
 
 
 async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory):
-    first = session(FAILED, OTHER)
+    first = session_of(FAILED, OTHER)
     [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
     assert lesson.trust == "local"
     assert lesson.seen == 1
     assert (await heedful.learn_session(first, memory=memory)).again
-    longer = session(FAILED, OTHER, PASSED)  # the same session, continued
+    longer = session_of(FAILED, OTHER, PASSED)  # the same session, continued
     assert not (await heedful.learn_session(longer, memory=memory)).again
     assert (await memory.seen("", MISSING)).count == 1
     await heedful.learn_session(replace(first, session="s2"), memory=memory)
@@ -211,47 +38,34 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     assert "pnpm test" in sightings.lessons[0]["text"]
     (failure,) = (await memory.before("Bash", {"command": "npm test"})).failures
     assert failure.fix == "Bash `pnpm test`"
-    assert ("pnpm" in failure.error) is False
+    assert "pnpm" not in failure.error
     assert not await memory.before("Bash", {"command": "pnpm test"})
 
 
 async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory):
+    error = "NameError: name 'sum' is not defined"
+    broken = step("Bash", "pytest -q", f"E   {error}")
     for times in (0, 1):
-        episode = session(BROKEN, edit("sum", "y"), PASSED, id=f"s{times}")
-        await heedful.learn_session(episode, memory=memory)
-        assert len(await memory.recall("NameError: name 'sum' is not defined")) == times
+        await learn(memory, f"s{times}", broken, edit("a.py", "sum", "y"), PASSED)
+        assert len(await memory.recall(error)) == times
 
 
-async def test_a_fix_that_reads_as_the_failed_call_is_none(memory):
-    path = {"file_path": "a.py", "new_string": "c"}
-    failed = step(
-        "Edit",
-        path | {"old_string": "a"},
-        "String to replace not found in file.",
-        failed=True,
-    )
-    run = session(failed, step("Edit", path | {"old_string": "b"}, "done"))
-    await heedful.learn_session(run, memory=memory)
-    seen = await memory.seen("Edit", "String to replace not found in file.")
-    assert seen.lessons
-    assert not any("put it right" in lesson["text"] for lesson in seen.lessons)
-
-
-UNFIXED = session(FAILED)
-FIXED = session(FAILED, OTHER)
-ANOTHER = session(FAILED, step("Bash", "pnpm -r test", "12 passed"), id="s2")
+UNFIXED = session_of(FAILED)
+FIXED = session_of(FAILED, OTHER)
+ANOTHER = session_of(FAILED, step("Bash", "pnpm -r test"), id="s2")
 AFTER_THE_EDIT = {
-    "another session finds the fix": (UNFIXED, replace(FIXED, session="s2"), OTHER),
-    "the same session finds the fix": (UNFIXED, FIXED, OTHER),
-    "a newer fix": (FIXED, ANOTHER, ANOTHER.events[3:]),
-    "no fix": (FIXED, replace(UNFIXED, session="s2"), OTHER),
-    "the same fix": (FIXED, replace(FIXED, session="s2"), OTHER),
+    "another session finds the fix": (UNFIXED, replace(FIXED, session="s2"), "pnpm"),
+    "the same session finds the fix": (UNFIXED, FIXED, "pnpm"),
+    "a newer fix": (FIXED, ANOTHER, "pnpm -r"),
+    "no fix": (FIXED, replace(UNFIXED, session="s2"), "pnpm"),
+    "the same fix": (FIXED, replace(FIXED, session="s2"), "pnpm"),
 }
 
 
-@pytest.mark.parametrize("name", AFTER_THE_EDIT)
-async def test_a_fix_is_stored_beside_the_words_of_a_person(memory, name):
-    before, after, cure = AFTER_THE_EDIT[name]
+@cases("before, after, program", AFTER_THE_EDIT)
+async def test_a_fix_is_stored_beside_the_words_of_a_person(
+    memory, before, after, program
+):
     await heedful.learn_session(before, memory=memory)
     [lesson] = await memory.top(5)
     await memory.edit(lesson["id"], "Ask Ann.", by="ada")
@@ -260,18 +74,195 @@ async def test_a_fix_is_stored_beside_the_words_of_a_person(memory, name):
     assert lesson["text"].startswith("Ask Ann.\nWhat put it right:\n")
     assert lesson["trust"] == "user"
     [call] = lesson["mistake"]["fix"]["calls"]
-    assert call["text"] == command_of(cure[0].arguments or "")
+    assert call["text"] == f"{program} test"
     assert lesson["seen"] == len({before.session, after.session})
     rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert [ruling["action"] for ruling in rulings] == ["edit"]
 
 
 async def test_the_fix_of_a_revoked_session_leaves_the_words_of_a_person(memory):
-    await heedful.learn_session(session(FAILED), memory=memory)
+    await learn(memory, "s1", FAILED)
     [lesson] = await memory.top(5)
     await memory.edit(lesson["id"], "Ask Ann.", by="ada")
-    await heedful.learn_session(session(FAILED, OTHER, id="s2"), memory=memory)
+    await learn(memory, "s2", FAILED, OTHER)
     await memory.quarantine.revoke("episode:s2", by="ada", why="it was wrong")
     [lesson] = await memory.top(5)
     assert lesson["text"] == "Ask Ann."
     assert lesson["trust"] == "user"
+
+
+async def test_an_edit_of_many_lines_is_not_cut(memory):
+    lines = "\n".join(f"value_{number} = {number}" for number in range(2_000))
+    failed = step("Bash", "pytest -q", "E   NameError: name 'sum' is not defined")
+    learned = await learn(memory, "s1", failed, edit("a.py", "sum", lines), PASSED)
+    [mistake] = learned.mistakes
+    assert "+value_1999 = 1999" in render.lesson(mistake)
+
+
+async def test_the_same_edit_is_told_once(memory):
+    errors = ["KeyError: 'total'", "NameError: name 'total' is not defined"]
+    failed = [step("Bash", f"pytest {n}", error) for n, error in enumerate(errors)]
+    passed = [step("Bash", f"pytest {n}") for n in range(2)]
+    learned = await learn(memory, "s1", *failed, edit("a.py", "x", "sum"), *passed)
+    assert len(learned.mistakes) == 2
+
+    host = patient_host(memory=memory, strict=True)
+    advice = await host.run("next").seen("Bash", "\n".join(errors))
+    assert advice.text.count("+sum") == 1
+
+
+# Particulars
+
+
+SHOP = "/srv/ann/shop"
+
+
+@cases("root", {"given": SHOP, "of the session": ""})
+async def test_paths_are_relative_to_the_repository(root, memory):
+    error = "src/cart.ts(14,3): error TS2304: no 'total'."
+    learned = await learn(
+        memory,
+        "s1",
+        step("Bash", f"cat {SHOP}/docs/index.md && ls src/cart.ts"),
+        step("Bash", f"npx tsc -p {SHOP}", f"{SHOP}/{error}"),
+        edit(f"{SHOP}/src/names.d.ts", "total", "sum"),
+        step("Bash", f"npx tsc -p {SHOP}"),
+        root=root,
+    )
+    words = render.lesson(learned.mistakes[0])
+    assert words.startswith("Bash `npx tsc -p .` failed with “src/cart.ts(14")
+    assert "edit src/names.d.ts:" in words
+    assert "/srv/ann" not in words
+    assert len((await memory.seen("Bash", f"/srv/other/{error}")).lessons) == 1
+
+
+BOOKING = {
+    "user_id": "mia_li_3668",
+    "payment_id": "certificate_7504069",
+    "passengers": [{"first_name": "Mia", "last_name": "Li", "dob": "1990-04-05"}],
+    "mail": "mia.li@post.test",
+}
+
+
+async def test_people_and_ids_are_left_out(memory):
+    paid = {**BOOKING, "payment_id": "gift_card_9113470"}
+    error = "Error: certificate cannot be used to pay for mia.li@post.test"
+    learned = await learn(
+        memory, "s1", step("book", BOOKING, error), step("book", paid)
+    )
+    words = render.lesson(learned.mistakes[0])
+    assert "payment_id “certificate_<id>”" in words
+    assert "payment_id “gift_card_<id>”" in words
+    record = json.dumps(await memory.top(5), default=repr)
+    for personal in ("Mia", "mia", "3668", "1990", "post.test", "7504069"):
+        assert personal not in words
+        assert personal not in record
+    assert len((await memory.seen("book", error)).lessons) == 1
+
+
+async def test_what_the_user_says_has_no_personal_data(memory):
+    text = "Never install that: mia.li@post.test says it is dead."
+    message = [Event("user_message", text)]
+    await learn(memory, "s1", step("Bash", "npm install"), message)
+    [lesson] = await memory.top(5)
+    assert "[redacted: mail]" in lesson["text"]
+    assert "mia.li" not in json.dumps(lesson, default=repr)
+
+
+# Files that change, and fixes that fail
+
+
+TSC = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of a repository."""
+    (tmp_path / "src").mkdir()
+    path = tmp_path / "src" / "names.d.ts"
+    path.write_text("sum")
+    return path
+
+
+async def learn_edit(memory: heedful.Memory, file: Path, id: str = "s1") -> None:
+    """Learn a session in which an edit of the file put the compiler right."""
+    failed = step("Bash", "npx tsc", TSC)
+    root = str(file.parent.parent)
+    change = edit(str(file), "total", "sum")
+    await learn(memory, id, failed, change, step("Bash", "npx tsc"), root=root)
+
+
+async def ask(memory: heedful.Memory, root: Any) -> str:
+    """Return what a host in a repository is told about the error of the compiler."""
+    host = patient_host(memory=memory, strict=True, root=str(root))
+    return (await host.run().seen("Bash", TSC)).text
+
+
+async def test_a_lesson_says_that_its_file_changed_until_it_comes_back(memory, file):
+    root = file.parent.parent
+    await learn_edit(memory, file)
+    assert "+sum" in await ask(memory, root)
+    assert "changed since" not in await ask(memory, root)
+
+    file.write_text("sum + tax")
+    text = await ask(memory, root)
+    assert "+sum" in text
+    assert "(src/names.d.ts has changed since this was learnt.)" in text
+
+    await learn_edit(memory, file, id="s2")
+    assert "changed since" not in await ask(memory, root)
+
+
+async def test_a_lesson_rests_while_its_file_is_gone(memory, file):
+    root = file.parent.parent
+    await learn_edit(memory, file)
+    file.unlink()
+    assert await ask(memory, root) == ""
+    assert "+sum" in await ask(memory, "")
+
+    file.write_text("sum")
+    assert "+sum" in await ask(memory, root)
+
+
+async def test_no_file_outside_of_the_repository_is_read(
+    memory, file, tmp_path_factory
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "names.d.ts"
+    elsewhere.write_text("sum")
+    file.unlink()
+    file.symlink_to(elsewhere)
+    await learn_edit(memory, file)
+    [lesson] = await memory.top(5)
+    mistakes = await memory.store.read(memory.scope, calls.mistakes, [lesson["id"]])
+    assert not mistakes[lesson["id"]].files
+
+
+NO_BABEL = "E   ModuleNotFoundError: No module named 'babel'"
+INSTALL = step("Bash", "pip install babel")
+REFUSED = step("Bash", "pip install babel", "ERROR: externally-managed-environment")
+
+
+@pytest.mark.both_nightly
+async def test_a_fix_that_failed_itself_is_not_offered_until_it_works_again(memory):
+    failed = step("Bash", "pytest -q", NO_BABEL)
+    for id, steps, is_offered in (
+        ("s1", [failed, INSTALL, PASSED], True),
+        ("s2", [REFUSED], False),
+        ("s3", [INSTALL], True),
+    ):
+        await learn(memory, id, *steps)
+        text = (await memory.seen("Bash", NO_BABEL)).lessons[0]["text"]
+        assert ("pip install babel" in text) is is_offered
+        assert "No module named 'babel'" in text
+
+
+async def test_before_a_call_a_fix_that_failed_is_not_offered(memory):
+    failed = step("Bash", "git push --up b", "error: unknown option `up'")
+    for id in ("s0", "s1"):
+        await learn(memory, id, failed, step("Bash", "git push origin b"))
+    [failure] = (await memory.before("Bash", "git push --up b")).failures
+    assert failure.fix == "Bash `git push origin b`"
+
+    await learn(memory, "s2", step("Bash", "git push origin b", "fatal: no remote"))
+    [failure] = (await memory.before("Bash", "git push --up b")).failures
+    assert failure.fix == ""

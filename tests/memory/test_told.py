@@ -51,11 +51,6 @@ UNMENDED = replace(MENDED, events=MENDED.events[:2], outcome="partial")
 SMOOTH = Episode((Event("llm_response", "It costs 41.90."),), "success", task=TASK)
 
 
-@pytest.fixture
-def memory(store) -> Memory:
-    return Memory(store, holdout=0)
-
-
 async def hint_of(memory: Memory, task: str = TASK) -> str:
     """Return what a loop with this task is told before its first attempt."""
 
