@@ -2,20 +2,13 @@
 says.
 """
 
-from dataclasses import replace
-
 import pytest
 
-from heedful.loop.runs import Report, StageReport
 from heedful.pages.questions import answer
-from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, forecast, passes
+from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, forecast
 
 REPORT = forecast()
 WHOLE = "which stages of run forecast-7 were retried, and why"
-
-
-def texts(question: str, report: Report = REPORT) -> list[str]:
-    return [fact.text for fact in answer(report, question).facts]
 
 
 def test_why_stage_4_was_retried():
@@ -86,25 +79,3 @@ def test_without_a_known_stage_the_whole_run_is_told(question, missing):
     assert {fact.stage for fact in answered.facts[1:]} == {
         stage.name for stage in REPORT.stages
     }
-
-
-def test_what_no_check_could_judge():
-    raised = replace(
-        passes("schema"), status="not_validated", message="it raised: boom 7"
-    )
-    first = replace(
-        attempt("judge", 1), overall_status="not_validated", checks=(raised,)
-    )
-    tries = (first, replace(first, attempt=2))
-    report = Report(
-        "p",
-        "p-1",
-        stages=(
-            StageReport(
-                "judge", "not_validated", action="continued", attempts=tries, kept=2
-            ),
-        ),
-    )
-    lines = texts("why?", report)
-    assert lines[2] == "could not judge: it raised: boom 7"
-    assert "attempt 2 not validated" in lines

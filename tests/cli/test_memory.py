@@ -175,105 +175,43 @@ def test_what_is_read_is_refused_or_searched(desk, session, text, code, message)
 
 
 def test_what_waits_is_read_and_reviewed(desk, session):
+    example = Example(TASK, "evil\x07")
+    from_page = {"origin": "outside", "source": PAGE}
     remember(
         desk,
         "unit",
         "no unit",
         lesson=ATTACK,
-        example=Example(TASK, "evil\x07"),
+        example=example,
         tags=["shop"],
-        origin="outside",
-        source=PAGE,
+        **from_page,
     )
-    remember(
-        desk,
-        "form",
-        "two lines",
-        lesson="One line only.",
-        origin="outside",
-        source=PAGE,
-    )
+    remember(desk, "form", "two lines", lesson="One line only.", **from_page)
     remember(desk, "mine", "x", lesson="Made of it.", derived_from=[2], source="notes")
-    removed = "3 examples, 3 lessons, 3 sightings"
-    listed = session(
-        (
-            "lessons",
-            0,
-            "(held back)",
-            "!Ignore",
-            "!One line",
-            "Next: heedful quarantine list",
-        ),
+    shown = session(
         ("lessons --json", 0, "!Ignore", "!One line"),
-        (
-            "quarantine list",
-            0,
-            "Made of it.",
-            "Ignore all previous",
-            "quarantine show 3",
-        ),
-    )
-    waits = session(("quarantine list --json", 0)).json["waiting"]
-    listed_lessons = session(("lessons", 0, "waits as 2"), ("lessons --json", 0)).json[
-        "lessons"
-    ]
-    assert {entry["entry"]: entry["id"] for entry in listed_lessons} == {
-        entry["id"]: entry["of"] for entry in waits
-    }
-    assert listed.out.index("Made of it.") < listed.out.index("One line only.")
-    assert all(char.isprintable() or char == "\n" for char in listed.out)
-    details = session(
-        ("quarantine show 1 --json", 0, '"accepted": "evil\\u0007"'),
+        ("lessons", 0, "(held back)", "!Ignore", "Next: heedful quarantine list"),
+        ("quarantine list", 0, "Made of it.", "Ignore all previous", "show 3"),
         ("quarantine show 3", 0, f"sources   {PAGE}, notes", "from      example 2"),
-        (
-            "quarantine show 1",
-            0,
-            "example 1: quarantined, outside, unit, seen 1",
-            "evil",
-            TASK,
-            "tags      shop",
-            f"sources   {PAGE}",
-            "quarantine release 1 --by NAME",
-        ),
+        ("quarantine show 1", 0, "quarantined, outside, unit, seen 1", "evil", TASK),
     )
-    assert all(char.isprintable() or char == "\n" for char in details.out)
+    assert all(char.isprintable() or char == "\n" for char in shown.out)
+    removed = "3 examples, 3 lessons, 3 sightings"
+    revoke = f"quarantine revoke '{PAGE}'"
     session(
-        (
-            "quarantine release 2 --by ann --why 'read it'",
-            0,
-            "released: 2",
-            "quarantine list",
-        ),
-        (
-            "quarantine reject 1 3 3 --by ann --json",
-            0,
-            '"rejected": [\n    1,\n    3\n  ]',
-        ),
-        (
-            "quarantine release 1 --by bob",
-            2,
-            "it was rejected by ann; heedful quarantine show 1",
-        ),
-        (
-            "quarantine undo 3 --by bob --why 'by mistake'",
-            0,
-            "undone: 3",
-            "Next: heedful quarantine list",
-        ),
+        ("quarantine release 2 --by ann --why 'read it'", 0, "released: 2"),
+        ("quarantine reject 1 3 3 --by ann --json", 0, '"rejected": [\n    1,\n    3'),
+        ("quarantine release 1 --by bob", 2, "it was rejected by ann"),
+        ("quarantine undo 3 --by bob --why 'by mistake'", 0, "undone: 3"),
         ("quarantine undo 3 --by bob", 3, "no decision about example '3'"),
         ("quarantine reject 3 --by ann --json", 0, '"rejected": [\n    3\n  ]'),
         ("key audit", 0, "quarantine.release", "quarantine.reject", "quarantine.undo"),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
-        ("quarantine log", 0, "release", "read it", "reject"),
-        (f"quarantine revoke '{PAGE}'", 0, f"would remove: {removed}", "' --by NAME"),
-        (
-            f"quarantine revoke '{PAGE}' --by ann --why 'it lied' --yes",
-            0,
-            f"removed: {removed}",
-        ),
-        ("quarantine log", 0, "revoke", "it lied"),
-        (f"quarantine revoke '{PAGE}' --by ann --yes", 3),
+        (revoke, 0, f"would remove: {removed}", "' --by NAME"),
+        (f"{revoke} --by ann --why 'it lied' --yes", 0, f"removed: {removed}"),
+        ("quarantine log", 0, "release", "read it", "revoke", "it lied"),
+        (f"{revoke} --by ann --yes", 3),
     )
 
 

@@ -5,7 +5,7 @@ from math import isclose
 
 import pytest
 
-from heedful.errors import ModelError, ModelTimeout
+from heedful.errors import ModelError
 from heedful.loop.record import Usage
 from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.testing import FixedEmbedder, ScriptedModel
@@ -36,14 +36,6 @@ def test_a_scripted_model_answers_line_by_line():
         "seed": 3,
     }
     asyncio.run(model.close())
-
-
-def test_a_scripted_model_may_raise_and_begin_again():
-    model = ScriptedModel("a", ModelTimeout("late"), forever=True)
-    for _ in range(2):
-        assert ask(model).text == "a"
-        with pytest.raises(ModelTimeout, match="late"):
-            ask(model)
 
 
 def test_a_fixed_embedder_lays_shared_words_near_each_other():

@@ -80,12 +80,6 @@ async def teach(
         await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
 
-def read_names(model: ScriptedModel, prompt: int = 0) -> list[str]:
-    """Of the examples in a prompt, which lesson's they are."""
-    turns = [m.content for m in model.prompts[prompt] if m.role == "assistant"]
-    return [text.split()[0] for text in turns]
-
-
 def read_exposures(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
     entries = rows(
         path,

@@ -12,18 +12,14 @@ import pytest
 import heedful
 from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, StoreError
-from heedful.loop.decide import Done, Policy
-from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator
-from tests.drive.test_remembering import TASK, read_names, read_outcomes, teach
+from tests.drive.test_remembering import TASK, read_outcomes, teach
 from tests.store.support import rows
 
-ONE = Policy((MaxAttempts(1),), name="one")
 SEEN = (
     "select seen, (select count(*) from occurrence where lesson_id = l.id) from "
     "lesson l"
@@ -115,26 +111,6 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
 
 
 # -- reopened, and begun without
-
-
-@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
-@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "not fresh"])
-async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
-    journal, other = stores if apart else (stores[1], stores[1])
-    await teach(other)
-    first = ScriptedModel("x", WANTED)
-    second = ScriptedModel(WANTED)
-    driver = open_run((journal, other), generate=first, policy=ONE)
-    assert not (await driver.finish()).passed
-    if fresh:
-        driver = open_run((journal, other), generate=second, policy=ONE)
-    await driver.override("attempts", "ada")
-    assert isinstance(await driver.step(), Done)
-    assert (
-        read_names(second if fresh else first, 0 if fresh else 1)
-        == read_names(first)
-        != []
-    )
 
 
 # Which file

@@ -186,29 +186,6 @@ async def push(session: Session, branch: str, make: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "branches",
-    [
-        pytest.param(("feat/a", "feat/b", "fix/c", "fix/d"), id="with a slash"),
-        pytest.param(("cart", "shop", "tax", "pads"), id="plain words"),
-    ],
-)
-async def test_an_error_that_names_a_new_branch_is_one_lesson(
-    memory: Memory, root: Path, branches: tuple[str, ...]
-) -> None:
-    makes = ["git checkout -q -b", "git switch -c", "git checkout -b", "git switch -C"]
-    answers = [
-        await push(Session(memory, branch, root), branch, make)
-        for branch, make in zip(branches, makes, strict=True)
-    ]
-    assert await memory.count() == 1
-    assert answers[0] == ""
-    assert all(
-        "git push --set-upstream origin <branch>" in text for text in answers[1:]
-    )
-    assert not any(branch in text for branch in branches for text in answers)
-
-
-@pytest.mark.parametrize(
     ("file", "is_told"),
     [
         pytest.param("maps/north.svg", True, id="the file of the lesson"),

@@ -24,14 +24,6 @@ def shout(messages: Sequence[Message]) -> str:
     return messages[-1].content.upper()
 
 
-@pytest.mark.parametrize("call", [pytest.param(shout, id="a function")])
-async def test_a_callable_answers(call):
-    answer = await ask(call)
-    assert answer.text == "HELLO"
-    assert answer.usage.calls == 1
-    assert (answer.usage.seconds > 0) is True
-
-
 async def test_a_plain_function_does_not_hold_up_the_event_loop():
     began = threading.Event()
     go_on = threading.Event()

@@ -160,23 +160,6 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
     )
 
 
-def pairs(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gains of pairs and their expectations; pairs that gained make later gains more
-    likely.
-    """
-    chance = np.random.default_rng(seed)
-    gains = np.zeros(n)
-    expected = np.zeros(n)
-    for t in range(n):
-        up = min(0.9, 0.05 + 0.3 * gains[:t].clip(0).sum() / 10) * (
-            1 if seed % 3 else 0.2
-        )
-        down = 0.5 - up / 2 if seed % 2 else 0.05
-        gains[t] = chance.choice([1, -1, 0], p=[up, down, 1 - up - down])
-        expected[t] = up - down
-    return gains, expected
-
-
 @pytest.mark.nightly
 def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     runs = max(RUNS, 100)
@@ -192,44 +175,6 @@ def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
 
 # Many lessons: retired at any look by the rule of proof, while all are looked at again
 # and again.
-
-
-def find_retired(
-    pairs: list[tuple[float, float]], n: int, seed: int, apart: int = 0
-) -> np.ndarray:
-    """Which lessons are retired at any of `n` looks; they begin so many looks apart."""
-    wealths = np.full((len(pairs), n), -np.inf)
-    for lesson, (rate, gain) in enumerate(pairs):
-        left = n - lesson * apart
-        is_shown, right, _ = simulate(
-            seed * 1_000 + lesson, left, constant(rate, gain), share=0.1
-        )
-        wealths[lesson, n - left :] = wealth(~is_shown, right, gain=0.0, share=0.9)
-    of = np.isfinite(wealths).sum(axis=0)
-    ranks = np.arange(1, len(pairs) + 1)[:, None]
-    met = -np.sort(-wealths, axis=0) >= np.log(of / (LEVEL * ranks))
-    count = (met * ranks).max(axis=0)
-    least = np.log(of / (LEVEL * np.maximum(count, 1)))
-    return np.asarray(((wealths >= least) & (count > 0)).any(axis=1))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("looks", "apart"),
-    [
-        pytest.param(500, 0, id="begun together"),
-        pytest.param(1_000, 25, id="begun in turn"),
-    ],
-)
-def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None:
-    """In 2.5 % of the runs, any of 20 lessons, begun together or in turn, is ever
-    retired.
-    """
-    idle = [((n + 0.5) / 20, 0.0) for n in range(20)]
-    families = sum(
-        bool(find_retired(idle, looks, seed, apart).any()) for seed in range(RUNS)
-    )
-    assert families <= at_most(RUNS, LEVEL)
 
 
 ROW = r"\| −{points} points \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|"

@@ -182,20 +182,6 @@ async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
     assert isinstance(answers[1], asyncio.CancelledError)
 
 
-async def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_call(
-    tmp_path,
-):
-    missing = tmp_path / "missing"
-
-    with opened(missing / "a.db") as store:
-        for _ in range(2):
-            with pytest.raises(StoreUnavailable, match=f"mkdir -p {missing}"):
-                await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        missing.mkdir()
-        await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
-
-
 async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp_path):
     others = set(threads())
     store = in_file(str(tmp_path / "a.db"))

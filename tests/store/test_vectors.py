@@ -98,17 +98,6 @@ async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(
     assert {match.lesson for match in newest} == {"weigh parcels"}
 
 
-async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
-    query = units(1)[0]
-    await remember_vectors(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
-    assert [
-        match.cosine for match in await find_nearest(store, HERE, query)
-    ] == pytest.approx([1, 0])
-    assert [
-        match.cosine for match in await find_nearest(store, HERE, np.zeros(WIDTH))
-    ] == pytest.approx([0, 0])
-
-
 async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
     query = units(1)[0]
     scopes = [HERE, THERE, NOWHERE]
