@@ -2,8 +2,8 @@
 
 A caller that got no answer sends its call again with the same key. The second run finds
 what the first one has written: its effects, in order, and its answer once it is
-finished. Answers are forgotten after a day. A revocation of a source removes their
-texts at once, because they may quote it.
+finished. Answers are forgotten after a day, as the HTTP interface promises. A
+revocation of a source removes their texts at once, because they may quote it.
 """
 
 import json
@@ -13,11 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heedful.errors import LeaseLost
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import Db, holds, resumable
 
-# For 24 hours, the HTTP interface promises the same answer to a repeated call.
-ANSWER_LIFE_SECONDS = 86_400.0
 # The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
 # Stands in place of an answer, and of its effects, after `remove_answers`.
@@ -58,7 +56,7 @@ class RecordedCall:
 
 def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
     """Return the effects and the answer that an earlier run of `call` stored."""
-    values = {**asdict(call), "after": time.time() - ANSWER_LIFE_SECONDS}
+    values = {**asdict(call), "after": time.time() - DAY_SECONDS}
     rows = db.run("read_answer", values).fetchall()
     if not rows:
         return RecordedCall()
@@ -84,7 +82,7 @@ def keep_answer(
     """
     _lock(db, call)
     read_call(db, scope, call).check_effects(effect_count)
-    before = time.time() - ANSWER_LIFE_SECONDS
+    before = time.time() - DAY_SECONDS
     db.send("forget_answers", {"tenant": call.tenant, "before": before})
     write_effect(db, call, ANSWER_EFFECT, answer)
 
@@ -112,7 +110,7 @@ def write_effect(
         "n": n,
         "record": json.dumps(record),
         "now": now,
-        "before": now - ANSWER_LIFE_SECONDS,
+        "before": now - DAY_SECONDS,
     }
     _lock(db, call)
     is_stored = bool(db.run("insert_answer", values).fetchall())

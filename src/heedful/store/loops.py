@@ -31,6 +31,7 @@ from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
 from heedful.store import exposures
 from heedful.store.connection import (
+    MAX_FREE_READ_BYTES,
     MAX_ROWS,
     MEMORY_LOCKS,
     Db,
@@ -65,8 +66,7 @@ LOOP_LEASE_SECONDS = 30.0
 # replay them.
 MAX_LISTING_BYTES = 4 * 2**20
 MAX_REPLAY_BYTES = 32 * 2**20
-# A replay reads this many bytes of JSON, and this many loops, at a time.
-REPLAY_CHUNK_BYTES = 2**20
+# A replay reads this many loops at a time.
 REPLAY_CHUNK_LOOPS = 100
 # A note about an attempt counts as a finding of it if its key begins with this.
 NOTED_FINDING_PREFIX = "bias: "
@@ -507,7 +507,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
     """Return at most `limit` of the newest loops that a replay can decide again.
 
     Only loops older than the loop `before` are returned. They lack task, context and
-    outputs. Their JSON has at most `REPLAY_CHUNK_BYTES`, or there is one loop.
+    outputs. Their JSON has at most `MAX_FREE_READ_BYTES`, or there is one loop.
     """
     sizes, more = _newest_sizes(
         db,
@@ -515,7 +515,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
         min(limit, REPLAY_CHUNK_LOOPS),
         prefix="",
         before=before,
-        most=REPLAY_CHUNK_BYTES,
+        most=MAX_FREE_READ_BYTES,
     )
     loops = replayable(read_many(db, scope, sizes, outputs=False, task=False))
     return RecordedChunk(

@@ -5,7 +5,6 @@ fsync.
 """
 
 import os
-import re
 import sqlite3
 import sys
 import threading
@@ -280,7 +279,7 @@ _RESULT_CODE_REMEDIES = {
 }
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
 # What SQLite says of a damaged file with the code of a mistake in the SQL.
-_DAMAGE_PATTERN = re.compile("not decode to UTF-8|no such table")
+_DAMAGE_TEXTS = ("not decode to UTF-8", "no such table")
 # The errors that `translate_error` translates.
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeError, OverflowError)
 
@@ -312,7 +311,9 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
             f"{path or 'the file'} is not a SQLite database, or is damaged; name "
             f"another file, or {DAMAGED_FILE_FIX}"
         )
-    elif code == sqlite3.SQLITE_CORRUPT or _DAMAGE_PATTERN.search(str(error)):
+    elif code == sqlite3.SQLITE_CORRUPT or any(
+        text in str(error) for text in _DAMAGE_TEXTS
+    ):
         translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES[code]
