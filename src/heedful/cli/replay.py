@@ -160,8 +160,11 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     )
     records = loops.replayable(newest)
     if not records:
-        where = f"{shown(values.db)} has an attempt; heedful run makes some"
-        raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
+        raise NotFound(
+            "loop of scope",
+            str(scope),
+            f"{shown(values.db)} has an attempt; heedful run makes some",
+        )
     return records
 
 

@@ -203,7 +203,7 @@ class JobCounts:
             return
         self.done += event == "done"
         self.given_up += event == "given up"
-        place = f"{when(time.time())} {job.scope.tenant}/{job.scope.project}"
+        place = f"{when(time.time())} {job.scope}"
         arguments = [f" {n}={value[:16]}" for n, value in sorted(job.arguments.items())]
         line = f"{place} {job.task}{''.join(arguments)}: {words}"
         say(clean(line, MAX_SHOWN_TEXT_CHARS))

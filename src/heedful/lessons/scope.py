@@ -52,6 +52,9 @@ class Scope:
                     name, value, "without a secret, because it is not redacted"
                 )
 
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.project}"
+
 
 def short_digest(text: str) -> str:
     """Return the first 16 hex digits of the SHA-256 of a text."""

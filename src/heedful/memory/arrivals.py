@@ -18,8 +18,8 @@ from heedful.episodes.episode import SPAN_CONVENTIONS
 from heedful.episodes.readers.otlp import from_json, from_request
 from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import Origin
+from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -43,9 +43,6 @@ UNKNOWN_SPANS_REASON = (
     "stored, but not one span of their trace so far names a model, a tool or an agent "
     f"by a known convention ({SPAN_CONVENTIONS}); without one they teach nothing"
 )
-# Late spans of a finished trace are ignored for this many seconds, and begin a new
-# trace after it.
-LATE_SPANS_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +188,8 @@ def finish_trace(
         return False
 
     db.delete("span", {**key, "trace": trace.id})
-    db.send("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
+    # Late spans of a finished trace are ignored for a day, and begin a new trace then.
+    db.send("forget_traces", {**key, "known": time.time() - DAY_SECONDS})
     if episode is not None:
         insert(db, scope, episode, trace.via)
     return True

@@ -481,7 +481,7 @@ def read_one(db: Db, scope: Scope, id: int) -> Dream:
     """Return a dream. Raises NotFound."""
     for dream in read_log(db, scope, limit=1, id=id):
         return dream
-    raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
+    raise NotFound("dream", str(id), f"the memory of {scope}")
 
 
 @resumable(result=int)

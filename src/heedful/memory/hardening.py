@@ -307,8 +307,7 @@ def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
     """Return a lesson with its memory key. Raises NotFound, InvalidInput."""
     row = db.one("hardenable", scope, id=id)
     if row is None:
-        where = f"the lessons of {scope.tenant}/{scope.project}"
-        raise NotFound("lesson", str(id), where)
+        raise NotFound("lesson", str(id), f"the lessons of {scope}")
 
     if row["trust"] == "outside" or row["state"] == "quarantined":
         command = release_command([row["author"] or 0])
@@ -387,8 +386,11 @@ def report_false_alarm(
     """
     checks = read_checks(db, scope, 1, id)
     if not checks:
-        where = f"the checks of {scope.tenant}/{scope.project}: harden the lesson first"
-        raise NotFound("check of lesson", str(id), where)
+        raise NotFound(
+            "check of lesson",
+            str(id),
+            f"the checks of {scope}: harden the lesson first",
+        )
     check = checks[0]
     if check.false_alarms >= check.hits:
         allowed = "one whose check found something that is not yet a false alarm"

@@ -267,7 +267,7 @@ def read_entry(db: Db, scope: Scope, id: int) -> QuarantinedLesson:
     """Return an example that is or was in quarantine. Raises NotFound."""
     for entry in quarantined(db, scope, [id]):
         return replace(entry, provenance=provenance(db, scope, entry))
-    raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
+    raise NotFound("example", str(id), f"the memory of {scope}")
 
 
 def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
@@ -388,8 +388,7 @@ def settle(
     now = time.time()
     for id in ids:
         if id not in entries:
-            where = f"the memory of {scope.tenant}/{scope.project}"
-            raise NotFound("example", str(id), where)
+            raise NotFound("example", str(id), f"the memory of {scope}")
 
         entry = entries[id]
         lesson_id = _set_state(db, scope, entry, action=action, trust=trust)
@@ -503,8 +502,9 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
             and entry.state in RULED_STATES[ruling["action"]]
         )
         if entry is None or ruling is None or not is_in_force:
-            where = f"the quarantine of {scope.tenant}/{scope.project}"
-            raise NotFound("decision about example", str(id), where)
+            raise NotFound(
+                "decision about example", str(id), f"the quarantine of {scope}"
+            )
 
         _wait_again(db, {**key, "now": now}, entry, ruling)
         rule(
@@ -595,8 +595,7 @@ def revoke(
         db.undo("revocation")
 
     if removed == RevocationResult():
-        where = f"the memory of {scope.tenant}/{scope.project}"
-        raise NotFound("source", source, where)
+        raise NotFound("source", source, f"the memory of {scope}")
 
     if not dry_run:
         remove_answers(db, scope)

@@ -189,8 +189,12 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
     key = {**key_of(scope), "source": source, "loop": loop}
     rows = db.select("score", "trial", key)
     if not rows:
-        where = f"the trial {source!r} of {scope.tenant}/{scope.project}"
-        raise NotFound("loop", loop, where, remedy="; offer its texts before it ends")
+        raise NotFound(
+            "loop",
+            loop,
+            f"the trial {source!r} of {scope}",
+            remedy="; offer its texts before it ends",
+        )
 
     (stored_score,) = rows[0]
     if stored_score is None:

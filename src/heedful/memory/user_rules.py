@@ -158,8 +158,7 @@ class UserRules:
         check_integer("id", id)
         stated = {rule.id: rule for rule in await self.list()}.get(id)
         if stated is None:
-            where = f"the rules of {self._scope.tenant}/{self._scope.project}"
-            raise NotFound("rule", str(id), where)
+            raise NotFound("rule", str(id), f"the rules of {self._scope}")
         lesson = await self._store.read(self._scope, editions.one, id)
         await self._store.write(
             self._scope,

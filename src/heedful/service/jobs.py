@@ -201,7 +201,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
 
     state = await tools.store.read(scope, episodes.state, digest)
     if state is None:
-        raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
+        raise errors.NotFound("episode", digest[:16], str(scope))
     if state != "reflected":
         raise errors.LeaseLost(
             f"another worker reflects on episode {digest[:16]}; "
@@ -260,7 +260,7 @@ async def prune(tools: Tools, scope: Scope) -> None:
             f"{tools.unused_for / 86_400:g} days, and stay; see that the clock is "
             f"right, then run {name_scope('heedful lessons prune', scope)}"
         )
-        log.warning("prune_refused", extra={"scope": str(scope), "reason": reason})
+        log.warning("prune_refused", extra={"scope": repr(scope), "reason": reason})
         return
     await memory.prune(by=WORKER_ACTOR, unused_for=tools.unused_for)
 
@@ -276,7 +276,7 @@ async def expire(tools: Tools, scope: Scope) -> None:
 
     doubt = await retention.doubt(tools.store, scope, ended_for)
     if doubt:
-        log.warning("expire_refused", extra={"scope": str(scope), "reason": doubt})
+        log.warning("expire_refused", extra={"scope": repr(scope), "reason": doubt})
         return
 
     await retention.remove(tools.store, scope, ended_for=ended_for, by=WORKER_ACTOR)

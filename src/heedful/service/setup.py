@@ -235,7 +235,7 @@ class Setup(Resources):
 
     def pinned(self, scope: Scope, loop: str) -> LoopMeasures:
         """Return what is pinned to a loop."""
-        path = f"{scope.tenant}/{scope.project}/{loop}"
+        path = f"{scope}/{loop}"
         return self._sort_pins(
             pins for pattern, pins in self.pins.items() if fnmatchcase(path, pattern)
         )

@@ -74,9 +74,7 @@ def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
         if id not in lesson_of:
-            raise NotFound(
-                "lesson", str(id), f"the memory of {scope.tenant}/{scope.project}"
-            )
+            raise NotFound("lesson", str(id), f"the memory of {scope}")
     return [lesson_of[id] for id in ids]
 
 

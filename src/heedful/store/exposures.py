@@ -483,7 +483,7 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
         raise NotFound(
             "lesson that a proof retired",
             str(id),
-            f"the lessons of {scope.tenant}/{scope.project}",
+            f"the lessons of {scope}",
         )
 
     rule(

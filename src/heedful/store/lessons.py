@@ -915,9 +915,7 @@ def _lesson_row(db: Db, scope: Scope, id: int) -> Row:
     """Return the row of the lesson with this id. Raises NotFound."""
     rows = db.select("*", "lesson", {**key_of(scope), "id": id})
     if not rows:
-        raise NotFound(
-            "lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}"
-        )
+        raise NotFound("lesson", str(id), f"the lessons of {scope}")
     return rows[0]
 
 
