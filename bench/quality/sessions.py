@@ -56,7 +56,7 @@ from bench.quality.recordings import (
 )
 from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
-from heedful.integrations import hooks
+from heedful.integrations import hooks, session_work
 from heedful.integrations.host import Host
 
 CLASSES = ("file", "environment", "work")
@@ -290,7 +290,7 @@ class _Replay:
         host = Host(memory=self.memory, strict=True, root=session.root, seconds=3_600.0)
         reply = await hooks.reply(event, payload, host)
         if reply.work:
-            await hooks.work(host, reply.session, reply.work)
+            await session_work.work(host, reply.session, reply.work)
 
         output = (reply.answer or {}).get("hookSpecificOutput", {})
         texts = [

@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from heedful import display
+from heedful import notebook
 
 # The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
 _NAMES = {
@@ -72,7 +72,7 @@ _MODULES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 # A notebook shows records as HTML, which only `pages` makes: imported when it does.
-display.make_html_with(lambda record: import_module("heedful.pages.cell").html(record))
+notebook.make_html_with(lambda record: import_module("heedful.pages.cell").html(record))
 
 
 def _finish_imports() -> None:

@@ -1,10 +1,9 @@
-"""Show records and times to a person: text of one screen, HTML in a notebook.
+"""Show records and times to a person as text."""
 
-Notebooks ask a value for `_repr_html_`. Only the room `pages` makes HTML, which records
-may not know: `heedful/__init__.py` says where the maker is.
-"""
+from collections.abc import Iterable
+from textwrap import wrap
 
-from collections.abc import Callable, Iterable
+from heedful.sanitize import clean
 
 SCREEN_COLUMNS = 100
 SCREEN_LINES = 25
@@ -18,29 +17,11 @@ AGE_UNITS = (
     (0, 1, "s"),
 )
 
-_makers: list[Callable[[object], str]] = []
-
-
-def make_html_with(maker: Callable[[object], str]) -> None:
-    """Let `maker` make the HTML of all records."""
-    _makers[:] = [maker]
-
-
-def html_form(record: object) -> str | None:
-    """Return a record as HTML for a notebook; None if nothing makes HTML."""
-    for maker in _makers:
-        return maker(record)
-    return None
-
 
 def screen_text(lines: Iterable[str]) -> str:
     """Return lines as text that fits one screen, wide ones folded, with a count of the
     rest.
     """
-    from textwrap import wrap  # slow to import, as is `sanitize`
-
-    from heedful.sanitize import clean
-
     rows: list[str] = []
     for line in lines:
         line = clean(line, MAX_SCREEN_FACT_CHARS)
@@ -58,8 +39,6 @@ def line_text(name: str, **values: object) -> str:
     >>> line_text("Result", passed=True, candidate="P1")
     "Result(passed=True, candidate='P1')"
     """
-    from heedful.sanitize import clean  # slow to import
-
     fields = []
     for field, value in values.items():
         # Much of a long value is not worth its repr.

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
+import heedful
 from heedful.errors import PackageMissing
 from heedful.redact import redact
 
@@ -60,9 +61,7 @@ class _Exporter:
     def __init__(self, tracers: TracerProvider, content: bool) -> None:
         from opentelemetry.trace import StatusCode
 
-        from heedful import __version__
-
-        self.tracer = tracers.get_tracer(INSTRUMENTATION_SCOPE, __version__)
+        self.tracer = tracers.get_tracer(INSTRUMENTATION_SCOPE, heedful.__version__)
         self.content = content
         self.error = StatusCode.ERROR
 

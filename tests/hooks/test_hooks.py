@@ -11,7 +11,8 @@ import pytest
 
 from heedful import Lesson, Memory, signature
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.hooks import HookSettings, Reply, reply, work
+from heedful.integrations.hooks import HookSettings, Reply, reply
+from heedful.integrations.session_work import work
 from heedful.store import loops, reminders
 from heedful.store.sqlite import in_file
 from tests.hooks.spoken import is_denial, spoken_by

@@ -16,6 +16,7 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
+import heedful as package
 from heedful.cli import exits, output
 
 # The groups of `heedful --help`. Each command has a summary, and before it the place of
@@ -387,9 +388,7 @@ def _import_command(name: str) -> Any:
 def _print_version(wanted: bool) -> None:
     """Print the version and end, if `--version` is given."""
     if wanted:
-        from heedful import __version__
-
-        typer.echo(f"heedful {__version__}")
+        typer.echo(f"heedful {package.__version__}")
         raise typer.Exit
 
 

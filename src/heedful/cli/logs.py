@@ -11,6 +11,7 @@ from typing import Annotated
 
 from typer import Option
 
+from heedful import telemetry
 from heedful.cli.output import say
 from heedful.errors import PackageMissing
 from heedful.telemetry import LogThrottle
@@ -85,8 +86,6 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
-
-    from heedful import telemetry
 
     # A service name in the environment takes precedence.
     resource = Resource({"service.name": "heedful"}).merge(Resource.create())

@@ -30,6 +30,7 @@ from heedful.cli.resources import (
 from heedful.cli.settings import Settings, scope_of
 from heedful.cli.worker import tools_of
 from heedful.errors import ModelError, UsageError
+from heedful.integrations.mcp import server_of
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
 from heedful.memory.call_memory import log_failure
@@ -179,8 +180,6 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
 
 async def serve_mcp(values: Settings) -> None:
     """Answer an agent until it closes standard input."""
-    from heedful.integrations.mcp import server_of  # an extra
-
     async with opened_store(values, new=True) as store:
         # Each agent has a process of its own, and a local queue expects to be alone on
         # its store.

@@ -3,11 +3,12 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Generic, TypeVar
 
-from heedful.display import html_form, line_text, screen_text
+from heedful.display import line_text, screen_text
 from heedful.lessons.briefing import Briefing
 from heedful.loop import decide, record
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.stop import Stop
+from heedful.notebook import html_form
 
 C = TypeVar("C")
 

@@ -37,6 +37,7 @@ from heedful.validation import check_number, check_options, require
 Work = Literal["", "study", "end"]
 H = TypeVar("H", bound=CallHost)
 R = TypeVar("R", bound=CallRun)
+HOST_TYPE = CallHost
 # The time of a look-up for an event; a process has half a second more for its answer.
 LOOKUP_SECONDS = 2.0
 # A longer text of an event is redacted and cut before anything else.

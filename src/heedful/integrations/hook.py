@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import (
@@ -45,9 +45,6 @@ from heedful.store.projects import (
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations import call_hooks
-    from heedful.integrations.call_host import CallHost
-
-    H = TypeVar("H", bound=CallHost)
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -231,8 +228,8 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks, host_type = _import_hooks(kind)
-    rules, host = _open_host(folder, settings, strict, host_type)
+    asyncio, hooks = _import_hooks(kind)
+    rules, host = _open_host(folder, settings, strict, hooks)
     if kind == "stop":
         _limit_time(0)
 
@@ -292,13 +289,14 @@ def _delivered(row: Agent, event: str, reply: "call_hooks.Reply") -> Answer | No
 
 
 def _open_host(
-    folder: Path, settings: Mapping[str, Any], strict: bool, host_type: "type[H]"
-) -> "tuple[call_hooks.HookSettings, H]":
-    """Return the rules and the host of hooks in a folder."""
-    from heedful.integrations import call_hooks
+    folder: Path, settings: Mapping[str, Any], strict: bool, hooks: ModuleType
+) -> tuple[Any, Any]:
+    """Return the rules and the host of hooks in a folder.
 
+    `hooks` is the module that answers, and has the type of the host.
+    """
     database = prepare_database(settings["db"])
-    rules, host = call_hooks.follow(settings, database, strict, host_type=host_type)
+    rules, host = hooks.follow(settings, database, strict, host_type=hooks.HOST_TYPE)
     host.root = str(project_top(folder))
     # Hooks may use the user's own database for the project, too.
     user_db = str(own_db())
@@ -322,27 +320,24 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     with _without_tls():
         import asyncio
 
-        from heedful.integrations import hooks
-        from heedful.integrations.host import Host
+        from heedful.integrations import session_work
 
-    _, host = _open_host(folder, settings, strict, Host)
-    asyncio.run(hooks.work(host, session, cast("Any", event)))
+    _, host = _open_host(folder, settings, strict, session_work)
+    asyncio.run(session_work.work(host, session, cast("Any", event)))
 
 
-def _import_hooks(
-    kind: Kind | None,
-) -> "tuple[ModuleType, ModuleType, type[CallHost]]":
-    """Return asyncio, and what answers the events of a kind, with its host."""
+def _import_hooks(kind: Kind | None) -> tuple[ModuleType, ModuleType]:
+    """Return asyncio, and the module that answers the events of a kind."""
     with _without_tls():
         import asyncio
 
         if kind == "prompt":
-            from heedful.integrations import hooks, task_host
+            from heedful.integrations import hooks
 
-            return asyncio, hooks, task_host.TaskHost
-        from heedful.integrations import call_hooks, call_host
+            return asyncio, hooks
+        from heedful.integrations import call_hooks
 
-        return asyncio, call_hooks, call_host.CallHost
+        return asyncio, call_hooks
 
 
 @contextmanager

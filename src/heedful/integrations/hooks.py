@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heedful.episodes.episode import Event
 from heedful.integrations.call_hooks import (
     HookSettings,
     Moment,
     Reply,
-    Work,
     answer_call,
     answer_moment,
+    follow,
     open_moment,
 )
 from heedful.integrations.task_host import TaskHost, TaskRun
 from heedful.integrations.transcripts import FailedCall
 
-if TYPE_CHECKING:  # a hook process does no work that takes long
-    from heedful.integrations.host import Host
-
+# What a process of hooks makes of the settings; `hook` asks the module for both.
+__all__ = ["HOST_TYPE", "HookSettings", "Reply", "follow", "reply"]
+HOST_TYPE = TaskHost
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
@@ -84,13 +84,3 @@ async def _on_prompt(moment: Moment[TaskRun]) -> Reply:
     reply = moment.advise(advice.below(rules))
     answer = {**(reply.answer or {}), "systemMessage": note} if note else reply.answer
     return replace(reply, answer=answer)
-
-
-async def work(host: Host, session: str, what: Work) -> None:
-    """Do the work that a reply left: learn, and at the end forget the events."""
-    run = host.run(session)
-    if what == "end":
-        await run.learn(ends="partial")
-    else:
-        await run.study()
-        await host.sweep()

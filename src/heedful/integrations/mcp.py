@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, ValidationError, WrapValidator
 
+import heedful
 from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
 from heedful.lessons.action import facts
@@ -397,8 +398,6 @@ def _low_level() -> Any:
 
 def server() -> Any:
     """Return a new `MCPServer` with the tools. Raises PackageMissing."""
-    from heedful import __version__
-
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -412,7 +411,7 @@ def server() -> Any:
     mcp_server = MCPServer(
         "heedful",
         title="heedful",
-        version=__version__,
+        version=heedful.__version__,
         instructions=render("mcp.txt.j2").strip(),
         subscriptions=False,
     )

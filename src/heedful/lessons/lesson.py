@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from math import isfinite
 from typing import Any, Literal, get_args
 
-from heedful.display import html_form, line_text, screen_text
+from heedful.display import line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import release_command
 from heedful.lessons.holdout import (
@@ -42,6 +42,7 @@ from heedful.lessons.scope import (
 )
 from heedful.lessons.silence import Obstacle
 from heedful.lessons.words import difference
+from heedful.notebook import html_form
 from heedful.redact import redact
 from heedful.validation import (
     MAX_SCORE,

@@ -16,9 +16,10 @@ from itertools import chain, product
 from math import exp, floor, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
-from heedful.display import html_form, line_text, screen_text
+from heedful.display import line_text, screen_text
 from heedful.loop.ladder import LadderFigures
 from heedful.loop.share import percent, points, without
+from heedful.notebook import html_form
 
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).

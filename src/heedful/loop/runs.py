@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from heedful.display import html_form, line_text, screen_text
+from heedful.display import line_text, screen_text
 from heedful.errors import UnknownName
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
@@ -40,6 +40,7 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import MaxAttempts
+from heedful.notebook import html_form
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 # A status as faces show it.

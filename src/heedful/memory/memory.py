@@ -44,6 +44,7 @@ from heedful.lessons.lesson import (
     check_memory,
     check_source,
 )
+from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.origin import Origin, read_origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
@@ -527,16 +528,10 @@ class Memory(CallMemory):
 
         With a `model`, only loops of this model count.
         """
-        from heedful.lessons import proof  # slow to import for a hook
-        from heedful.memory import trial
-        from heedful.store import ladders
+        from heedful.memory import proving  # slow to import
 
         check_texts(model=model)
-        evidence = await self.store.read(self.scope, exposure_store.evidence)
-        proven = await asyncio.to_thread(proof.prove, evidence, model)
-        figures = await self.store.read(self.scope, ladders.figures, model)
-        tried = () if model else await self.store.read(self.scope, trial.proven)
-        return replace(proven, ladders=figures, trials=tried)
+        return await proving.prove(self.store, self.scope, model)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
@@ -549,36 +544,11 @@ class Memory(CallMemory):
         do this only if enough loops have ended since the last time. Returns the names
         (`kind/signature`) of the retired lessons.
         """
-        from heedful.lessons import proof
-        from heedful.lessons.loop_lessons import is_proof_due
+        from heedful.memory import proving  # slow to import
 
         if outcomes is not None and not is_proof_due(outcomes):
             return ()
-
-        evidence = await self.store.read(self.scope, exposure_store.evidence)
-        # With many lessons this takes seconds.
-        cases = evidence.cases_of()
-        proven = await asyncio.to_thread(proof.find_proven, cases)
-        unfit = await asyncio.to_thread(proof.find_unfit, evidence)
-        pooled = await asyncio.to_thread(proof.compare_pooled, cases)
-        if pooled.conclusion == "hurts":
-            # If a lesson was retired or edited, the harm may have been its own, and
-            # what hurt long ago may help now.
-            recent = await self.store.read(
-                self.scope, exposure_store.evidence, recent=True
-            )
-            pooled = proof.compare_pooled(recent.cases_of())
-
-        useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
-        hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
-        return await self.store.write(
-            self.scope,
-            exposure_store.conclude,
-            useful,
-            hurting,
-            unfit=unfit,
-            pooled=pooled,
-        )
+        return await proving.conclude(self.store, self.scope)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return the lessons seen most often, as data, without quarantined text.

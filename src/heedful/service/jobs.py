@@ -23,7 +23,7 @@ from typing import Any, Literal
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful.integrations import hooks
+from heedful.integrations import session_work
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
 from heedful.lessons.scope import DAY_SECONDS, name_scope
@@ -214,7 +214,9 @@ async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
 
     Raises StoreError.
     """
-    await hooks.work(Host(memory=tools.memory(scope), strict=True), session, what)
+    await session_work.work(
+        Host(memory=tools.memory(scope), strict=True), session, what
+    )
 
 
 async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:

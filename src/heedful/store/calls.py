@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
+from heedful.episodes.error_lines import named_errors
 from heedful.lessons import render
 from heedful.lessons.action import action, arguments_of
 from heedful.lessons.call_marks import (
@@ -184,8 +185,6 @@ def _follow_result(
         return
     if db.actor.via:
         return
-
-    from heedful.episodes.error_lines import named_errors
 
     errors = named_errors(result["error"], arguments)
     contract = find_contract(arguments, result["error"], errors)

@@ -18,6 +18,7 @@ from heedful.episodes.episode import (
     Limits,
     clean_event,
 )
+from heedful.episodes.error_lines import error_lines, named_errors
 from heedful.errors import Conflict
 from heedful.lessons.action import Action, action
 from heedful.lessons.scope import Scope
@@ -298,7 +299,6 @@ def error_digests(
     it, and without the `names` that the session made. `arguments` are those of the
     call.
     """
-    from heedful.episodes.error_lines import error_lines, named_errors
     from heedful.lessons.signature import signature
 
     text = str(event["error"] or event["content"])

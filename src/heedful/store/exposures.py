@@ -328,12 +328,12 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
         (row,) = db.all("recent_since", scope, loops=MAX_RECENT_LOOPS)
         since = row["at"]
 
-    from heedful.lessons.proof import MAX_COUNTED_CALLS, CasesByModel, CostSum
+    from heedful.lessons import proof  # slow to import
 
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
     cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
-    costs: defaultdict[str, list[CostSum]] = defaultdict(list)
-    limits = {**times, "most": MAX_COUNTED_CALLS, "since": since}
+    costs: defaultdict[str, list[proof.CostSum]] = defaultdict(list)
+    limits = {**times, "most": proof.MAX_COUNTED_CALLS, "since": since}
     for row in db.all("read_evidence", scope, **limits):
         climbed = row["climbed"]
         case = (
@@ -346,7 +346,7 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
         )
         cases[row["model"]].setdefault(row["lesson"], {})[case] = row["n"]
         if row["priced"]:
-            cost = CostSum(
+            cost = proof.CostSum(
                 share=row["share"],
                 shown=bool(row["shown"]),
                 loops=row["priced"],
@@ -356,7 +356,7 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
 
     rows = db.all("count_pending", scope, **times)
     pending = {row["model"]: row["n"] for row in rows}
-    return CasesByModel(cases=cases, pending=pending, costs=costs)
+    return proof.CasesByModel(cases=cases, pending=pending, costs=costs)
 
 
 @resumable(result=list[str])
