@@ -128,6 +128,35 @@ class Project:
         return problem(self.ask(method, path, *body, **options), status, code)
 
 
+def wrong(output: Any, *checks: Any, **fields: Any) -> dict[str, Any]:
+    """Return the report of an output in which these checks found something.
+
+    A check is its name, or the finding; without one, it is `unit`.
+    """
+    findings = [
+        {"check": check, "message": "wrong"} if isinstance(check, str) else check
+        for check in checks or ("unit",)
+    ]
+    return {"output": output, "evaluation": {"findings": findings}, **fields}
+
+
+def right(output: Any, **fields: Any) -> dict[str, Any]:
+    """Return the report of an output that passes."""
+    return {"output": output, "evaluation": {"findings": []}, **fields}
+
+
+def record(
+    api: Api, loop: str, *reports: Any, key: str | None = None, **head: Any
+) -> Any:
+    """Begin a loop and report its attempts; return the last answer."""
+    path = f"/v1/loops/{loop}"
+    answer = read_data(api.put(path, json={"task": "sort", **head}, key=key), 201)
+    for number, report in enumerate(reports, 1):
+        sent = api.put(f"{path}/attempts/{number}", json=report, key=key)
+        answer = read_data(sent)
+    return answer
+
+
 def read_data(response: httpx.Response, status: int = 200) -> Any:
     """The data that was answered with this status."""
     assert response.status_code == status, response.text

@@ -9,13 +9,15 @@ from typing import Any
 
 import httpx
 
-import heedful
-from heedful import Finding, Memory
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.service.setup import Setup
+from heedful.store import exposures
+from heedful.store.store import Store
 from tests.engines import opened
-from tests.service.support import Api, read_data
+from tests.service.support import Api, read_data, record, right, wrong
 
+SCOPE = Scope("acme", "main")
+DIGESTS = ("0" * 15 + "1", "0" * 15 + "2")
 HERE = "http://localhost"
 USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
@@ -95,7 +97,7 @@ def words_of(page: str) -> str:
 @contextmanager
 def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Browser]:
     with opened(folder / "heedful.db") as store:
-        api = Api(Setup(store=store, scope=Scope("acme", "main"), **setup))
+        api = Api(Setup(store=store, scope=SCOPE, **setup))
         try:
             yield Browser(api, read_only)
         finally:
@@ -106,83 +108,37 @@ def fill(api: Api) -> None:
     """Loops that passed, stopped and wait, a lesson, a text in quarantine and an
     episode.
     """
-    wrong = {"check": "severity", "message": f"no severity: {ATTACK}", "fix": ATTACK}
-    for loop, evaluations in (
-        ("a/b", [wrong, None]),
-        ("stopped", 4 * [wrong]),
-        ("open", [wrong]),
-    ):
-        read_data(
-            api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}),
-            201,
-        )
-        for n, finding in enumerate(evaluations, 1):
-            body = {
-                "output": f"{ATTACK} {n}",
-                "evaluation": {"findings": [finding] if finding else []},
-            }
-            if (
-                sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)
-            ).status_code == 409:
-                break  # a rule stopped it
-            read_data(sent)
+    severity = {"check": "severity", "message": f"no severity: {ATTACK}", "fix": ATTACK}
+    texts = [f"{ATTACK} {number}" for number in range(1, 5)]
+    failures = [wrong(text, severity) for text in texts]
+    head = {"task": ATTACK, "policy": "default"}
+    record(api, "a/b", failures[0], right(texts[1]), **head)
+    record(api, "stopped", *failures, **head)
+    record(api, "open", failures[0], **head)
     lesson = {
         "error_type": "PageError",
         "text": ATTACK,
         "lesson": ATTACK,
         "source": ATTACK,
     }
-    read_data(
-        api.post("/v1/reflections", json=lesson, key=api.key("write", outside=True)),
-        201,
-    )
+    writer = api.key("write", outside=True)
+    read_data(api.post("/v1/reflections", json=lesson, key=writer), 201)
     event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
-    read_data(
-        api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202
-    )
+    run = {"events": [event], "outcome": "error"}
+    read_data(api.post("/v1/episodes", json=run), 202)
 
 
-def grounded(answer: str) -> Finding | None:
-    """Report a guess, under a name that is not that of this check."""
-    if answer == "guess":
-        return Finding("grounding", "no source", fix="name the source")
-    return None
-
-
-def record_loop(
-    api: Api,
-    name: str,
-    outputs: list[str],
-    *,
-    task: str = "sort",
-    key: str = "",
-    passes: bool = False,
-    usage: dict[str, Any] = USAGE,
-) -> None:
-    """Record a loop whose attempts have these outputs; the last one may pass."""
-    body: dict[str, Any] = {"task": task, "policy": "default", "memory_key": key}
-    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
-    for number, output in enumerate(outputs, 1):
-        findings = [{"check": "pytest", "message": "wrong"}]
-        if passes and number == len(outputs):
-            findings = []
-        body = {"output": output, "evaluation": {"findings": findings}, "usage": usage}
-        read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
-
-
-def run_with_memory(
-    browser: Browser, name: str, outputs: list[str], holdout: float = 0.0
-) -> None:
-    """Run a loop with a nameless check, whose memory a coin may withhold."""
-    answers = iter(outputs)
-    store = browser.api.setup.store
-    loop = heedful.run(
-        name,
-        generate=lambda task, hint: next(answers),
-        checks=[lambda answer, context: grounded(answer)],
-        memory=Memory(store, Scope("acme", "main"), holdout=holdout),
-        memory_key="sources",
-        store=store,
-        id=name,
-    )
-    browser.api.run(loop)
+async def end_loop(store: Store, outcome: Outcome, is_shown: bool) -> None:
+    """Store the end of a loop for which one coin decided over two lessons."""
+    coins = [
+        Exposure(
+            f"check/{digest}",
+            outcome.loop,
+            shown=is_shown,
+            signature=digest,
+            share=0.5,
+            together=True,
+        )
+        for digest in DIGESTS
+    ]
+    await store.write(SCOPE, exposures.remember, (), exposures=coins, outcome=outcome)

@@ -21,13 +21,13 @@ import pytest
 
 import heedful
 from heedful import Finding, Memory, Pipeline, Scope, Trial
+from heedful.lessons.lesson import Outcome
 from heedful.service.setup import Setup
 from tests.cli.support import Desk
 from tests.engines import opened
 from tests.hooks.support import run_event
 from tests.service.support import Api
-from tests.web.support import Browser, browsing, words_of
-from tests.web.test_faces_agree import compare_loops
+from tests.web.support import DIGESTS, Browser, browsing, end_loop, words_of
 
 SCOPE = Scope("acme", "main")
 DATABASE = "heedful.db"
@@ -117,7 +117,10 @@ async def fill(database: str) -> None:
     for number in range(30):
         texts = await trial.offer(f"room/{number}", ["Amounts are in euros."])
         await trial.end(f"room/{number}", passed=bool(texts))
-    await compare_loops(memory.store, COMPARED)
+    for number, (is_shown, is_right, calls) in enumerate(COMPARED):
+        errors = frozenset() if is_right else frozenset({DIGESTS[0]})
+        end = Outcome(f"loop {number}", is_right, calls=calls, signatures=errors)
+        await end_loop(memory.store, end, is_shown)
     await memory.store.close()
 
 
