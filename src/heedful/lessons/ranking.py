@@ -235,10 +235,12 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     counts = Counter(chain.from_iterable(texts.values()))
     telling = {word for word in task_words if counts[word] * 2 <= len(texts)}
     for match in matches:
-        shared = telling.intersection(words(match.lesson))
         is_crowded = len(texts) > MAX_NEAR_LESSONS and _is_of_run(match)
-        is_same = frame == _without_figures(match.example.task)
-        if not is_crowded or is_same or len(shared) >= MIN_SHARED_WORDS:
+        if (
+            not is_crowded
+            or frame == _without_figures(match.example.task)
+            or len(telling.intersection(words(match.lesson))) >= MIN_SHARED_WORDS
+        ):
             yield match
 
 
