@@ -1,11 +1,13 @@
 """Which call worked after another had failed, and what made the difference."""
 
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heedful import Episode, Event
+from heedful.episodes import read
 from heedful.episodes.course import Course, call_failed, call_worked, course
 from heedful.episodes.fixes import (
     CallIndex,
@@ -18,7 +20,7 @@ from heedful.episodes.fixes import (
     was_wanted,
 )
 from tests.linear import assert_linear
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 BROKEN = "Error: no such thing"
 
@@ -36,14 +38,6 @@ def user(text: str) -> tuple[Event]:
     return (Event("user_message", text),)
 
 
-class Retry(NamedTuple):
-    """The calls that failed, what was done between, and the call that worked."""
-
-    tries: tuple[int, ...]
-    between: tuple[int, ...]
-    works: int
-
-
 def find_fixes(run: Course) -> list[FoundFix]:
     """Return what put the failed calls of a run right, tool by tool."""
     index = CallIndex(run)
@@ -54,177 +48,18 @@ def find_fixes(run: Course) -> list[FoundFix]:
     return [fix for fix in fixes if not was_wanted(run, fix.tries[-1], fix.works)]
 
 
-def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
-    events = [event for parts in steps for event in parts]
-    run = course(Episode(tuple(events), "success", task=task))
-    return [Retry(fix.tries, fix.steps, fix.works) for fix in find_fixes(run)]
+# Runs, and of each the failed tries, the steps between, and the call that worked.
+RUNS = read_samples(Path(__file__).parent / "fixes.txt")
 
 
-MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")
-WORKS = step("make", {"target": "site"})
-SHAPES = {
-    "an argument with nothing in common": (
-        [
-            step("ship", {"box": "b7", "day": "tomorrow"}, "Error: day is no date"),
-            step("ship", {"box": "b7", "day": "2031-02-01"}),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-    ),
-    "a value that another call showed": (
-        [
-            step("play", {"song": "blue"}, BROKEN),
-            step("catalog", {"about": "blue"}, '{"id": "s-4471"}'),
-            step("play", {"song": "s-4471"}),
-        ],
-        Retry(tries=(0,), between=(2,), works=4),
-    ),
-    "the wrong value in the form that the error shows": (
-        [
-            step("open", {"ticket": "42"}, "Error: ids look like 'T-1001'"),
-            step("open", {"ticket": "T-42"}),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-    ),
-    "a value that the error shows": (
-        [
-            step("open", {"ticket": "42"}, "Error: no such ticket; use 57"),
-            step("open", {"ticket": "57"}),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-    ),
-    "another tool for the same thing": (
-        [
-            step("play", {"song": "blue-moon.ogg"}, BROKEN),
-            step("weather", {"city": "Rome"}, "sunny"),
-            step("convert", {"song": "blue-moon.ogg"}),
-        ],
-        Retry(tries=(0,), between=(), works=4),
-    ),
-    "another program for one that a shell does not find": (
-        [
-            step("sh", "yarn test", "bash: yarn: command not found"),
-            step("sh", "pnpm test"),
-        ],
-        Retry(tries=(0,), between=(), works=2),
-    ),
-    "a wait": (
-        [MADE, step("rest", {"wait_s": 9}), step("sleep", {"s": 9}), WORKS],
-        Retry(tries=(0,), between=(4,), works=6),
-    ),
-    "a wait of the time that the error gives": (
-        [
-            step("shop", {"id": 5}, "Error: closed, versuchen Sie es in 7 Minuten"),
-            step("ruhen", {"minuten": 7}),
-            step("shop", {"id": 5}),
-        ],
-        Retry(tries=(0,), between=(2,), works=4),
-    ),
-    "a step about what the error names": (
-        [MADE, step("paint", {"wall": 2}), step("put", {"at": "pages.toml"}), WORKS],
-        Retry(tries=(0,), between=(4,), works=6),
-    ),
-    "a look changes nothing": (
-        [MADE, step("read", {"path": "pages.toml"}), step("login", {}), WORKS],
-        Retry(tries=(0,), between=(4,), works=6),
-    ),
-    "a failure that passed by itself": (
-        [
-            step("invite", {"band": "Larks"}, "Error: 503 Service Unavailable"),
-            step("paint", {"band": "Larks"}),
-            step("invite", {"band": "Larks"}),
-        ],
-        Retry(tries=(0,), between=(), works=4),
-    ),
-    "the user put it right": (
-        [MADE, step("paint", {"wall": 2}), user("It is repaired, go on."), WORKS],
-        Retry(tries=(0,), between=(), works=5),
-    ),
-    "an edit that the user rejected is left out": (
-        [
-            step("sh", "make", "Error: pages.toml: no title"),
-            step("edit", {"path": "pages.toml", "new": ""}, "Rejected by the user."),
-            step("edit", {"path": "pages.toml", "new": "title = 1"}),
-            step("sh", "make"),
-        ],
-        Retry(tries=(0,), between=(4,), works=6),
-    ),
-    "a file that is written with cat": (
-        [
-            step("sh", "go build", "Error: main.go: unused strings"),
-            step("sh", "cat > main.go <<'EOF'\npackage main\nEOF"),
-            step("sh", "go build"),
-        ],
-        Retry(tries=(0,), between=(2,), works=4),
-    ),
-    "two edits of one file belong together": (
-        [
-            step("sh", "pytest money", "Error: to_cents(2.675) is 267"),
-            step("edit", {"file": "src/a.py", "new": "def to_cents(x): Decimal(x)"}),
-            step("edit", {"file": "src/a.py", "new": "import decimal"}),
-            step("edit", {"file": "src/b.py", "new": "pass"}),
-            step("sh", "pytest money"),
-        ],
-        Retry(tries=(0,), between=(2, 4), works=8),
-    ),
-}
-
-
-@cases("steps, expected", SHAPES)
-def test_what_made_the_difference_is_found(steps, expected):
-    assert retries_of(*steps) == [expected]
-
-
-NO_RETRIES = {
-    "the wrong value inside a longer one that the error does not show": (
-        [
-            step("open", {"path": "src"}, "Error: src is a directory"),
-            step("open", {"path": "src/app.py"}),
-        ],
-        "",
-    ),
-    "a look whose errors are thrown away is no other way": (
-        [
-            step("lint", "notes/plan.md", BROKEN),
-            step("sh", "cat notes/plan.md 2>/dev/null", "plan"),
-        ],
-        "",
-    ),
-    "another command of the same program": (
-        [
-            step("sh", "git -C /srv/app gc --auto", BROKEN),
-            step("sh", "ls /srv", "reflog.txt"),
-            step("sh", "git show HEAD:reflog.txt"),
-        ],
-        "",
-    ),
-    "the user changed his mind": (
-        [
-            step("book", {"hotel": "Oakwood", "city": "Ghent"}, BROKEN),
-            user("Then take the Kantklos."),
-            step("book", {"hotel": "Kantklos", "city": "Ghent"}),
-        ],
-        "Book the hotel Oakwood in Ghent.",
-    ),
-    "the task asked for both": (
-        [
-            step("enter", {"door": "north", "card": "expired"}, BROKEN),
-            step("enter", {"door": "north", "card": "valid"}),
-        ],
-        "Try the door with an expired card and a valid one.",
-    ),
-    "a call that the user did not allow has not failed": (
-        [
-            step("pay", {"order": 7}, "The user did not allow this call."),
-            step("pay", {"order": 7}),
-        ],
-        "",
-    ),
-}
-
-
-@cases("steps, task", NO_RETRIES)
-def test_what_has_nothing_to_do_with_the_failure_is_no_retry(steps, task):
-    assert retries_of(*steps, task=task) == []
+@cases("content, expected", RUNS)
+def test_what_made_the_difference_is_found(content, expected):
+    [run] = read(content.encode())
+    fixes = [
+        f"tries {list(fix.tries)}, steps {list(fix.steps)}, works {fix.works}"
+        for fix in find_fixes(course(run))
+    ]
+    assert "\n".join(fixes) == expected
 
 
 ANSWER = Event("llm_response", "It is 12.", agent="writer")
@@ -328,9 +163,9 @@ def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
 
 @pytest.mark.parametrize("piece", ["; ", ": it ", ";\n", "not ", "as it "])
 def test_whether_a_failure_was_wanted_takes_linear_time(piece):
-    def read(text):
+    def judge(text):
         answer = Event("llm_response", text)
         run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
         assert not was_meant(run, 0)
 
-    assert_linear(read, piece, length=2_000, runs=3)
+    assert_linear(judge, piece, length=2_000, runs=3)
