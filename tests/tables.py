@@ -21,7 +21,8 @@ def read_samples(path: Path) -> dict[str, tuple[str, ...]]:
 
     A sample begins with `===` and what it shows; its parts have `---` between them.
     """
-    _, *texts = path.read_text("utf-8").split("=== ")
+    # Carriage returns stay.
+    _, *texts = path.read_bytes().decode().split("=== ")
     samples = {}
     for text in texts:
         name, _, rest = text.partition("\n")

@@ -41,13 +41,6 @@ def test_each_failing_assertion_is_a_finding_with_the_actual_value():
     assert wrong[0].evidence == "tests.py:2 in <module>: assert add(1, 2) == 3"
 
 
-def test_an_exception_is_told_with_its_place():
-    problems = findings(CHECK, "def add(a, b):\n    return a + c\n")
-    assert [f.key for f in problems] == BOTH
-    assert problems[0].message.endswith("raises NameError: name 'c' is not defined")
-    assert "program.py:2 in add: return a + c" in problems[0].evidence
-
-
 @cases(
     "program, key, message",
     {
@@ -212,32 +205,19 @@ def test_the_environment_is_empty(monkeypatch):
     )
 
 
-HONEST_MODULES = {"asyncio", "code", "numpy", "os", "pdb", "shelve", "shutil"}
-HONEST_MODULES |= {"sqlite3", "tempfile", "threading", "zoneinfo"}
-
-
-@pytest.mark.parametrize(
+@cases(
     "does",
-    [
-        "threading.Thread(target=print).start() is None",
-        "asyncio.run(asyncio.sleep(0)) is None",
-        "tempfile.TemporaryDirectory().cleanup() is None",
-        "os.makedirs('d/e') or shutil.rmtree('d') is None",
-        "sqlite3.connect(':memory:').execute('select 1').fetchall() == [(1,)]",
-        "sqlite3.connect('a.db').execute('create table t (x)').fetchall() == []",
-        "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == []",
-        "os.fchmod(os.open('f', os.O_CREAT), 0o700) or os.stat('f').st_mode & 0o100",
-        "os.makedirs('w/x') or [row[1] for row in os.fwalk('w')][0] == ['x']",
-        "os.mkdir('y', dir_fd=os.open('.', os.O_RDONLY)) or os.listdir() == ['y']",
-        "shelve.open('s').close() or code.interact",
-        "pdb.Pdb().reset() is None",
-        "zoneinfo.ZoneInfo('Europe/Berlin') is not None",
-        "numpy.ones(9).sum() == 9",
-    ],
+    {
+        "threads": "threading.Thread(target=print).start() is None",
+        "a database in a file": "sqlite3.connect('a.db').execute('select 1').close() "
+        "is None",
+        "folders": "os.makedirs('a/b') or os.rename('a/b', 'c') or os.listdir('c') == "
+        "[]",
+        "numpy": "numpy.ones(9).sum() == 9",
+    },
 )
 def test_an_honest_program_is_not_hindered(does):
-    modules = set(re.findall(r"\b([a-z\d]+)\.", does)) & HONEST_MODULES
-    program = f"import {', '.join(sorted(modules))}\n"
+    program = f"import {does.partition('.')[0]}\n"
     check = python_tests(f"assert {does}", seconds=20, memory_mb=2048)
     assert keys(check, program) == []
 
@@ -256,14 +236,6 @@ def test_files_are_limited_and_removed(tmp_path, monkeypatch):
     assert "OSError" in finding.message
     assert "File too large" in finding.message
     assert os.listdir(tmp_path) == []
-
-
-FAKE = """
-import os
-for fd in range(100):
-    try: os.write(fd, b'0000 {"done": 2}\\n0000 {"ended": true}')
-    except OSError: pass
-"""
 
 
 @cases(

@@ -362,35 +362,10 @@ def test_texts_data_and_names_are_all_cut():
     event |= {"arguments": {"a": long}, "meta": {"b": [long]}}
     episode = read([event], Limits(content=1_000), task=long, session=long)
     [event_read] = episode.events
-    assert (
-        max(
-            map(
-                len,
-                (
-                    event_read.content,
-                    event_read.error,
-                    str(event_read.arguments),
-                    episode.task,
-                ),
-            )
-        )
-        <= 1_000
-    )
-    assert (
-        max(
-            map(
-                len,
-                (
-                    event_read.type,
-                    event_read.tool,
-                    event_read.id,
-                    event_read.call,
-                    episode.session,
-                ),
-            )
-        )
-        <= 200
-    )
+    texts = [event_read.content, event_read.error, event_read.arguments, episode.task]
+    assert max(len(str(text)) for text in texts) <= 1_000
+    names = [event_read.type, event_read.tool, event_read.id, event_read.call]
+    assert max(map(len, [*names, episode.session])) <= 200
     assert isinstance(event_read.arguments, str)
     assert event_read.arguments.startswith('{"a": "yyy')
     assert event_read.meta["cut"].startswith('{"b": ["yyy')

@@ -67,86 +67,52 @@ FILTERS: dict[str, tuple[Any, ...]] = {
     "importance": (1.1,),
     "since": ("1", -1.0),
 }
-WRONG = [
-    pytest.param("tags", ("abc", ["a", 1]), remember("tags"), id="remember: tags"),
-    pytest.param("text", (None, " "), remember("text"), id="remember: text"),
-    pytest.param(
-        "source", (None, "x" * 501), remember("source"), id="remember: source"
-    ),
-    pytest.param(
-        "importance", (NAN,), remember("importance"), id="remember: importance"
-    ),
-    pytest.param(
-        "derived_from",
-        (5, ["a"]),
-        remember("derived_from"),
-        id="remember: derived_from",
-    ),
-    pytest.param(
+WRONG = {
+    "remember: tags": ("tags", ("abc", ["a", 1]), remember("tags")),
+    "remember: text": ("text", (None, " "), remember("text")),
+    "remember: source": ("source", (None, "x" * 501), remember("source")),
+    "remember: importance": ("importance", (NAN,), remember("importance")),
+    "remember: derived_from": ("derived_from", (5, ["a"]), remember("derived_from")),
+    "remember: qualities before are no numbers": (
         "example.before",
         ({"q": NAN},),
         with_example("before"),
-        id="remember: qualities before are no numbers",
     ),
-    pytest.param(
-        "limit",
-        COUNTS,
-        lambda memory, value: memory.recall("some words", value),
-        id="recall: limit",
-    ),
-    pytest.param(
-        "id", IDS, lambda memory, value: memory.pin(value, by="ada"), id="pin: id"
-    ),
-    pytest.param(
-        "text", TEXTS, lambda memory, value: memory.seen("log", value), id="seen: text"
-    ),
-    *(
-        pytest.param(name, values, recall(name), id=f"recall: {name}")
-        for name, values in FILTERS.items()
-    ),
-    pytest.param(
-        "tags",
-        ("t0",),
-        lambda memory, value: memory.query(tags=value),
-        id="query: tags",
-    ),
-    pytest.param(
+    "recall: limit": ("limit", COUNTS, lambda memory, n: memory.recall("words", n)),
+    "pin: id": ("id", IDS, lambda memory, id: memory.pin(id, by="ada")),
+    "pin: by": ("by", TEXTS, lambda memory, by: memory.pin(1, by=by)),
+    "seen: text": ("text", TEXTS, lambda memory, text: memory.seen("log", text)),
+    **{f"recall: {name}": (name, FILTERS[name], recall(name)) for name in FILTERS},
+    "query: tags": ("tags", ("t0",), lambda memory, tags: memory.query(tags=tags)),
+    "revoke: source": (
         "source",
         TEXTS,
-        lambda memory, value: memory.quarantine.revoke(value, by="ada"),
-        id="revoke: source",
+        lambda memory, source: memory.quarantine.revoke(source, by="ada"),
     ),
-    pytest.param(
-        "by", TEXTS, lambda memory, value: memory.pin(1, by=value), id="pin: by"
-    ),
-    pytest.param(
+    "release: ids": (
         "ids",
         (["x"], "x", None),
-        lambda memory, value: memory.quarantine.release(value, by="ada"),
-        id="release: ids",
+        lambda memory, ids: memory.quarantine.release(ids, by="ada"),
     ),
-    pytest.param(
+    "prune: keep": (
         "keep",
         COUNTS[:4],
-        lambda memory, value: memory.prune(keep=value, by="ada"),
-        id="prune: keep",
+        lambda memory, keep: memory.prune(keep=keep, by="ada"),
     ),
-    pytest.param(
+    "prune: by": (
         "by",
         ("", " ", None),
-        lambda memory, value: memory.prune(keep=0, by=value),
-        id="prune: by",
+        lambda memory, by: memory.prune(keep=0, by=by),
     ),
-    pytest.param(
+    "prune: unused_for": (
         "unused_for",
         (NAN, 0, -1, float("inf"), "x"),
-        lambda memory, value: memory.prune(unused_for=value, by="ada"),
-        id="prune: unused_for",
+        lambda memory, seconds: memory.prune(unused_for=seconds, by="ada"),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("field", "values", "call"), WRONG)
+@cases("field, values, call", WRONG)
 async def test_a_call(memory, field, values, call):
     """Nothing is written either."""
     await memory.remember("log", "kept")

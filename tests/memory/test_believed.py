@@ -1,13 +1,15 @@
 """What a model is shown of a run, and which of its words are kept."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import heedful
 from bench.quality.believed import SmallModel, read_answers
-from heedful import Episode, Event, Fault
+from heedful import Episode, Event
+from heedful.episodes import read
 from heedful.memory.citations import RunFacts
 from heedful.memory.excerpt import excerpt, excerpt_tokens
 from heedful.memory.study import Study
@@ -30,69 +32,17 @@ def called(number, tool, result="", error="", **arguments):
     )
 
 
-SSL = "error: failed to run custom build command for `openssl-sys v0.9.102`"
-BUILD = Episode(
-    (
-        *called(1, "shell", error=SSL, command="cargo build --release"),
-        *called(2, "shell", "done", command="apt-get install -y libssl-dev pkg-config"),
-        *called(3, "shell", "Finished in 41.20s", command="cargo build --release"),
-        Event("llm_response", "The binary is in target/release/service."),
-    ),
-    "success",
-    task="Build the service in release mode",
-)
-NO_PAGE = Episode(
-    (
-        *called(
-            1,
-            "http_get",
-            error="429 Too Many Requests: 60 per minute. Retry-After: 37",
-            url="https://api.example.com/v2/invoices?page=2",
-        ),
-        Event("llm_response", "I could not download the invoices."),
-    ),
-    "failure",
-    task="Download all invoices",
-    fault=Fault("rate_limit_error", "429 Too Many Requests"),
-)
-NO_COLUMN = Episode(
-    (
-        *called(
-            1,
-            "sql",
-            error='ERROR: column "region" does not exist',
-            query="SELECT region, SUM(amount) FROM orders GROUP BY region",
-        ),
-        *called(
-            2,
-            "sql",
-            "EMEA | 81400",
-            query="SELECT r.name, SUM(o.amount) FROM orders o JOIN regions r "
-            "ON r.id = o.region_id GROUP BY r.name",
-        ),
-        Event("llm_response", "EMEA made 81,400."),
-    ),
-    "success",
-    task="What was the revenue by region?",
-)
-PAGE = {"url": "https://api.example.com/v2/invoices?page=2"}
-LATER = Episode(
-    (
-        Event("tool_call", tool="http_get", arguments=PAGE, call="1", at=100.0),
-        Event(
-            "tool_response",
-            tool="http_get",
-            call="1",
-            error="429 Too Many Requests: Retry-After: 37",
-            at=101.0,
-        ),
-        Event("tool_call", tool="http_get", arguments=PAGE, call="2", at=140.0),
-        Event("tool_response", "[4]", tool="http_get", call="2", at=141.0),
-        Event("llm_response", "All invoices are there."),
-    ),
-    "success",
-    task="Download all invoices",
-)
+def read_run(name: str) -> Episode:
+    """Return the run of a file."""
+    path = Path(__file__).parent / "runs" / f"{name}.json"
+    [run] = read(path.read_bytes())
+    return run
+
+
+BUILD = read_run("build")
+NO_PAGE = read_run("no_page")
+NO_COLUMN = read_run("no_column")
+LATER = read_run("later")
 
 
 # What is shown
@@ -196,15 +146,7 @@ async def test_its_words_wait_if_it_was_shown_an_event_from_outside():
     assert reflected.state == "quarantined"
 
 
-FACTS = Episode(
-    (
-        *called(1, "sql", "1,200 rows, 12 % late", query="SELECT 0.75"),
-        *called(2, "sql", error="Fatal: can’t reach “db-1” within 30s", query="x"),
-        *called(3, "sql", error="Fatal: can’t reach “db-1” within 30s", query="x"),
-    ),
-    "failure",
-    task="Count the rows of Table 7",
-)
+FACTS = read_run("facts")
 
 
 @cases(

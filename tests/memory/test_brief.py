@@ -7,13 +7,13 @@ import functools
 import pytest
 
 import heedful
-from heedful.drive.drive import run
 from heedful.episodes.episode import Event
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
 from heedful.memory.session_brief import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
+from tests.memory.loops import run_loop
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
@@ -137,15 +137,7 @@ async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_fi
     for loop, task in zip(["first", "second", "told"], TASKS, strict=True):
         answers = iter(["bad", "1 cm"])
         generate = functools.partial(lambda answers, task, hint: next(answers), answers)
-        await run(
-            task,
-            generate=generate,
-            checks=[needs_unit],
-            memory=memory,
-            memory_key="K",
-            store=store,
-            id=loop,
-        )
+        await run_loop(memory, task, generate, [needs_unit], memory_key="K", id=loop)
 
     removed = await memory.quarantine.revoke("loop:second", by="ann")
 

@@ -12,7 +12,7 @@ import pytest
 
 from heedful import errors
 from heedful.checks.evaluate import Context, context, key_of
-from heedful.drive.drive import Run, run
+from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
@@ -35,6 +35,7 @@ from heedful.store.search import MAX_RULE_EXAMPLE_CHARS, keys_of_rule, memory_ke
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.lessons.support import build_match
+from tests.memory.loops import run_loop
 from tests.store.support import in_memory
 from tests.tables import cases
 
@@ -80,14 +81,8 @@ class Agent:
 
     async def run(self, task: str, generate: Any, memory_key: str | None = None) -> Any:
         """Run a loop of two attempts with this generator."""
-        return await run(
-            task,
-            generate=generate,
-            checks=[severity],
-            memory=self.memory,
-            memory_key=memory_key,
-            store=self.store,
-            policy=TWO,
+        return await run_loop(
+            self.memory, task, generate, [severity], memory_key=memory_key, policy=TWO
         )
 
 
@@ -219,14 +214,7 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 
     turns: list[tuple[str, Any]] = [(TASKS[0], "both"), (task, tell)]
     for loop_task, loop_tell in turns:
-        await run(
-            loop_task,
-            generate=triage,
-            tell=loop_tell,
-            checks=[severity],
-            memory=memory,
-            store=store,
-        )
+        await run_loop(memory, loop_task, triage, [severity], tell=loop_tell)
     assert (FIX in hints[2]) is True
     assert (f"not accepted: {output}" in hints[2]) == has_example
 
@@ -280,14 +268,7 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
     has_examples = []
     for task, answer in (("checkout is slow", "P1"), ("dark mode flickers", "bad")):
         generate = functools.partial(lambda answer, task, hint: answer, answer)
-        await run(
-            task,
-            generate=generate,
-            checks=[severity],
-            memory=memory,
-            memory_key="K",
-            store=store,
-        )
+        await run_loop(memory, task, generate, [severity], memory_key="K")
         for key in "KJ":
             briefing = await memory.brief(
                 "the page after checkout is blank", "", memory_key=key
@@ -315,7 +296,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch):
         assert loop.memory_key == key
     bound = Agent.answer.__get__(object())
     model = ScriptedModel("text")
-    cases: list[tuple[Any, str]] = [
+    keys: list[tuple[Any, str]] = [
         (severity, own_key),
         (partial, own_key),
         (functools.wraps(severity)(lambda *_: None), own_key),
@@ -328,7 +309,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch):
             "heedful.drive.generate.Writer.messages",
         ),
     ]
-    assert [key_of(generator) for generator, _ in cases] == [key for _, key in cases]
+    assert [key_of(generator) for generator, _ in keys] == [key for _, key in keys]
     session: dict[str, Any] = {"__name__": "__main__"}
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "ask.py", raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
@@ -401,31 +382,31 @@ class Breaking:
             pure_check.pure = True
             return pure_check
 
-        await run(
+        await run_loop(
+            self.memory,
             f"task{next(self.number)}",
-            generate=generate,
-            checks=list(map(check, checks)),
-            memory=self.memory,
+            generate,
+            list(map(check, checks)),
             memory_key=key,
-            store=self.memory.store if is_stored else None,
             policy=TWO,
             tell=tell,
             id=id,
+            store=self.memory.store if is_stored else None,
         )
         return rules[0]
 
 
 @pytest.mark.both_nightly
 async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store):
-    run_loop = Breaking(store)
+    breaking = Breaking(store)
     for names in ("ab", "b", "bc"):
-        await run_loop("K", *names)
-    assert await run_loop("K") == ["b", "c"]  # 3 × 0.5, 1 × 0.9; a has 1 × 0.5
-    await run_loop("K", "a", "c")
-    assert await run_loop("K") == ["c", "b"]
-    assert await run_loop("K", checks="a") == ["a"]  # checks narrow the key
-    assert await run_loop("K", tell="examples") == []
-    assert await run_loop("L") == []
+        await breaking("K", *names)
+    assert await breaking("K") == ["b", "c"]  # 3 × 0.5, 1 × 0.9; a has 1 × 0.5
+    await breaking("K", "a", "c")
+    assert await breaking("K") == ["c", "b"]
+    assert await breaking("K", checks="a") == ["a"]  # checks narrow the key
+    assert await breaking("K", tell="examples") == []
+    assert await breaking("L") == []
 
 
 @pytest.mark.parametrize(
@@ -442,16 +423,16 @@ async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store
 async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
     store, is_stored
 ):
-    run_loop = Breaking(store)
-    await run_loop("K", "a", is_stored=is_stored)
+    breaking = Breaking(store)
+    await breaking("K", "a", is_stored=is_stored)
     rule_counts = [
-        len(await run_loop("K", is_stored=is_stored))
+        len(await breaking("K", is_stored=is_stored))
         for _ in range(MIN_QUIET_LOOPS + REMINDER_INTERVAL_LOOPS)
     ]
     assert rule_counts == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0]
-    assert await run_loop("K", "a", is_stored=is_stored) == ["a"]
+    assert await breaking("K", "a", is_stored=is_stored) == ["a"]
     assert [
-        len(await run_loop("K", is_stored=is_stored))
+        len(await breaking("K", is_stored=is_stored))
         for _ in range(REMINDER_INTERVAL_LOOPS)
     ] == [1] * REMINDER_INTERVAL_LOOPS
 
@@ -461,60 +442,14 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
 async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
     store, fix, turns
 ):
-    run_loop = Breaking(store)
-    has_rule = [bool(await run_loop("K", "a", fix=fix)) for _ in range(12)]
+    breaking = Breaking(store)
+    has_rule = [bool(await breaking("K", "a", fix=fix)) for _ in range(12)]
     assert [n for n, shows_rule in enumerate(has_rule) if shows_rule] == turns
     for _ in range(10):
-        await run_loop("K", "a")
-    assert await run_loop("K") == [
+        await breaking("K", "a")
+    assert await breaking("K") == [
         "a"
     ]  # 22 loops broke it, 10 mended it: 2 more than twice as many
-
-
-@pytest.mark.both_nightly
-@cases(
-    "unfixed, fixed, fix, tell, last",
-    {
-        "one loop fixed it": ("", "0", "", "both", []),
-        "both loops fixed it": ("", "01", "", "both", ["a"]),
-        "with a fix": ("", "0", "say fine", "both", ["a"]),
-    },
-)
-async def test_a_rule_that_does_not_say_what_to_do_makes_way_for_three_answers(
-    store, unfixed, fixed, fix, tell, last
-):
-    memory = Memory(store, holdout=0.0)
-    rules: dict[str, list[str]] = {}
-
-    def generate(task: str, hint: str) -> str:
-        is_first = context().attempt == 1
-        if is_first:
-            rules[task] = [match.error_type for match in context().advice]
-        is_wrong = task[-1] in unfixed or (is_first and task[-1] in fixed)
-        return "wrong" if is_wrong else f"an answer to {task}"
-
-    def a(answer: str) -> Sequence[Finding]:
-        return [Finding("a", "it is wrong", fix=fix)] if answer == "wrong" else []
-
-    for number in range(6):
-        await run(
-            f"task {number}",
-            generate=generate,
-            checks=[a],
-            memory=memory,
-            memory_key="K",
-            store=None,
-            tell=tell,
-        )
-    assert rules["task 2"] == ["a"]
-    assert rules["task 5"] == last
-
-
-GREETING = "the greeting must name the customer"
-
-
-def greeting(answer: str) -> str:
-    return "" if answer.startswith("Dear Ann") else GREETING
 
 
 @pytest.mark.both_nightly
@@ -522,9 +457,9 @@ def greeting(answer: str) -> str:
     "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
 )
 async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
-    run_loop = Breaking(store)
-    await run_loop("K", "a", id="first")
-    await run_loop("L", "b")
+    breaking = Breaking(store)
+    await breaking("K", "a", id="first")
+    await breaking("L", "b")
 
     def settled(db: Db, scope: Scope) -> None:
         state = "superseded" if gone == "replaced" else gone
@@ -538,23 +473,23 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
             db.insert("link", {**key, **link})
 
     if gone == "revoked":
-        await run_loop.memory.quarantine.revoke("loop:first", by="ann")
+        await breaking.memory.quarantine.revoke("loop:first", by="ann")
     else:
         await store.write(Scope(), settled)
     # The lesson that replaced another has the words of its rule.
-    assert await run_loop("K") == (["b"] if gone == "replaced" else [])
+    assert await breaking("K") == (["b"] if gone == "replaced" else [])
 
 
 @pytest.mark.both_nightly
 @pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
 async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
-    run_loop = Breaking(store)
-    await run_loop("K", "a", id="first")
-    await run_loop("K", id="second")
+    breaking = Breaking(store)
+    await breaking("K", "a", id="first")
+    await breaking("K", id="second")
     if gone == "revoked":
-        await run_loop.memory.quarantine.revoke("loop:first", by="ann")
+        await breaking.memory.quarantine.revoke("loop:first", by="ann")
     elif gone == "cleared":
-        await run_loop.memory.clear()
+        await breaking.memory.clear()
     briefing = (await store.read(Scope(), loops.read, "second")).briefing
     texts = [choice.text for choice in briefing.choices] if briefing else []
     assert ["rule a is broken" in text for text in texts] == (
@@ -576,8 +511,8 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
     assert rule.verified is False
     await ask(TASKS[2])  # told the rule, and breaks it in other words
     evidence = await store.read(Scope(), exposures.evidence)
-    cases = evidence.cases_of()["check/" + rule.signature]
-    assert [recurred for _, _, _, recurred, _, _ in cases] == [True]
+    proof = evidence.cases_of()["check/" + rule.signature]
+    assert [recurred for _, _, _, recurred, _, _ in proof] == [True]
 
 
 def route(answer: Any, at: Context) -> Sequence[Finding]:
@@ -598,13 +533,8 @@ async def route_tasks(store: Store, *tasks: str) -> list[str]:
                 hints.append(hint)
             return task.rsplit(maxsplit=1)[-1] if is_retry else f"other_{task[0]}"
 
-        await run(
-            task,
-            generate=answer,
-            checks=[route],
-            memory=Memory(store, holdout=0.0),
-            memory_key="route",
-            store=store,
+        await run_loop(
+            Memory(store, holdout=0.0), task, answer, [route], memory_key="route"
         )
     return hints
 

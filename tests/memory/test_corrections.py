@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-import heedful
 from heedful import Finding, Memory
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.store import loop_notes
 from heedful.store.store import Store
+from tests.memory.loops import run_loop
 
 TASK = "Checkout answers 500 for everyone"
 KEY = "triage"
@@ -20,25 +20,15 @@ def severity(answer: str) -> Iterator[Finding]:
         yield Finding("severity", f"{answer!r} is no severity", fix="answer P0 or P1")
 
 
-async def run_loop(memory: Memory, id: str, answer: str, task: str = TASK) -> object:
-    """Run a loop that gives one answer; return the hints that it got."""
-    hints = []
+async def give_answer(memory: Memory, id: str, answer: str, task: str = TASK) -> None:
+    """Run a loop that gives one answer."""
 
     def generate(task: str, hint: str) -> str:
-        hints.append(hint)
         return answer
 
-    await heedful.run(
-        task,
-        generate=generate,
-        checks=[severity],
-        memory=memory,
-        memory_key=KEY,
-        store=memory.store,
-        id=id,
-        max_attempts=2,
+    await run_loop(
+        memory, task, generate, [severity], memory_key=KEY, id=id, max_attempts=2
     )
-    return hints
 
 
 @pytest.fixture
@@ -48,7 +38,7 @@ def memory(store: Store) -> Memory:
 
 @pytest.mark.both_nightly
 async def test_a_right_answer_is_told_to_the_next_loop_of_the_key(memory):
-    await run_loop(memory, "first", "urgent")
+    await give_answer(memory, "first", "urgent")
     answers = await memory.correct("first", "P0", by="ann", why="it sells nothing")
     assert [answer.trust for answer in answers] == ["user"]
     assert [answer.state for answer in answers] == ["verified"]
@@ -63,7 +53,7 @@ async def test_a_right_answer_is_told_to_the_next_loop_of_the_key(memory):
 
 @pytest.mark.both_nightly
 async def test_the_same_answer_counts_once(memory):
-    await run_loop(memory, "first", "urgent")
+    await give_answer(memory, "first", "urgent")
     (first,) = await memory.correct("first", "P0", by="ann")
     assert await memory.correct("first", "P0", by="ann") == []
     lessons = await memory.top()
@@ -73,12 +63,12 @@ async def test_the_same_answer_counts_once(memory):
 
 @pytest.mark.both_nightly
 async def test_what_a_check_refuses_is_no_right_answer(memory):
-    await run_loop(memory, "first", "urgent")
+    await give_answer(memory, "first", "urgent")
     with pytest.raises(InvalidInput, match="severity does not refuse"):
         await memory.correct("first", "urgent", by="ann")
     with pytest.raises(InvalidInput, match="'P9' is no severity"):
         await memory.correct("first", "P9", by="ann", checks=[severity])
-    await run_loop(memory, "passed", "P1")
+    await give_answer(memory, "passed", "P1")
     with pytest.raises(InvalidInput, match="ended without passing"):
         await memory.correct("passed", "P0", by="ann")
     with pytest.raises(NotFound):

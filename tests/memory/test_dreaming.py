@@ -91,15 +91,6 @@ def example(n: int) -> Example:
     return Example(f"parcel number {n} from the north", f"label {n}")
 
 
-async def test_a_source_that_is_revoked_takes_its_moved_examples_along(memory, path):
-    await state_rule(memory, RETRY, example=example(0), source="s0")
-    await state_rule(memory, NEVER, example=example(1), source="s1")
-    await consolidate(memory)
-    await memory.quarantine.revoke("s0", by="ada")
-    assert rows(path, "select record from example where record like '%label 0%'") == []
-    assert [lesson["text"] for lesson in await memory.top(9)] == [NEVER]
-
-
 @pytest.mark.parametrize("how", ["revoke", "prune", "clear"])
 async def test_a_rule_comes_back_when_the_one_that_stood_is_gone(memory, how):
     old = await state_rule(memory, RETRY, source="other")

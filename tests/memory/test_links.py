@@ -59,22 +59,6 @@ async def test_a_lesson_knows_what_it_is_about(memory):
     assert related.silence == ""
 
 
-async def test_rare_links_relate_more_than_common_ones(memory):
-    subject = await remember(
-        memory, "`git push origin` fails", "See app.py for `git push origin`"
-    )
-    near = await remember(memory, "app.py is not read")
-    far = [
-        await remember(memory, f"`git push {name}` fails as {name}")
-        for name in ("alpha", "beta", "gamma")
-    ]
-    related = (await memory.related(subject)).related
-    assert related[0].lesson.id == near
-    assert {other.lesson.id for other in related[1:]} == set(far)
-    assert related[0].weight > related[1].weight
-    assert len((await memory.related(subject, limit=2)).related) == 2
-
-
 async def test_nothing_that_waits_for_a_review_is_linked(memory):
     trusted = await remember(memory, "app.py: ModuleNotFoundError")
     quarantined = await memory.remember(

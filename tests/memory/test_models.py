@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,23 +228,6 @@ async def test_a_person_brings_back_what_is_kept_from_a_model(memory):
 
     result = await drive(memory, "a typo", model=LARGE)
     assert shown_line(result.briefing).startswith("shown: lesson 1, rule")
-
-
-async def test_what_an_operator_pinned_is_kept_from_no_model(memory):
-    remembered = await memory.remember(
-        "unit", "no unit", lesson="Name the unit", pinned=True
-    )
-    (row,) = await memory.top()
-    lesson = replace(
-        (await memory.query("no unit"))[0], kind="error", signature=row["signature"]
-    )
-    await record_evidence(memory, lesson, LARGE, helps=False)
-    await record_evidence(memory, lesson, SMALL, helps=True)
-
-    await memory.look()
-
-    assert row["id"] == remembered.id
-    assert (await memory.top())[0]["unfit_for"] == []
 
 
 @pytest.mark.sqlite

@@ -13,11 +13,11 @@ from pydantic import BaseModel, Field
 import heedful
 from heedful import checks
 from heedful.checks.evaluate import check_id
-from heedful.drive.drive import run
 from heedful.drive.report import open_loop
 from heedful.lessons.scope import Scope, short_digest
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
+from tests.memory.loops import run_loop
 from tests.tables import cases
 
 KEY = "shop.answer"
@@ -52,14 +52,7 @@ async def tell(
         hints.append(hint)
         return next(remaining)
 
-    await run(
-        short_digest(str(answers)),
-        generate=answer,
-        checks=checks,
-        memory=memory,
-        memory_key=key,
-        store=memory.store,
-    )
+    await run_loop(memory, short_digest(str(answers)), answer, checks, memory_key=key)
     return hints[0]
 
 

@@ -3,7 +3,6 @@ often.
 """
 
 import asyncio
-import functools
 import logging
 from dataclasses import replace
 from typing import Any
@@ -49,59 +48,6 @@ def table(memory, sql):
 
 def call(tool, arguments, content=""):
     return Event("tool_call", content, tool=tool, arguments=arguments)
-
-
-FLOWN = (call("fly", {}), Event("llm_response", "I flew."))
-SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
-STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
-# The other forms are in docs/failures.md, whose wording tests/test_failures.py
-# compares.
-RULES = {
-    "a failed call": (
-        FAILED,
-        "price with item “pot” failed with “Error: 3 items match”.",
-        (
-            "Do not repeat price with item “pot” without a change: it failed with "
-            "“Error: 3 items match”."
-        ),
-    ),
-    "a failed call that another fixed": (
-        MENDED,
-        (
-            "price with item “pot” failed with “Error: 3 items match”.\n"
-            "What put it right:\nthe same call with item “big pot”"
-        ),
-        (
-            "When price with item “pot” fails with “Error: 3 items match”, call it "
-            "with item “big pot” instead."
-        ),
-    ),
-    "the same call again and again": (
-        Episode(STUCK, "error", task="x"),
-        "look with at “x” failed with “the same result 5 times in a row”.",
-        (
-            "Do not repeat look with at “x” without a change: it failed with “the same "
-            "result 5 times in a row”."
-        ),
-    ),
-    "a tool that was not offered": (
-        Episode(FLOWN, "error", task="x", tools=("walk",)),
-        "fly failed with “the tool was not offered”.",
-        None,
-    ),
-    "a run without a mistake teaches nothing": (
-        Episode(SOLD, "success", task=TASK),
-        "",
-        None,
-    ),
-}
-
-
-@cases("episode, text, rule", RULES)
-async def test_rules_word_each_kind_of_run(episode, text, rule):
-    reflected = await reflect(episode)
-    assert text in reflected.text
-    assert (reflected.strategy and reflected.strategy.text) == rule
 
 
 @pytest.mark.parametrize("outcome", EPISODE_OUTCOMES)
@@ -447,27 +393,6 @@ async def test_wrong_arguments_are_refused(wrong):
 # What is recalled
 
 
-async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
-    kinds: list[Any] = [("error", "weigh one", 0.8), ("partial", "paint two", 0.5)]
-    for outcome, task, importance in kinds:
-        renamed = tuple(
-            replace(event, content=event.content.replace("match", outcome))
-            for event in FAILED.events
-        )
-        episode = replace(FAILED, events=renamed, outcome=outcome, task=task)
-        score = functools.partial(lambda importance, *_: importance, importance)
-        await reflect(episode, memory=memory, origin="user", score=score)
-    kinds_told = [event.kind for event in await memory.recall("weigh one")]
-    assert kinds_told == ["strategy", "reflection"]
-    assert await memory.recall("paint two") == []
-    for filters in ({"kind": "strategy"}, {"tags": ["strategy"]}):
-        assert len(await memory.recall("paint two", **filters)) == 1
-    assert len(await memory.recall("paint two", importance=0.1)) == 2
-    assert (await memory.brief("paint two", "l")).advice == ()
-    [advice] = (await memory.brief("weigh one", "l")).advice
-    assert advice.kind == "strategy"
-
-
 # Trust
 
 
@@ -589,18 +514,6 @@ async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
 
 
 # The category of the error, and texts that say nothing
-
-
-@pytest.mark.parametrize("text", ["", "..."])
-async def test_the_category_of_an_error_is_a_tag_and_nothing_empty_is_quoted(text):
-    run = Episode(
-        (Event("tool_call", text), Event("error_event", text)),
-        "failure",
-        fault=Fault("timeout_error", text),
-    )
-    reflected = await reflect(run)
-    assert "timeout" in reflected.lesson.tags
-    assert f"“{text}”" not in reflected.text
 
 
 # Logs and secrets

@@ -111,19 +111,6 @@ async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store):
     assert all(c.obstacle == HARMFUL_MEMORY.reason for c in briefing.choices)
 
 
-async def test_a_resumed_loop_is_shown_what_it_was_shown_before(store):
-    scene = await play_harm(store)
-    past = [await scene.past(f"loop {number}") for number in range(20)]
-
-    briefings = [
-        await scene.memory.brief(TASK, f"loop {number}", begins=False)
-        for number in range(20)
-    ]
-
-    assert all(len(briefing.shown) == 2 for briefing in briefings)
-    assert [b.exposures for b in briefings] == [loop.exposures for loop in past]
-
-
 async def test_a_lesson_is_shown_to_one_session_in_40(store):
     scene = await play_harm(store)
     store = scene.memory.store

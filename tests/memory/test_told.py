@@ -19,6 +19,7 @@ from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from heedful.store import editions
 from heedful.testing import ScriptedModel
+from tests.memory.loops import run_loop
 from tests.memory.reflections import answer
 
 pytestmark = pytest.mark.both_nightly
@@ -57,9 +58,7 @@ async def hint_of(memory: Memory, task: str = TASK) -> str:
     def generate(task: str, hint: str) -> str:
         return hint or "no hint"
 
-    result = await heedful.run(
-        task, generate=generate, checks=[], memory=memory, store=None
-    )
+    result = await run_loop(memory, task, generate, [], store=None)
     return str(result.candidate)
 
 
