@@ -30,6 +30,7 @@ from tests.episodes.runs import (
     genai,
     openinference,
     protobuf,
+    read_spans,
     span,
 )
 from tests.store.support import SCOPE, opened, rows
@@ -40,7 +41,7 @@ ROOTED = Patience(settled=0.0, ending=1e9)
 KEY = "AKIAIOSFODNN7EXAMPLE"
 KINDS = {
     "genai": genai(),
-    "structured": genai(as_json=False),
+    "structured": read_spans("genai structured"),
     "openinference": openinference(),
 }
 
