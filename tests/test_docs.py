@@ -128,12 +128,6 @@ def test_every_check_is_in_the_table_of_checks():
     assert sorted(listed) == sorted(checks.known())
 
 
-def test_the_index_of_decisions_names_every_page():
-    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
-    pages = {page.name for page in DECISIONS.glob("*.md")} - {"README.md"}
-    assert set(re.findall(r"^- \[.+?\]\((.+?)\)", index, re.MULTILINE)) == pages
-
-
 def test_the_index_of_the_how_to_names_every_page():
     index = (ROOT / "docs" / "howto" / "README.md").read_text(encoding="utf-8")
     pages = {page.name for page in HOW_TO} - {"README.md"}
