@@ -11,10 +11,11 @@ from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.projects import prepare_database, user_folder
-from heedful.store.retention import MIN_KEPT_DAYS
 from heedful.store.store import Store
 
 T = TypeVar("T")
+# Whoever looks once a month has seen a loop before it goes.
+MIN_KEPT_DAYS = 31
 NAME_DATABASE_HINT = (
     "; pass --db with the file that your program names, or let heedful run create one"
 )

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
+from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.output import (
     MAX_SHOWN_TEXT_CHARS,
     answer,
@@ -545,7 +546,7 @@ def prune(
             "--ended-for 365d"
         )
     unused_seconds = seconds("--unused-for", unused_for)
-    ended = seconds("--ended-for", ended_for, min_days=retention.MIN_KEPT_DAYS)
+    ended = seconds("--ended-for", ended_for, min_days=MIN_KEPT_DAYS)
 
     async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
         lessons: Sequence[Mapping[str, Any]] = ()

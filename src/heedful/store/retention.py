@@ -36,8 +36,6 @@ from heedful.store.rulings import name_of, rule
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
-# Whoever looks once a month has seen a loop before it goes.
-MIN_KEPT_DAYS = 31
 # Loops and runs that a transaction removes; the stages of a run are removed with it.
 MAX_REMOVED_LOOPS = 300
 # So few loops may all go unattended.
