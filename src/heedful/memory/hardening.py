@@ -229,10 +229,9 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
     }
     rows = db.run("trusted_examples", values).fetchall()
     examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
-    rules = set()
-    for row, example in examples:
-        if row["lesson_id"] == id:
-            rules.add(_rule_of(row, example))
+    rules = {
+        _rule_of(row, example) for row, example in examples if row["lesson_id"] == id
+    }
 
     same_rule: list[Example] = []
     others: list[Example] = []
@@ -242,7 +241,6 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
             same_rule.append(example)
         else:
             others.append(example)
-    rejected = [example.rejected for example in same_rule]
     harmless = [example.accepted for example in others]
     # What a caller remembers is about a tool; what loops teach, about answers.
     is_call = lesson["kind"] == "error"
@@ -252,7 +250,9 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
 
     material = Material(
         text=lesson["text"],
-        rejected=tuple(text for text in rejected if text.strip()),
+        rejected=tuple(
+            example.rejected for example in same_rule if example.rejected.strip()
+        ),
         accepted=_different(example.accepted for example in same_rule),
         harmless=_different(harmless),
         keyed=bool(memory_key),

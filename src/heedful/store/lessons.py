@@ -743,12 +743,11 @@ def newest_examples(
     db: Db, scope: Scope, lessons: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return the newest example of lessons that have one, without quarantined text."""
-    examples = {}
-    for lesson in lessons:
-        values = {"token": token(scope), "lesson": lesson}
-        for row in db.run("newest_example", values):
-            examples[lesson] = json.loads(row["record"])
-    return examples
+    return {
+        lesson: json.loads(row["record"])
+        for lesson in lessons
+        for row in db.run("newest_example", {"token": token(scope), "lesson": lesson})
+    }
 
 
 def count(db: Db, scope: Scope) -> int:
