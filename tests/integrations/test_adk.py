@@ -25,6 +25,7 @@ from tests.integrations.test_hosts import (
     memory_in,
     severity,
 )
+from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 PADS = "npm run pads"
@@ -64,12 +65,12 @@ async def test_a_session_has_no_rejected_answer_and_the_next_turn_follows(
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answers", "last"),
-    [
-        pytest.param(["high", "P2"], "P2", id="the second is right"),
-        pytest.param(["high", "urgent"], "high", id="none is right"),
-    ],
+    {
+        "the second is right": (["high", "P2"], "P2"),
+        "none is right": (["high", "urgent"], "high"),
+    },
 )
 @pytest.mark.parametrize("with_tools", [False, True], ids=["text", "a call of a tool"])
 async def test_an_object_is_judged_as_data(

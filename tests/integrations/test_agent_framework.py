@@ -32,6 +32,7 @@ from tests.integrations.test_hosts import (
     memory_in,
     severity,
 )
+from tests.tables import cases
 
 RULE = "answer with one of P0 to P3"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
@@ -90,12 +91,12 @@ async def test_the_best_of_an_earlier_process_is_returned(tmp_path: Any) -> None
     assert texts(session) == [TASK, "bad"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answers", "last"),
-    [
-        pytest.param(["high", "P2"], "P2", id="the second is right"),
-        pytest.param(["high", "urgent"], "high", id="none is right"),
-    ],
+    {
+        "the second is right": (["high", "P2"], "P2"),
+        "none is right": (["high", "urgent"], "high"),
+    },
 )
 async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
     driven = Driven()

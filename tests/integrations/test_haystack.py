@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage, ChatRole, ToolCall
@@ -18,6 +17,7 @@ from tests.hosts import patient_host
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
+from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 PADS = "npm run pads"
@@ -44,12 +44,12 @@ def test_the_messages_have_no_rejected_answer_and_the_next_turn_follows(
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "reason"),
-    [
-        pytest.param({}, "text", id="the policy ends the run"),
-        pytest.param({"max_agent_steps": 2}, "max_agent_steps", id="its steps end"),
-    ],
+    {
+        "the policy ends the run": ({}, "text"),
+        "its steps end": ({"max_agent_steps": 2}, "max_agent_steps"),
+    },
 )
 async def test_the_best_answer_is_the_last_message(
     options: dict[str, Any], reason: str

@@ -25,6 +25,7 @@ from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
 from tests.hosts import patient_host
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
+from tests.tables import cases
 
 # MCP is a server of tools, not a host of an agent.
 NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
@@ -229,12 +230,9 @@ async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -
     assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("memory_key", "is_shown"),
-    [
-        pytest.param(None, True, id="by default"),
-        pytest.param("", False, id="without a key"),
-    ],
+    {"by default": (None, True), "without a key": ("", False)},
 )
 async def test_an_unlike_task_gets_the_rule_of_the_check(
     double: Any, tmp_path: Path, memory_key: str | None, is_shown: bool

@@ -30,6 +30,7 @@ from tests.integrations.test_hosts import (
     memory_in,
     severity,
 )
+from tests.tables import cases
 
 CONFIG = RunConfig(tracing_disabled=True)
 WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
@@ -63,13 +64,13 @@ async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_i
     assert list(filter(None, accepted)) == ["P1"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "answer",
-    [
-        pytest.param('{"severity": ', id="cut JSON"),
-        pytest.param("The severity is P1.", id="prose"),
-        pytest.param('{"level": "P1"}', id="another field"),
-    ],
+    {
+        "cut JSON": '{"severity": ',
+        "prose": "The severity is P1.",
+        "another field": '{"level": "P1"}',
+    },
 )
 async def test_an_output_of_another_type_is_refused_and_asked_for_again(
     answer: str,

@@ -18,6 +18,7 @@ from heedful.store.sqlite import in_file
 from tests.hooks.stages import Stage, make_stage
 from tests.hooks.support import SECONDS, environment
 from tests.hosts import patient_host
+from tests.tables import cases
 
 DRIVER = """
 import {{ Heedful }} from {module}
@@ -81,15 +82,15 @@ async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
     return {(event["type"], event["origin"]) for event in events if event["content"]}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("session", "type", "origin"),
-    [
-        pytest.param("root", "user_message", "", id="a user wrote it"),
-        pytest.param("stored", "user_message", "", id="the prompt is stored already"),
-        pytest.param("fork", "user_message", "", id="a user wrote it in a fork"),
-        pytest.param("child", "system_event", "outside", id="a model wrote it"),
-        pytest.param("lost", "system_event", "outside", id="nobody knows"),
-    ],
+    {
+        "a user wrote it": ("root", "user_message", ""),
+        "the prompt is stored already": ("stored", "user_message", ""),
+        "a user wrote it in a fork": ("fork", "user_message", ""),
+        "a model wrote it": ("child", "system_event", "outside"),
+        "nobody knows": ("lost", "system_event", "outside"),
+    },
 )
 async def test_the_author_of_a_prompt(
     session: str, type: str, origin: str, stage: Stage

@@ -23,6 +23,7 @@ from tests.integrations.test_hosts import (
     memory_in,
     severity,
 )
+from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 PADS = "npm run pads"
@@ -66,12 +67,12 @@ def test_the_messages_and_the_session_have_no_rejected_answer(tmp_path: Any) -> 
     assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answers", "last"),
-    [
-        pytest.param(["high", "P2"], "P2", id="the second is right"),
-        pytest.param(["high", "urgent"], "high", id="none is right"),
-    ],
+    {
+        "the second is right": (["high", "P2"], "P2"),
+        "none is right": (["high", "urgent"], "high"),
+    },
 )
 async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
     driven = Driven()

@@ -7,20 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.store.support import unmeasured
+from tests.tables import cases
 
 PACKAGE = Path(__file__).parents[2] / "clients" / "typescript"
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param("check", id="types fit those of the SDKs"),
-        pytest.param("test", id="tests pass"),
-    ],
-)
+@cases("script", {"types fit those of the SDKs": "check", "tests pass": "test"})
 def test_the_package_works_with_its_sdks(script):
     environment = unmeasured()
     environment["HEEDFUL_COMMAND"] = f"{sys.executable} -m heedful"

@@ -18,6 +18,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from tests import engines
 from tests.conftest import SOAK
 from tests.service.support import PROJECT, Api, problem, served
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 CALLERS_PER_SERVICE = 3
@@ -245,18 +246,15 @@ def test_a_call_sent_at_once_takes_effect_once(tmp_path, name):
     check_once(tmp_path, {**WRITING_CALLS, **READING_CALLS}[name], service_count=2)
 
 
-@pytest.mark.parametrize(
+@cases(
     "pair",
-    [
-        pytest.param(
-            (HELD_LESSON, (*HELD_LESSON[:2], {"error_type": "E", "text": "c"})),
-            id="lessons",
+    {
+        "lessons": (HELD_LESSON, (*HELD_LESSON[:2], {"error_type": "E", "text": "c"})),
+        "a lesson and a cancelled loop": (
+            HELD_LESSON,
+            ("POST", "/v1/loops/1/cancel", {"why": "b"}),
         ),
-        pytest.param(
-            (HELD_LESSON, ("POST", "/v1/loops/1/cancel", {"why": "b"})),
-            id="a lesson and a cancelled loop",
-        ),
-    ],
+    },
 )
 def test_of_two_calls_with_one_key_at_once_the_other_is_refused(tmp_path, pair):
     with services(tmp_path / "many", 2) as apis:

@@ -11,6 +11,7 @@ import pytest
 from heedful import errors
 from heedful.errors import CertificateNotTrusted, InvalidInput, Refused, Unreachable
 from heedful.service.client import Client
+from tests.tables import cases
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
 HERE = "http://127.0.0.1:1"
@@ -94,13 +95,7 @@ def test_what_stays_wrong_is_not_tried_again(status, slept):
     assert slept == []
 
 
-@pytest.mark.parametrize(
-    ("last", "kind"),
-    [
-        pytest.param(LOST, Unreachable, id="unreachable"),
-        pytest.param(BUSY, Refused, id="busy"),
-    ],
-)
+@cases(("last", "kind"), {"unreachable": (LOST, Unreachable), "busy": (BUSY, Refused)})
 def test_in_the_end_it_says_why(last, kind, slept):
     service = Service(last)
     with pytest.raises(kind) as caught:
@@ -140,10 +135,7 @@ def test_an_answer_is_json_or_empty():
         asyncio.run(Service(GOOD).client().remember("a", "b"))
 
 
-@pytest.mark.parametrize(
-    "body",
-    [pytest.param(float("nan"), id="not a number"), pytest.param({1, 2}, id="a set")],
-)
+@cases("body", {"not a number": float("nan"), "a set": {1, 2}})
 def test_what_is_no_json_is_not_sent(body):
     service = Service(GOOD)
     with pytest.raises(InvalidInput, match="JSON"):
@@ -157,28 +149,17 @@ def test_ids_cannot_leave_their_place_in_the_path():
     assert service.got[0].url.raw_path == b"/v1/loops/..%2Fkeys%3Fx%3D1%23y/3"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "key", "options"),
-    [
-        pytest.param("http://heedful.example.com", KEY, {}, id="a key without TLS"),
-        pytest.param("ftp://heedful.example.com", "", {}, id="another protocol"),
-        pytest.param(
-            "https://user:word@heedful.example.com",
-            "",
-            {},
-            id="a password in the address",
-        ),
-        pytest.param(
-            "https://heedful.example.com?key=word", "", {}, id="a query in the address"
-        ),
-        pytest.param(
-            "https://heedful.example.com", "word\n", {}, id="a key with a line feed"
-        ),
-        pytest.param(
-            "https://heedful.example.com", "wörd", {}, id="a key beyond ASCII"
-        ),
-        pytest.param(HERE, "", {"timeout": 0}, id="no time"),
-    ],
+    {
+        "a key without TLS": ("http://heedful.example.com", KEY, {}),
+        "another protocol": ("ftp://heedful.example.com", "", {}),
+        "a password in the address": ("https://user:word@heedful.example.com", "", {}),
+        "a query in the address": ("https://heedful.example.com?key=word", "", {}),
+        "a key with a line feed": ("https://heedful.example.com", "word\n", {}),
+        "a key beyond ASCII": ("https://heedful.example.com", "wörd", {}),
+        "no time": (HERE, "", {"timeout": 0}),
+    },
 )
 def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, options):
     with pytest.raises(InvalidInput) as caught:
@@ -187,16 +168,14 @@ def test_what_cannot_be_used_is_refused_without_telling_secrets(url, key, option
         assert secret not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "insecure"),
-    [
-        pytest.param("https://heedful.example.com", False, id="https"),
-        pytest.param("http://localhost:8000", False, id="localhost"),
-        pytest.param(
-            "http://[::1]:8000/heedful/", False, id="a loopback address of IPv6"
-        ),
-        pytest.param("http://10.0.0.7", True, id="insecure on demand"),
-    ],
+    {
+        "https": ("https://heedful.example.com", False),
+        "localhost": ("http://localhost:8000", False),
+        "a loopback address of IPv6": ("http://[::1]:8000/heedful/", False),
+        "insecure on demand": ("http://10.0.0.7", True),
+    },
 )
 def test_a_key_is_sent_over_https_or_to_this_machine_and_follows_no_redirect(
     url, insecure

@@ -15,6 +15,7 @@ from heedful.testing import ScriptedModel
 from tests.checks.support import wise
 from tests.compat import shapes
 from tests.service.support import served
+from tests.tables import cases
 
 COMPLETE = "/orchestrator/loop-complete"
 STATUS = "/orchestrator/guardrails-status"
@@ -166,13 +167,13 @@ SLOW_QUERY = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     "asked",
-    [
-        pytest.param({"query_text": "database optimization"}, id="its words"),
-        pytest.param({"tags": ["performance", "database"]}, id="its tags"),
-        pytest.param({}, id="nothing"),
-    ],
+    {
+        "its words": {"query_text": "database optimization"},
+        "its tags": {"tags": ["performance", "database"]},
+        "nothing": {},
+    },
 )
 def test_the_first_example_of_such_engines_is_found_by_its_own_query(api, asked):
     generated = api.post(GENERATE, json=SLOW_QUERY).json()
@@ -289,32 +290,24 @@ def test_only_a_configured_judge_gives_scores_and_never_the_model_of_the_service
     assert model.prompts == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body", "message", "loop"),
-    [
-        pytest.param(
+    {
+        "a score above 1": (
             COMPLETE,
             {**DOCUMENTED, "alignment_score": 1.5},
             "alignment_score",
             ["loop_001"],
-            id="a score above 1",
         ),
-        pytest.param(
+        "a summary without a judge": (
             COMPLETE,
             {**DOCUMENTED, "summary": "All is well."},
             "configure a judge",
             ["loop_001"],
-            id="a summary without a judge",
         ),
-        pytest.param(
-            GENERATE,
-            {**FAILED, "events": [], "error": None},
-            "events",
-            [],
-            id="no events",
-        ),
-        pytest.param(QUERY, {"match": "none"}, "match", [], id="an unknown match"),
-    ],
+        "no events": (GENERATE, {**FAILED, "events": [], "error": None}, "events", []),
+        "an unknown match": (QUERY, {"match": "none"}, "match", []),
+    },
 )
 def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
     assert message in refused(api.post(path, json=body), 422, *loop)
@@ -347,14 +340,14 @@ def test_what_a_key_from_outside_says_waits_marked(api, run):
     assert states == {"candidate"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body"),
-    [
-        pytest.param(COMPLETE, {**DOCUMENTED, **POOR}, id="a loop complete"),
-        pytest.param(f"{OVERRIDE}/loop_001", LIFT, id="an override"),
-        pytest.param(GENERATE, TALK, id="a reflection"),
-        pytest.param(QUERY, ASKED, id="a query"),
-    ],
+    {
+        "a loop complete": (COMPLETE, {**DOCUMENTED, **POOR}),
+        "an override": (f"{OVERRIDE}/loop_001", LIFT),
+        "a reflection": (GENERATE, TALK),
+        "a query": (QUERY, ASKED),
+    },
 )
 def test_unknown_fields_are_ignored_and_named(api, path, body):
     api.post(COMPLETE, json={**DOCUMENTED, **POOR})

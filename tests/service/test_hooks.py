@@ -11,6 +11,7 @@ from heedful.service.jobs import Job, Tools, do
 from heedful.store import episodes
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
+from tests.tables import cases
 
 ERROR = "npm ERR! missing script: build"
 TOOL = {
@@ -39,13 +40,13 @@ def fail_in(api: Api, project: Project, *sessions: str) -> None:
         work.jobs.clear()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("is_outside", "names", "is_told"),
-    [
-        pytest.param(False, [], True, id="a key as created"),
-        pytest.param(True, [], False, id="a key from outside"),
-        pytest.param(True, ["key"], True, id="a key from outside that is stated"),
-    ],
+    {
+        "a key as created": (False, [], True),
+        "a key from outside": (True, [], False),
+        "a key from outside that is stated": (True, ["key"], True),
+    },
 )
 def test_a_session_teaches_the_next_if_its_key_is_stated(
     tmp_path, is_outside, names, is_told
@@ -132,12 +133,9 @@ def test_a_session_that_ended_still_belongs_to_its_key(tmp_path):
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(
+@cases(
     ("outside", "state"),
-    [
-        pytest.param(0, "unverified", id="a key as created"),
-        pytest.param(1, "quarantined", id="a key from outside"),
-    ],
+    {"a key as created": (0, "unverified"), "a key from outside": (1, "quarantined")},
 )
 def test_a_rule_in_a_prompt_is_believed_as_its_key(tmp_path, outside, state):
     with served(tmp_path) as api:

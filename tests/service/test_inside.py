@@ -31,6 +31,7 @@ from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
 from tests.episodes.runs import document, genai
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, put, until
+from tests.tables import cases
 
 YEAR = 365 * 86_400.0
 AWAY = errors.ModelUnavailable("no connection")
@@ -250,12 +251,9 @@ async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(
     assert await states(store, OTHER) == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("grace", "end"),
-    [
-        pytest.param(0.01, "given back", id="no time is left"),
-        pytest.param(30.0, "again", id="time is left"),
-    ],
+    {"no time is left": (0.01, "given back"), "time is left": (30.0, "again")},
 )
 async def test_at_the_end_what_runs_may_finish_or_is_given_back(
     store, monkeypatch, grace, end

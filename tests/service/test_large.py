@@ -19,6 +19,7 @@ from heedful.store import loops as loop_store
 from heedful.store.connection import MAX_FREE_READ_BYTES, MAX_SHORT_READ_BYTES, Db, bulk
 from heedful.store.offload import Turns, take_turn
 from tests.service.support import Api, problem, read_data, served
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 SCOPE = Scope("acme", "main")
@@ -52,10 +53,7 @@ def report(api: Api, name: str, number: int, message: str, output: Any = "x") ->
     return api.put(f"/v1/loops/{name}/attempts/{number}", json=body)
 
 
-@pytest.mark.parametrize(
-    "levels",
-    [pytest.param(500, id="500 levels"), pytest.param(5_000, id="5,000 levels")],
-)
+@cases("levels", {"500 levels": 500, "5,000 levels": 5_000})
 def test_every_route_refuses_a_body_that_is_nested_too_deeply(
     api: Api, described: dict[str, Any], levels: int, caplog: pytest.LogCaptureFixture
 ):

@@ -20,6 +20,7 @@ from heedful.store.connection import Actor
 from heedful.store.store import Effects
 from tests.engines import change_rows, rows
 from tests.service.support import Api, problem, read_data, served
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 CHECK = {"name": "short"}
@@ -75,45 +76,39 @@ WAITS = ("quarantined", "outside")
 MEASURED = ("verified", "local")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("may", "is_outside", "loop", "reports", "expected"),
-    [
-        pytest.param(
+    {
+        "a check that the key chose": (
             "write",
             True,
             "a",
             [{"output": LONG, "checks": [CHECK]}, {"output": RIGHT, "checks": [CHECK]}],
             WAITS,
-            id="a check that the key chose",
         ),
-        pytest.param(
+        "its own word": (
             "write",
             True,
             "a",
             [{"output": RIGHT, "evaluation": {}}],
             WAITS,
-            id="its own word",
         ),
-        pytest.param(
-            "write", True, "pinned", [LONG, RIGHT], MEASURED, id="a pinned check"
-        ),
-        pytest.param(
+        "a pinned check": ("write", True, "pinned", [LONG, RIGHT], MEASURED),
+        "its own word after a pinned check": (
             "write",
             True,
             "pinned",
             [LONG, {"output": RIGHT, "evaluation": {}}],
             WAITS,
-            id="its own word after a pinned check",
         ),
-        pytest.param(
+        "another check after a pinned one": (
             "write",
             True,
             "pinned",
             [LONG, {"output": RIGHT, "checks": [{"name": "any"}]}],
             WAITS,
-            id="another check after a pinned one",
         ),
-        pytest.param(
+        "a pinned score": (
             "write",
             True,
             "judged",
@@ -122,9 +117,8 @@ MEASURED = ("verified", "local")
                 {"output": RIGHT, "evaluation": {"scores": {"quality": 1}}},
             ],
             WAITS,
-            id="a pinned score",
         ),
-        pytest.param(
+        "the word of a key that may approve": (
             "approve",
             True,
             "a",
@@ -133,9 +127,8 @@ MEASURED = ("verified", "local")
                 {"output": RIGHT, "evaluation": {}},
             ],
             MEASURED,
-            id="the word of a key that may approve",
         ),
-        pytest.param(
+        "the word of a key as created": (
             "write",
             False,
             "a",
@@ -144,9 +137,8 @@ MEASURED = ("verified", "local")
                 {"output": RIGHT, "checks": [CHECK]},
             ],
             MEASURED,
-            id="the word of a key as created",
         ),
-    ],
+    },
 )
 def test_only_what_the_operator_pinned_measures(
     api, may, is_outside, loop, reports, expected
@@ -184,13 +176,13 @@ def test_reports_that_wait_count_for_no_rule(api):
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("loop", "is_outside", "expected"),
-    [
-        pytest.param("a", False, MEASURED, id="a key as created"),
-        pytest.param("a", True, WAITS, id="a key from outside"),
-        pytest.param("judged", False, WAITS, id="other goals than the pinned ones"),
-    ],
+    {
+        "a key as created": ("a", False, MEASURED),
+        "a key from outside": ("a", True, WAITS),
+        "other goals than the pinned ones": ("judged", False, WAITS),
+    },
 )
 def test_a_key_that_is_stated_chooses_goals_that_are_not_pinned(
     api, loop, is_outside, expected
@@ -239,12 +231,9 @@ def test_what_is_pinned_is_not_left_out(api):
             Setup(store=api.setup.store, pins=pins)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pin", "waits"),
-    [
-        pytest.param("mail", False, id="the loop"),
-        pytest.param("mail_r1", True, id="the name of a rerun"),
-    ],
+    {"the loop": ("mail", False), "the name of a rerun": ("mail_r1", True)},
 )
 def test_a_pin_holds_for_the_loop_and_not_for_the_name_of_its_rerun(api, pin, waits):
     key = api.key(outside=True)
@@ -303,25 +292,19 @@ def test_invented_loops_end_nothing_and_a_key_ends_a_number_a_day(api):
 LOW = {"scores": {"quality": 0.1}}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("report", "pins"),
-    [
-        pytest.param(
-            {"digest": "0f", "evaluation": LOW},
-            ["short", "quality >= 0.75"],
-            id="a digest",
-        ),
-        pytest.param(
+    {
+        "a digest": ({"digest": "0f", "evaluation": LOW}, ["short", "quality >= 0.75"]),
+        "a check that is gone": (
             {"output": LONG, "checks": [{"name": "any"}], "evaluation": LOW},
             ["quality >= 0.75"],
-            id="a check that is gone",
         ),
-        pytest.param(
+        "a pin of the key": (
             {"output": LONG, "evaluation": LOW},
             ["key:0cb7fbdbffce", "quality >= 0.5"],
-            id="a pin of the key",
         ),
-    ],
+    },
 )
 def test_a_retry_is_harmless_also_after_the_settings_changed(
     api, monkeypatch, report, pins

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.support import Desk
 from tests.service.support import Api, Project, read_data, served
+from tests.tables import cases
 
 LESSON: dict[str, Any] = {
     "error_type": "unverified_claim",
@@ -61,25 +62,21 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     assert project.get(f"reflections/{operators}")["trust"] == "user"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body", "may"),
-    [
-        pytest.param(
-            "recall", {"task": "a", "loop": "b"}, ["read"], id="a loop is shown lessons"
-        ),
-        pytest.param(
+    {
+        "a loop is shown lessons": ("recall", {"task": "a", "loop": "b"}, ["read"]),
+        "an operator's episode": (
             "episodes?origin=operator",
             {"events": [{"type": "a"}]},
             ["read", "write"],
-            id="an operator's episode",
         ),
-        pytest.param(
+        "an operator's traces": (
             "traces?origin=operator",
             {"resourceSpans": []},
             ["write"],
-            id="an operator's traces",
         ),
-    ],
+    },
 )
 def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):
     Memory(api, "main", *may).refused(403, "forbidden", "POST", path, body)
@@ -95,13 +92,7 @@ def recall_command(writer: Memory) -> str:
     return str(silence).rpartition(": ")[2]
 
 
-@pytest.mark.parametrize(
-    "ask_command",
-    [
-        pytest.param(remember_command, id="a stored lesson"),
-        pytest.param(recall_command, id="recall"),
-    ],
-)
+@cases("ask_command", {"a stored lesson": remember_command, "recall": recall_command})
 def test_a_command_in_an_answer_finds_what_waits_in_the_scope_of_the_key(
     writer: Memory, tmp_path: Path, ask_command: Callable[[Memory], str]
 ) -> None:

@@ -29,6 +29,7 @@ from heedful.store.store import Effects, also
 from tests.engines import change_rows, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
+from tests.tables import cases
 
 MINE = Scope(TENANT, PROJECT)
 pytestmark = pytest.mark.both_nightly
@@ -166,14 +167,12 @@ def remember_released(api: Any, key: str) -> str:
     return f"key:{key.split('_')[1]}"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body"),
-    [
-        pytest.param(
-            "/v1/recall", {"task": LESSON["text"], "loop": "a"}, id="recall for a loop"
-        ),
-        pytest.param("/v1/seen", LESSON, id="seen"),
-    ],
+    {
+        "recall for a loop": ("/v1/recall", {"task": LESSON["text"], "loop": "a"}),
+        "seen": ("/v1/seen", LESSON),
+    },
 )
 def test_an_answer_that_only_tells_lessons_is_not_stored(api, path, body):
     remember_released(api, key=api.key("write", outside=True))

@@ -12,6 +12,7 @@ from heedful.service import problems
 from heedful.service.client import refused
 from heedful.service.wire import ERROR_RESPONSES
 from tests.service.support import problem
+from tests.tables import cases
 
 KINDS = [
     kind
@@ -59,60 +60,50 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
         ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "status", "headers", "words"),
-    [
-        pytest.param(
+    {
+        "a lease lost": (
             errors.LeaseLost("at work"),
             409,
             {"retry-after": "1"},
             "at work",
-            id="a lease lost",
         ),
-        pytest.param(
+        "no store": (
             errors.StoreUnavailable("gone"),
             503,
             {"retry-after": "1"},
             "the store",
-            id="no store",
         ),
-        pytest.param(
+        "a key refused": (
             errors.KeyRefused("no"),
             401,
             {"www-authenticate": 'Bearer realm="heedful"'},
             "no",
-            id="a key refused",
         ),
-        pytest.param(
-            HTTPException(404), 404, {}, "/docs lists all routes", id="an unknown path"
-        ),
-        pytest.param(
+        "an unknown path": (HTTPException(404), 404, {}, "/docs lists all routes"),
+        "an unknown method": (
             HTTPException(405, headers={"Allow": "GET"}),
             405,
             {"allow": "GET"},
             "methods of this path are: GET",
-            id="an unknown method",
         ),
-        pytest.param(
-            RecursionError(), 422, {}, "nested too deeply", id="nested too deeply"
-        ),
-        pytest.param(
+        "nested too deeply": (RecursionError(), 422, {}, "nested too deeply"),
+        "a problem": (
             problems.Problem(
                 status=428, code="precondition_required", detail="send It"
             ),
             428,
             {},
             "send It",
-            id="a problem",
         ),
-        pytest.param(
+        "a package missing": (
             errors.PackageMissing("this", "xllamacpp", "embedded"),
             501,
             {},
             "without xllamacpp",
-            id="a package missing",
         ),
-    ],
+    },
 )
 def test_an_error_has_its_status_and_what_to_do(error, status, headers, words):
     body, answer_headers = respond(error)
@@ -182,24 +173,22 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
     assert not any(word in caplog.text for word in ("private", "forged", 64 * "a"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "path", "body", "field"),
-    [
-        pytest.param(
+    {
+        "a count": (
             "POST",
             "/v1/episodes",
             {"fault": {"category": "bug", "message": "it fails"}, "omitted": False},
             "omitted",
-            id="a count",
         ),
-        pytest.param(
+        "a limit": (
             "POST",
             "/v1/recall",
             {"task": "sort a list", "limit": True},
             "limit",
-            id="a limit",
         ),
-    ],
+    },
 )
 def test_true_and_false_are_no_counts(api, method, path, body, field):
     answer = api.request(method, path, json=body)
@@ -208,39 +197,35 @@ def test_true_and_false_are_no_counts(api, method, path, body, field):
     assert "a number, not true or false" in error["detail"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("query", "code", "words"),
-    [
-        pytest.param(
-            "limt=1", "unknown_name", "did you mean 'limit'", id="a misspelt name"
-        ),
-        pytest.param(
+    {
+        "a misspelt name": ("limt=1", "unknown_name", "did you mean 'limit'"),
+        "a word for a number": (
             "limit=x",
             "invalid_request",
             "query/limit: it must be an integer",
-            id="a word for a number",
         ),
-        pytest.param(
+        "too small": (
             "limit=0",
             "invalid_request",
             "query/limit: it must be at least 1",
-            id="too small",
         ),
-    ],
+    },
 )
 def test_a_wrong_query_parameter_is_refused_in_words_of_ours(api, query, code, words):
     answer = api.get(f"/v1/loops?{query}")
     assert words in problem(answer, 422, code)["detail"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "words"),
-    [
-        pytest.param(b'{"task": }', "line 1, column 10", id="a value is missing"),
-        pytest.param(b'{\n"task": "a"', "line 2, column 12", id="no end"),
-        pytest.param(b'{"task": "\xff"}', "UTF-8", id="bytes that are no text"),
-        pytest.param(b'{"task": NaN}', "NaN", id="not a number"),
-    ],
+    {
+        "a value is missing": (b'{"task": }', "line 1, column 10"),
+        "no end": (b'{\n"task": "a"', "line 2, column 12"),
+        "bytes that are no text": (b'{"task": "\xff"}', "UTF-8"),
+        "not a number": (b'{"task": NaN}', "NaN"),
+    },
 )
 def test_a_body_that_is_no_json_is_a_bad_request(api, body, words):
     headers = {"Content-Type": "application/json"}

@@ -25,6 +25,7 @@ from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
+from tests.tables import cases
 from tests.test_telemetry import collected  # noqa: F401 - a fixture
 from tests.web.support import Browser, words_of
 
@@ -154,14 +155,14 @@ async def test_a_service_sees_the_jobs_of_its_tenant_and_counts_those_of_all(url
     assert len(jobs(url)) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "call",
-    [
-        pytest.param("cancel_job_v1({id}, true, true)", id="cancel"),
-        pytest.param("finish_job_v1({id}, 'succeeded', true)", id="end"),
-        pytest.param("retry_job_v1({id}, now(), 9, 'mine', null)", id="old retry"),
-        pytest.param("retry_job_v2({id}, now(), 9, 'mine', null)", id="retry"),
-    ],
+    {
+        "cancel": "cancel_job_v1({id}, true, true)",
+        "end": "finish_job_v1({id}, 'succeeded', true)",
+        "old retry": "retry_job_v1({id}, now(), 9, 'mine', null)",
+        "retry": "retry_job_v2({id}, now(), 9, 'mine', null)",
+    },
 )
 async def test_no_function_of_the_queue_changes_a_job_of_another_tenant(url, call):
     async with PostgresQueue(url) as queue:
@@ -402,15 +403,15 @@ def test_an_episode_is_reflected_on_by_a_worker(url, collected):  # noqa: F811
     api.close()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("depths", "workers", "state"),
-    [
-        pytest.param((), 0, "ok", id="nothing waits, so no worker is missed"),
-        pytest.param((("waiting", 5),), 0, "no_worker", id="nobody does what waits"),
-        pytest.param((("waiting", 5),), 1, "ok", id="what waits is done soon"),
-        pytest.param((("running", 9000),), 1, "ok", id="a long job is not late"),
-        pytest.param((("waiting", 601),), 1, "behind", id="a job waits too long"),
-    ],
+    {
+        "nothing waits, so no worker is missed": ((), 0, "ok"),
+        "nobody does what waits": ((("waiting", 5),), 0, "no_worker"),
+        "what waits is done soon": ((("waiting", 5),), 1, "ok"),
+        "a long job is not late": ((("running", 9000),), 1, "ok"),
+        "a job waits too long": ((("waiting", 601),), 1, "behind"),
+    },
 )
 def test_a_workload_says_what_is_wrong_with_it(depths, workers, state):
     in_queue = [

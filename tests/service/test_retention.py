@@ -21,6 +21,7 @@ from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.engines import change_rows, rows, url_of
 from tests.service.running import WAITING, started_and_stopped
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 SETTINGS = {"model": "none", "embedder": "none", "forget": "30d", "forget_loops": "31d"}
@@ -90,12 +91,12 @@ async def test_a_night_removes_unused_lessons_and_old_loops(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-@pytest.mark.parametrize(
+@cases(
     ("setting", "text", "says"),
-    [
-        pytest.param("forget", "soon", "a time such as", id="no time"),
-        pytest.param("forget_loops", "7d", "at least 31d", id="a time too short"),
-    ],
+    {
+        "no time": ("forget", "soon", "a time such as"),
+        "a time too short": ("forget_loops", "7d", "at least 31d"),
+    },
 )
 def test_a_time_that_nobody_can_follow_is_refused_at_the_start(
     tmp_path, monkeypatch, command, setting, text, says

@@ -25,6 +25,7 @@ from heedful.store.statements import SCHEMA_VERSION
 from tests.postgres import rows
 from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served
+from tests.tables import cases
 
 SLOW = """
 import time
@@ -39,14 +40,12 @@ def slow(candidate, context):
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("harm", "status", "code"),
-    [
-        pytest.param(os.remove, 503, "store_unavailable", id="deleted"),
-        pytest.param(
-            lambda path: path.write_bytes(b""), 500, "store_corrupt", id="emptied"
-        ),
-    ],
+    {
+        "deleted": (os.remove, 503, "store_unavailable"),
+        "emptied": (lambda path: path.write_bytes(b""), 500, "store_corrupt"),
+    },
 )
 def test_a_database_that_is_lost_underneath_is_not_ready(
     tmp_path, caplog, monkeypatch, harm, status, code
@@ -220,40 +219,28 @@ def test_a_process_that_is_asked_to_stop_waits_for_no_thread(tmp_path):
     assert "stopped; the store is closed" in service.said
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "code", "message"),
-    [
-        pytest.param(
-            ("--host", "0.0.0.0"),
-            2,
-            "there is no key yet",
-            id="open to all without a key",
-        ),
-        pytest.param(
+    {
+        "open to all without a key": (("--host", "0.0.0.0"), 2, "there is no key yet"),
+        "an unknown host": (
             ("--host", "no.such.host.invalid"),
             2,
             "cannot listen on no.such.host.invalid",
-            id="an unknown host",
         ),
-        pytest.param(
-            ("--port", "70000"), 2, "--port is 70000", id="an impossible port"
-        ),
-        pytest.param(
-            ("--port", "TAKEN"), 2, "Address already in use", id="a port in use"
-        ),
-        pytest.param(
+        "an impossible port": (("--port", "70000"), 2, "--port is 70000"),
+        "a port in use": (("--port", "TAKEN"), 2, "Address already in use"),
+        "workers beside PostgreSQL": (
             ("--db", "postgresql://h@db/h", "--workers", "3"),
             2,
             "heedful worker --concurrency 3",
-            id="workers beside PostgreSQL",
         ),
-        pytest.param(
+        "no folder of the database": (
             ("--db", "nowhere/heedful.db"),
             4,
             "no database 'nowhere/heedful.db' in the folder",
-            id="no folder of the database",
         ),
-    ],
+    },
 )
 def test_it_does_not_start_where_it_should_not(
     tmp_path, monkeypatch, words, code, message

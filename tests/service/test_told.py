@@ -9,6 +9,7 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.service.support import Api, Project, read_data
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -41,13 +42,13 @@ def memory_of(api: Api) -> Memory:
     return Memory(api.setup.store, Scope("acme", "main"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "question",
-    [
-        pytest.param({"task": TASK}, id="recall"),
-        pytest.param({"task": TASK, "form": "text"}, id="recall as text"),
-        pytest.param({"task": TASK, "loop": "first"}, id="a loop"),
-    ],
+    {
+        "recall": {"task": TASK},
+        "recall as text": {"task": TASK, "form": "text"},
+        "a loop": {"task": TASK, "loop": "first"},
+    },
 )
 def test_a_key_without_a_review_cannot_tell_that_something_waits(
     api, project, question

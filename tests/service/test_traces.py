@@ -20,6 +20,7 @@ from heedful.store import episodes
 from tests.episodes.runs import ROOT, TRACE, document, genai, protobuf, span
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
+from tests.tables import cases
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 JSON = {"Content-Type": "application/json"}
@@ -211,14 +212,12 @@ def test_what_is_no_trace_is_refused(project, path, body, headers, status, code)
     project.refused(status, code, "POST", path, content=body, headers=headers)
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param({"events": []}, id="no events"),
-        pytest.param(
-            {"events": [{"type": "a", "at": "yesterday"}]}, id="a time in words"
-        ),
-    ],
+    {
+        "no events": {"events": []},
+        "a time in words": {"events": [{"type": "a", "at": "yesterday"}]},
+    },
 )
 def test_what_is_no_episode_is_refused(project, change):
     assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422

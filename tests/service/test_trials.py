@@ -14,6 +14,7 @@ from heedful.memory.trial import MAX_LOOP_TEXTS
 from heedful.validation import MAX_NAME_CHARS
 from tests.engines import rows
 from tests.service.support import PROJECT, TENANT, Api, problem, read_data
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
@@ -146,13 +147,7 @@ def test_a_proof_needs_a_source(api: Api, query: str) -> None:
     assert "source" in answer.text
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param({"tenant": "other"}, id="tenant"),
-        pytest.param({"projects": ("other",)}, id="project"),
-    ],
-)
+@cases("other", {"tenant": {"tenant": "other"}, "project": {"projects": ("other",)}})
 def test_a_trial_is_unknown_elsewhere(api: Api, other: dict[str, Any]) -> None:
     read_data(api.post(OFFERS, json=offer_of(SHOWN)))
     key = api.key("recall", "write", **other)

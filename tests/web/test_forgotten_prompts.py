@@ -9,6 +9,7 @@ import pytest
 from heedful import Memory
 from heedful.lessons.lesson import Example, Scope
 from tests.service.support import Api, problem, read_data
+from tests.tables import cases
 from tests.web.support import Browser, browsing
 
 pytestmark = pytest.mark.both_nightly
@@ -97,16 +98,16 @@ async def undo_and_prune(memory: Memory) -> None:
 @pytest.mark.parametrize(
     "kind", ["example", pytest.param("rule", marks=pytest.mark.nightly)]
 )
-@pytest.mark.parametrize(
+@cases(
     ("end", "stays"),
-    [
-        pytest.param(keep, True, id="in use"),
-        pytest.param(undo_and_reject, True, id="rejected"),
-        pytest.param(prune, True, id="pruned"),
-        pytest.param(prune_and_learn_again, True, id="pruned and learnt again"),
-        pytest.param(clear, False, id="all lessons are cleared"),
-        pytest.param(undo_and_prune, False, id="a waiting lesson is pruned"),
-    ],
+    {
+        "in use": (keep, True),
+        "rejected": (undo_and_reject, True),
+        "pruned": (prune, True),
+        "pruned and learnt again": (prune_and_learn_again, True),
+        "all lessons are cleared": (clear, False),
+        "a waiting lesson is pruned": (undo_and_prune, False),
+    },
 )
 def test_prompts_are_emptied_once_their_source_is_revoked_or_nothing_names_it(
     browser, memory, end: End, stays: bool, kind: str

@@ -18,6 +18,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from heedful.web.home import home
 from heedful.web.site import ENDED_EVENT, SitePage, Visit
 from tests.service.support import Api, read_data
+from tests.tables import cases
 from tests.web.support import Browser, browsing
 
 MARKER = "zqmarker"  # in all that is stored
@@ -341,12 +342,12 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
                 assert HELD not in answer.text, path
 
 
-@pytest.mark.parametrize(
+@cases(
     "place",
-    [
-        pytest.param("/lessons.json?task=disk+quota+exceeded", id="recall"),
-        pytest.param("/lessons.json?text=disk+quota+exceeded", id="lessons"),
-    ],
+    {
+        "recall": "/lessons.json?task=disk+quota+exceeded",
+        "lessons": "/lessons.json?text=disk+quota+exceeded",
+    },
 )
 def test_a_page_of_a_key_that_recalls_does_not_say_that_something_waits(
     tmp_path, place

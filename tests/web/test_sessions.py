@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import httpx
-import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
@@ -18,6 +17,7 @@ from heedful.web.session import MAX_KEY_SESSIONS, MAX_SESSION_IDLE_SECONDS, Sess
 from tests.engines import change_rows, opened
 from tests.service.running import WAITING
 from tests.service.support import problem
+from tests.tables import cases
 from tests.web.support import HERE, Browser, browsing, fill
 
 CODE = "misdirected_request"
@@ -78,17 +78,17 @@ def remove_keys(browser: Browser) -> None:
     change_rows(browser.api.setup.store.url, "delete from key")
 
 
-@pytest.mark.parametrize(
+@cases(
     "header",
-    [
-        pytest.param({"X-Forwarded-For": "192.0.2.7"}, id="X-Forwarded-For"),
-        pytest.param({"Forwarded": "for=192.0.2.7"}, id="Forwarded"),
-        pytest.param({"Via": "1.1 proxy"}, id="Via"),
-        pytest.param({"X-Real-IP": "192.0.2.7"}, id="X-Real-IP"),
-        pytest.param({"X-Forwarded-Host": "heedful.test"}, id="X-Forwarded-Host"),
-        pytest.param({"X-Forwarded-Proto": "https"}, id="X-Forwarded-Proto"),
-        pytest.param({"host": "heedful.test"}, id="Host"),
-    ],
+    {
+        "X-Forwarded-For": {"X-Forwarded-For": "192.0.2.7"},
+        "Forwarded": {"Forwarded": "for=192.0.2.7"},
+        "Via": {"Via": "1.1 proxy"},
+        "X-Real-IP": {"X-Real-IP": "192.0.2.7"},
+        "X-Forwarded-Host": {"X-Forwarded-Host": "heedful.test"},
+        "X-Forwarded-Proto": {"X-Forwarded-Proto": "https"},
+        "Host": {"host": "heedful.test"},
+    },
 )
 def test_without_a_key_nobody_comes_through_a_proxy(tmp_path, header):
     with browsing(tmp_path, open=True) as browser:
@@ -406,21 +406,18 @@ HTTP_ORIGIN = f"http://{PROXY_HOST}"
 SAYS_HTTPS = {"x-forwarded-proto": "https"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("headers", "status", "secure"),
-    [
-        pytest.param({"origin": HTTPS_ORIGIN}, 303, True, id="a silent TLS proxy"),
-        pytest.param(
-            {"origin": HTTPS_ORIGIN, **SAYS_HTTPS}, 303, True, id="a TLS proxy"
-        ),
-        pytest.param(
+    {
+        "a silent TLS proxy": ({"origin": HTTPS_ORIGIN}, 303, True),
+        "a TLS proxy": ({"origin": HTTPS_ORIGIN, **SAYS_HTTPS}, 303, True),
+        "a page over http, the proxy over https": (
             {"origin": HTTP_ORIGIN, **SAYS_HTTPS},
             403,
             False,
-            id="a page over http, the proxy over https",
         ),
-        pytest.param({"origin": HTTP_ORIGIN}, 303, False, id="no TLS"),
-    ],
+        "no TLS": ({"origin": HTTP_ORIGIN}, 303, False),
+    },
 )
 def test_behind_a_tls_proxy_the_cookie_is_for_https_alone(
     tmp_path, headers, status, secure
@@ -431,14 +428,14 @@ def test_behind_a_tls_proxy_the_cookie_is_for_https_alone(
         assert ("Secure" in answer.headers.get("set-cookie", "")) is secure
 
 
-@pytest.mark.parametrize(
+@cases(
     ("begun", "sent", "status"),
-    [
-        pytest.param(HTTPS_ORIGIN, HTTPS_ORIGIN, 303, id="https, as the session"),
-        pytest.param(HTTPS_ORIGIN, HTTP_ORIGIN, 403, id="http to a session of https"),
-        pytest.param(HTTP_ORIGIN, HTTP_ORIGIN, 303, id="http, as the session"),
-        pytest.param(HTTP_ORIGIN, HTTPS_ORIGIN, 403, id="https to a session of http"),
-    ],
+    {
+        "https, as the session": (HTTPS_ORIGIN, HTTPS_ORIGIN, 303),
+        "http to a session of https": (HTTPS_ORIGIN, HTTP_ORIGIN, 403),
+        "http, as the session": (HTTP_ORIGIN, HTTP_ORIGIN, 303),
+        "https to a session of http": (HTTP_ORIGIN, HTTPS_ORIGIN, 403),
+    },
 )
 def test_a_form_has_the_scheme_of_its_session(tmp_path, begun, sent, status):
     with browsing(tmp_path) as browser:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.tables import cases
 from tests.web.support import HERE, Browser, browsing, fill
 
 PREFIX = "/heedful"
@@ -101,15 +102,15 @@ def test_a_form_and_its_redirect_stay_below_the_path(tmp_path: Path) -> None:
         assert f"Path={PREFIX}/ui" in left.headers["set-cookie"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "prefix",
-    [
-        pytest.param("//evil.example", id="another host"),
-        pytest.param('/"><script>', id="markup"),
-        pytest.param("heedful", id="no slash"),
-        pytest.param("/a b", id="a blank"),
-        pytest.param("/a/../evil", id="a segment of dots"),
-    ],
+    {
+        "another host": "//evil.example",
+        "markup": '/"><script>',
+        "no slash": "heedful",
+        "a blank": "/a b",
+        "a segment of dots": "/a/../evil",
+    },
 )
 def test_a_prefix_that_is_no_path_is_ignored(tmp_path: Path, prefix: str) -> None:
     with browsing(tmp_path) as browser:
