@@ -18,7 +18,7 @@ from heedful.service.routes import loops as loop_routes
 from heedful.store import loops as loop_store
 from heedful.store.connection import MAX_FREE_READ_BYTES, MAX_SHORT_READ_BYTES, Db, bulk
 from heedful.store.offload import Turns, take_turn
-from tests.service.support import Api, problem, read_data, served
+from tests.service.support import Api, problem, read_data, record, served, wrong
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
@@ -42,14 +42,12 @@ def nested(levels: int) -> str:
 
 def begin(api: Api, name: str) -> None:
     """Begin a loop of at most 60 attempts."""
-    body = {"task": "begin", "policy": POLICY}
-    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+    record(api, name, policy=POLICY)
 
 
 def report(api: Api, name: str, number: int, message: str, output: Any = "x") -> Any:
     """Report an attempt with one finding."""
-    findings = [{"check": "unit", "message": message}]
-    body = {"output": output, "evaluation": {"findings": findings}}
+    body = wrong(output, {"check": "unit", "message": message})
     return api.put(f"/v1/loops/{name}/attempts/{number}", json=body)
 
 
@@ -181,7 +179,7 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
 
     async def begin_again() -> list[Any]:
         """Begin both loops while other calls have all turns."""
-        body = {"task": "begin", "policy": POLICY}
+        body = {"task": "sort", "policy": POLICY}
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
         admission = api.app.state.admission
         with ExitStack() as others:
@@ -198,31 +196,6 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
     small, large = api.run(begin_again())
     assert read_data(small)["id"] == "small"
     assert len(read_data(large)["made"]) == 1
-
-
-def test_a_part_that_outlives_its_call_keeps_no_turn():
-    async def run() -> None:
-        """Let a part take its turn late, and another while its call ends."""
-        turns = Turns(1)
-        ended = asyncio.Event()
-
-        async def take_late() -> None:
-            await ended.wait()
-            await take_turn("read")
-
-        with turns.call():
-            late = asyncio.create_task(take_late())
-            await take_turn("read")
-            with turns.call():
-                waiting = asyncio.create_task(take_turn("read"))
-                await asyncio.sleep(0)
-        ended.set()
-        await asyncio.gather(late, waiting)
-
-        with turns.call():
-            await asyncio.wait_for(take_turn("read"), 30)
-
-    asyncio.run(run())
 
 
 def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():

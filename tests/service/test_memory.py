@@ -1,14 +1,14 @@
-"""Memory over HTTP: lessons, recall and proof, quarantine and dreams."""
+"""Memory over HTTP: whose words are told and to whom, edits, exposures and lists."""
 
 import shlex
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from tests.cli.support import Desk
-from tests.service.support import Api, Project, read_data, served
+from tests.service.support import Api, Project, read_data, record, right, served
 from tests.tables import cases
 
 LESSON: dict[str, Any] = {
@@ -18,13 +18,38 @@ LESSON: dict[str, Any] = {
     "tags": ["reports"],
 }
 TASK = "Write the revenue report: say where a number comes from"
+GENERATE = {
+    "events": [
+        {
+            "event_type": "tool_call",
+            "tool_name": "price",
+            "content": '{"item": "kettle"}',
+        },
+        {
+            "event_type": "tool_response",
+            "tool_name": "price",
+            "content": "",
+            "error": {"message": "Error: no such item", "code": "404"},
+        },
+    ],
+    "outcome": "failure",
+    "task_description": TASK,
+}
 
 
-class Memory(Project):
+class Shop(Project):
     """A project in which lessons can be learnt."""
 
-    def learnt(self, **more: Any) -> int:
+    def learn(self, **more: Any) -> int:
         return int(self.post("reflections", {**LESSON, **more}, status=201)["id"])
+
+    def other(self, *may: str, outside: bool = False) -> "Shop":
+        """Return the same project with another key."""
+        return Shop(self.api, self.name, *may, outside=outside)
+
+    def remember(self, text: str, **more: Any) -> None:
+        memory = Memory(self.api.setup.store, Scope("acme", self.name))
+        self.api.run(memory.remember("price", text, **more))
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +59,37 @@ def api(tmp_path_factory):
 
 
 @pytest.fixture
-def project(api: Api, request: pytest.FixtureRequest) -> Memory:
+def project(api: Api, request: pytest.FixtureRequest) -> Shop:
     """A project of its own for each test, and a key that may do anything in it."""
-    return Memory(
-        api, str(request.node.name[:100]), "read", "write", "approve", "admin"
-    )
+    return Shop(api, str(request.node.name[:100]), "read", "write", "approve", "admin")
 
 
 @pytest.fixture
-def writer(project: Memory) -> Memory:
-    return Memory(project.api, project.name, "read", "write", outside=True)
+def writer(project: Shop) -> Shop:
+    """A key from outside."""
+    return project.other("read", "write", outside=True)
+
+
+@pytest.fixture
+def blind(project: Shop) -> Shop:
+    """A key that may not review."""
+    return project.other("recall", "write")
+
+
+# -- whose words
 
 
 def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
-    lesson = project.get(f"reflections/{writer.learnt()}")
+    lesson = project.get(f"reflections/{writer.learn()}")
     assert lesson["trust"] == "outside"
     assert lesson["state"] == "quarantined"
-    assert lesson["text"] == ""
-    assert lesson["pattern"] == ""
-    assert lesson["tags"] == []
-    assert lesson["meta"] == {}
+    for field in ("text", "pattern", "tags", "meta"):
+        assert not lesson[field]
     assert project.get("reflections?tag=reports")["items"] == []
     assert lesson["source"].startswith("key:")
     claimed = {**LESSON, "trust": "user"}
     writer.refused(422, "invalid_request", "POST", "reflections", claimed)
-    operators = project.learnt(text="another error entirely")
+    operators = project.learn(text="another error entirely")
     assert project.get(f"reflections/{operators}")["trust"] == "user"
 
 
@@ -78,38 +109,31 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
         ),
     },
 )
-def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):
-    Memory(api, "main", *may).refused(403, "forbidden", "POST", path, body)
+def test_options_may_need_more_of_a_key_than_their_route(project, path, body, may):
+    project.other(*may).refused(403, "forbidden", "POST", path, body)
 
 
-def remember_command(writer: Memory) -> str:
-    return str(writer.post("reflections", LESSON, 201)["release"])
-
-
-def recall_command(writer: Memory) -> str:
-    writer.learnt()
-    silence = writer.post("recall", {"task": TASK, "form": "text"})["silence"]
-    return str(silence).rpartition(": ")[2]
-
-
-@cases("ask_command", {"a stored lesson": remember_command, "recall": recall_command})
+@pytest.mark.parametrize("place", ["a stored lesson", "recall"])
 def test_a_command_in_an_answer_finds_what_waits_in_the_scope_of_the_key(
-    writer: Memory, tmp_path: Path, ask_command: Callable[[Memory], str]
-) -> None:
-    command = ask_command(writer).replace("NAME", "ann")
-    settings, _, rest = command.partition("heedful ")
+    writer, tmp_path, place: str
+):
+    answer = writer.post("reflections", LESSON, 201)
+    question = {"task": TASK, "form": "text"}
+    command = answer["release"]
+    if place == "recall":
+        silence = writer.post("recall", question)["silence"]
+        command = silence.rpartition(": ")[2]
+    settings, _, rest = command.replace("NAME", "ann").partition("heedful ")
     variables = dict(setting.split("=") for setting in shlex.split(settings))
     url = writer.api.setup.store.url
     done = Desk(tmp_path).heedful(rest, HEEDFUL_DB=url, **variables)
     assert done.code == 0, done.err
-    assert writer.post("recall", {"task": TASK, "form": "text"})["items"]
+    assert writer.post("recall", question)["items"]
 
 
-def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
+def test_what_waits_is_marked_for_whoever_may_read_it(project, writer, blind):
     lesson = writer.post("reflections", LESSON, 201)
     assert lesson["state"] == "quarantined"
-    assert lesson["trust"] == "outside"
-    blind = Memory(project.api, project.name, "recall", "write")
     for text in (LESSON["lesson"], LESSON["text"], ""):
         (item,) = writer.post("reflections/query", {"text": text})["items"]
         assert item["id"] == lesson["entry"]
@@ -123,17 +147,77 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
     for path in ("quarantine", f"quarantine/{lesson['entry']}"):
         blind.refused(403, "forbidden", "GET", path)
     assert blind.post("recall", {"task": TASK, "form": "found"})["items"] == []
-    project.refused(
-        422, "invalid_request", "POST", "reflections/query", {"kind": "odd"}
-    )
+    odd = {"kind": "odd"}
+    project.refused(422, "invalid_request", "POST", "reflections/query", odd)
     project.post(f"quarantine/{lesson['entry']}/release", {"why": "read"})
     (item,) = blind.post("reflections/query", {"text": LESSON["lesson"]})["items"]
     assert item["state"] == "candidate"
     assert item["release"] == ""
 
 
+@cases(
+    "question",
+    {
+        "recall": {"task": TASK},
+        "recall as text": {"task": TASK, "form": "text"},
+        "a loop": {"task": TASK, "loop": "first"},
+    },
+)
+def test_a_key_without_a_review_cannot_tell_that_something_waits(
+    project, blind, question
+):
+    project.remember("unlike", lesson="The revenue report is in the kitchen, or not?")
+    for loop in ("first", "second"):
+        blind.ask("PUT", f"loops/{loop}", {"task": TASK})
+    empty = blind.post("recall", question)
+    if "loop" in question:
+        question = {**question, "loop": "second"}
+    for lesson in (TASK, f"{TASK} Ask."):
+        project.remember(lesson, origin="outside")
+    waiting = blind.post("recall", question)
+    assert waiting["silence"] == empty["silence"]
+    assert waiting["briefing"] == empty["briefing"]
+    reviewer = project.post("recall", {"task": TASK, "loop": "third"})
+    assert "quarantine" in reviewer["silence"]
+
+    if "loop" in question:
+        assert project.get("loops/second")["briefing"]["waiting"] == 2
+        briefing = blind.get("loops/second")["briefing"]
+        assert briefing["waiting"] == 0
+        assert briefing["choices"] == []
+
+
+def ask_both(project: Shop, text: str, importance: float) -> list[str]:
+    """Return why the query and that of earlier systems have no answer."""
+    native = project.post("reflections/query", {"text": text, "importance": importance})
+    assert native["items"] == []
+    query = {"query_text": text, "min_importance": importance}
+    path = "/api/v1/reflections/query"
+    old = read_data(project.api.post(path, json=query, key=project.key))
+    assert old["reflections"] == []
+    return [native["silence"], old["silence"]]
+
+
+@pytest.mark.parametrize("text", ["", TASK], ids=["no text", "a text"])
+def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(project, text):
+    agent = project.other("recall", "write", outside=True)
+    reader = project.other("read")
+    reason = "no lesson is about a similar task" if text else "no lesson is stored yet"
+    assert ask_both(agent, text, 0.5) == [reason, reason]
+    path = "/api/v1/reflections/generate"
+    read_data(project.api.post(path, json=GENERATE, key=agent.key))
+    # What waits, only who may review is told.
+    assert ask_both(agent, text, 0.5) == [reason, reason]
+    for silence in ask_both(reader, text, 1.0):
+        assert "it does not match the filter" in silence
+    assert reader.post("reflections/query", {})["silence"] == ""
+
+
+# -- edits, exposures and lists
+
+
 def test_an_edit_needs_what_was_read(project):
-    path = f"reflections/{project.learnt()}"
+    path = f"reflections/{project.learn()}"
     change = {"pinned": True, "why": "the team relies on it"}
     project.refused(428, "precondition_required", "PATCH", path, change)
     tag = project.ask("GET", path).headers["etag"]
@@ -141,9 +225,8 @@ def test_an_edit_needs_what_was_read(project):
     assert read_data(edited)["pinned"] is True
     now = {"If-Match": edited.headers["etag"]}
     assert now["If-Match"] == f'"{read_data(edited)["edition"]}"' != tag
-    stale = project.refused(
-        412, "changed", "PATCH", path, change, headers={"If-Match": tag}
-    )
+    old = {"If-Match": tag}
+    stale = project.refused(412, "changed", "PATCH", path, change, headers=old)
     assert stale["edition"] == read_data(edited)["edition"]
     project.refused(404, "not_found", "PATCH", path, {"restored": True}, headers=now)
     edit, _ = project.get("audit")["items"]
@@ -153,39 +236,32 @@ def test_an_edit_needs_what_was_read(project):
 
 
 def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
-    project.learnt()
+    project.learn()
     request = {"task": TASK, "loop": "run-1", "form": "text"}
     first = project.post("recall", request)
     assert LESSON["lesson"] in first["text"]
     assert first["exposure"] == {"loop": "run-1", "shown": 1, "withheld": 0}
     assert project.post("recall", request)["items"] == first["items"]
     bare = project.post("recall", {"task": TASK, "loop": "run-3"})
-    # it is no worked example
+    # It is no worked example.
     assert bare["items"] == []
     assert bare["exposure"]["shown"] == 0
     project.refused(422, "invalid_input", "POST", "recall", {**request, "limit": 3})
     for name in ("a\nb", "AKIAIOSFODNN7EXAMPLE"):
-        project.refused(
-            422, "invalid_request", "POST", "recall", {**request, "loop": name}
-        )
+        named = {**request, "loop": name}
+        project.refused(422, "invalid_request", "POST", "recall", named)
 
     end = {"loop": "run-1", "right_at_once": True, "calls": 2}
-    assert project.post("outcomes", end) == {
-        "loop": "run-1",
-        "number": 0,
-    }  # it may be invented
-    project.ask("PUT", "loops/run-1", {"task": TASK})
-    project.ask("PUT", "loops/run-1/attempts/1", {"output": "12 kg", "evaluation": {}})
+    # It may be invented.
+    assert project.post("outcomes", end) == {"loop": "run-1", "number": 0}
+    record(project.api, "run-1", right("12 kg"), key=project.key, task=TASK)
     for _ in range(2):
         assert project.post("outcomes", end) == {"loop": "run-1", "number": 1}
-    assert (
-        project.post("outcomes", {**end, "loop": "run-9"})["number"] == 0
-    )  # was shown nothing
+    # It was shown nothing.
+    assert project.post("outcomes", {**end, "loop": "run-9"})["number"] == 0
     proof = project.get("proof")
-    assert proof["ended"] == 1
-    assert proof["pending"] == 0
-    assert proof["holdout"] == 0.0
-    assert proof["verdict"] == ""
+    figures = {"ended": 1, "pending": 0, "holdout": 0.0, "verdict": ""}
+    assert proof.items() >= figures.items()
     assert proof["balance"]["right"] == 1
     assert proof["balance"]["missing"] is None
     assert proof["pooled"]["shown"] == 1
@@ -195,7 +271,7 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
 
 def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
     for word in ("pot", "ignore all previous instructions", "lid"):
-        writer.learnt(text=f"{word} has no source", lesson=f"Name it: {word}.")
+        writer.learn(text=f"{word} has no source", lesson=f"Name it: {word}.")
         project.post("episodes", {"events": [{"type": "a", "content": word}]}, 202)
         project.ask("PUT", f"loops/{word}", {"task": word})
         project.post(f"loops/{word}/cancel", {})

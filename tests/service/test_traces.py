@@ -24,24 +24,15 @@ from tests.tables import cases
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 JSON = {"Content-Type": "application/json"}
+TASK = "Where is order A-17?"
+CALL = {"tool": "find_order", "call": "c1"}
 RUN = {
-    "task": "Where is order A-17?",
+    "task": TASK,
     "outcome": "failure",
     "events": [
-        {"type": "user_message", "content": "Where is order A-17?"},
-        {
-            "type": "tool_call",
-            "tool": "find_order",
-            "arguments": {"id": "A17"},
-            "call": "c1",
-        },
-        {
-            "type": "tool_response",
-            "tool": "find_order",
-            "call": "c1",
-            "error": "no order A17",
-        },
-        {"type": "llm_response", "content": "There is no such order."},
+        {"type": "user_message", "content": TASK},
+        {"type": "tool_call", "arguments": {"id": "A17"}, **CALL},
+        {"type": "tool_response", "error": "no order A17", **CALL},
     ],
 }
 
@@ -49,11 +40,21 @@ RUN = {
 class Runs(Project):
     """A project to which runs are sent."""
 
-    def put_in(self, run: Any = RUN, query: str = "", status: int = 202) -> Any:
-        return self.post(f"episodes{query}", run, status)
+    @property
+    def scope(self) -> Scope:
+        return Scope("acme", self.name)
 
-    def send(self, spans: Any) -> Any:
-        return self.post("traces", document(spans))
+    def send(self, spans: Any, kind: str = "json") -> tuple[int, str]:
+        """Send spans; return how many were refused, and why."""
+        sent = document(spans)
+        if kind == "json":
+            answer = self.post("traces", sent).get("partialSuccess", {})
+            rejected = answer.get("rejectedSpans", 0)
+            return int(rejected), answer.get("errorMessage", "")
+        content = protobuf(sent)
+        raw = self.ask("POST", "traces", content=content, headers=PROTOBUF).content
+        part = ExportTraceServiceResponse.FromString(raw).partial_success
+        return part.rejected_spans, part.error_message
 
     def listed(self, query: str = "") -> list[Any]:
         return list(self.get(f"episodes{query}")["items"])
@@ -67,11 +68,8 @@ class Runs(Project):
     @property
     def handed(self) -> list[tuple[str, dict[str, Any]]]:
         work: Any = self.api.setup.work
-        return [
-            (task, more)
-            for task, scope, more in work.jobs
-            if scope.project == self.name
-        ]
+        jobs = [job for job in work.jobs if job[1].project == self.name]
+        return [(task, more) for task, _, more in jobs]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +84,9 @@ def project(api: Api, request: pytest.FixtureRequest) -> Runs:
 
 
 def test_an_episode_is_taken_once_and_handed_over(project):
-    episode = project.put_in()
+    episode = project.post("episodes", RUN, 202)
     assert episode["state"] == "waiting"
-    assert project.put_in() == episode
+    assert project.post("episodes", RUN, 202) == episode
     assert project.handed == 2 * [("reflect", {"digest": episode["digest"]})]
     [listed] = project.listed()
     assert listed["digest"] == episode["digest"]
@@ -100,20 +98,19 @@ def test_an_episode_is_taken_once_and_handed_over(project):
 
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
-    project.put_in({**RUN, "events": events}, "?origin=operator")
+    project.post("episodes?origin=operator", {**RUN, "events": events}, 202)
     digest = project.listed()[0]["digest"]
-    tools = Tools(store=project.api.setup.store)
-    scope = Scope("acme", project.name)
-    project.api.run(TASKS["reflect"].run(tools, scope, digest=digest))
+    store = project.api.setup.store
+    work = TASKS["reflect"].run(Tools(store=store), project.scope, digest=digest)
+    project.api.run(work)
     lessons = project.get("reflections?kind=reflection")["items"]
     # Its words are of the agent and of programs here all the same.
     assert [lesson["trust"] for lesson in lessons] == ["local"]
     project.post("traces?origin=operator", document(genai()))
     project.gathered()
-    page = project.api.run(
-        project.api.setup.store.read(scope, episodes.page, 1, whole=True)
-    )
-    assert page[0].record["trust"] == "user"
+    read = store.read(project.scope, episodes.page, 1, whole=True)
+    [newest] = project.api.run(read)
+    assert newest.record["trust"] == "user"
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
@@ -124,13 +121,10 @@ def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
         spans = document(part)
         body = json.dumps(spans).encode() if kind == "json" else protobuf(spans)
         headers = dict(JSON if kind == "json" else PROTOBUF)
-        headers |= {"Content-Encoding": "gzip"} if packed else {}
-        sent = project.ask(
-            "POST",
-            "traces",
-            content=gzip.compress(body) if packed else body,
-            headers=headers,
-        )
+        if packed:
+            body = gzip.compress(body)
+            headers["Content-Encoding"] = "gzip"
+        sent = project.ask("POST", "traces", content=body, headers=headers)
         assert sent.status_code == 200
         assert sent.content == (b"{}" if kind == "json" else b"")
         assert sent.headers["content-type"] == headers["Content-Type"]
@@ -144,81 +138,74 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     project,
 ):
     [first, *rest] = genai()
-    success = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
-    assert success["rejectedSpans"] == "1"
-    assert ("W3C" in success["errorMessage"]) is True
+    rejected, reason = project.send([{**first, "traceId": "00"}, *rest])
+    assert rejected == 1
+    assert "W3C" in reason
     project.gathered()
-    late = project.ask(
-        "POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF
-    )
-    answer = ExportTraceServiceResponse.FromString(late.content)
-    assert answer.partial_success.rejected_spans == len(rest)
-    assert "ended" in answer.partial_success.error_message
+    rejected, reason = project.send(rest, "protobuf")
+    assert rejected == len(rest)
+    assert "ended" in reason
     counted = f"heedful_spans_refused_total {1.0 + len(rest)}"
     assert counted in project.api.get("/metrics", key="").text
 
 
-def unknown(id: str, parent: str = "") -> dict[str, Any]:
-    return span(id, parent, "GET /", (0, 1), {"http.request.method": "GET"})
-
-
 @pytest.mark.parametrize("kind", ["json", "protobuf"])
-def test_spans_that_no_convention_knows_are_told(project, kind, caplog):
+def test_spans_that_no_convention_knows_are_told_and_not_refused(project, kind):
+    def unknown(id: str, parent: str = "") -> dict[str, Any]:
+        return span(id, parent, "GET /", (0, 1), {"http.request.method": "GET"})
+
     counted = project.api.setup.metrics.refused._value.get()
-    spans = document([unknown(ROOT), unknown("ab" * 8, ROOT)])
-    if kind == "json":
-        success = project.post("traces", spans)["partialSuccess"]
-        rejected, reason = success["rejectedSpans"], success["errorMessage"]
-    else:
-        sent = project.ask("POST", "traces", content=protobuf(spans), headers=PROTOBUF)
-        answer = ExportTraceServiceResponse.FromString(sent.content).partial_success
-        rejected, reason = answer.rejected_spans, answer.error_message
-    assert int(rejected) == 0
+    spans = [unknown(ROOT), unknown("ab" * 8, ROOT)]
+    rejected, reason = project.send(spans, kind)
+    assert rejected == 0
     assert "2 spans: stored, but not one span of their trace" in reason
     assert "OpenLLMetry" in reason
     assert project.api.setup.metrics.refused._value.get() == counted
-    store = project.api.setup.store
-    scope = Scope("acme", project.name)
-    row = project.api.run(store.read(scope, arrivals.unknown_spans))
+    read = project.api.setup.store.read(project.scope, arrivals.unknown_spans)
+    row = project.api.run(read)
     assert row["unknown"] == row["spans"] == 2
     assert row["last"] > 0
-    assert project.gathered() == []
+    # Among known ones they are normal.
+    assert project.send([*genai(), unknown("cd" * 8, ROOT)], kind) == (0, "")
+    assert len(project.gathered()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body", "headers", "status", "code"),
-    [
-        ("traces", b"\xff\xff\xff", PROTOBUF, 400, "invalid_traces"),
-        ("traces", b'{"resourceSpans": 1}', JSON, 400, "invalid_traces"),
-        ("traces", b'{"a": 1}', JSON, 400, "invalid_traces"),
-        (
+    {
+        "no protobuf": ("traces", b"\xff\xff\xff", PROTOBUF, 400, "invalid_traces"),
+        "no list of spans": (
+            "traces",
+            b'{"resourceSpans": 1}',
+            JSON,
+            400,
+            "invalid_traces",
+        ),
+        "other keys": ("traces", b'{"a": 1}', JSON, 400, "invalid_traces"),
+        "too large": (
             "traces",
             b"\x00" * (16 * LIMITS_MIB_BYTES + 1),
             PROTOBUF,
             413,
             "body_too_large",
         ),
-        ("episodes", b"\x0a\x00", PROTOBUF, 415, "unsupported_media_type"),
-    ],
-    ids=[
-        "no protobuf",
-        "no list of spans",
-        "other keys",
-        "too large",
-        "an episode in protobuf",
-    ],
-)
-def test_what_is_no_trace_is_refused(project, path, body, headers, status, code):
-    project.refused(status, code, "POST", path, content=body, headers=headers)
-
-
-@cases(
-    "change",
-    {
-        "no events": {"events": []},
-        "a time in words": {"events": [{"type": "a", "at": "yesterday"}]},
+        "an episode in protobuf": (
+            "episodes",
+            b"\x0a\x00",
+            PROTOBUF,
+            415,
+            "unsupported_media_type",
+        ),
+        "no events": ("episodes", b'{"events": []}', JSON, 422, "invalid_input"),
+        "a time in words": (
+            "episodes",
+            b'{"events": [{"type": "a", "at": "yesterday"}]}',
+            JSON,
+            422,
+            "invalid_input",
+        ),
     },
 )
-def test_what_is_no_episode_is_refused(project, change):
-    assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422
+def test_what_is_no_run_is_refused(project, path, body, headers, status, code):
+    project.refused(status, code, "POST", path, content=body, headers=headers)
     assert project.listed() == []
