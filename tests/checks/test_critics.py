@@ -121,22 +121,6 @@ def test_a_critic_lists_issues_with_suggestions():
     assert evaluation.scores == {"severity": 0.9}
 
 
-@cases(
-    "issues",
-    {
-        "a text": "It is blunt.",
-        "an issue of no words": [{"issue": "", "suggestion": "", "severity": 1}],
-        "a severity above 1": [
-            {"issue": "It is blunt.", "suggestion": "", "severity": 7}
-        ],
-    },
-)
-def test_issues_that_cannot_be_read_are_asked_for_again(issues):
-    model = ScriptedModel(answer_json(issues=issues), answer_json(issues=[]))
-    assert judge_candidate(checks.critic("issues", model)).passes(())
-    assert len(model.prompts) == 2
-
-
 def test_a_role_of_ones_own_may_be_data():
     short = checks.Role(
         name="brevity",

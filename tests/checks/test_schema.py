@@ -77,17 +77,6 @@ def test_a_finding_says_where_what_and_how():
     assert finding.fix == "write one of ['a', 'b']"
 
 
-@cases(
-    "candidate, expected",
-    {
-        "a number": ('{"n": "x", "name": "a"}', ["$.n int_parsing"]),
-        "a text": ({"name": 3}, ["$.name string_type"]),
-    },
-)
-def test_a_model_gives_one_finding_a_problem(candidate, expected):
-    assert keys(BY_MODEL, candidate) == [f"json_schema: {key}" for key in expected]
-
-
 TIDY = '{"name": "tidy"}'
 
 

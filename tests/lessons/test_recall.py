@@ -8,10 +8,8 @@ from hypothesis import given, strategies as st
 
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank
-from heedful.memory.memory import Memory
 from heedful.models.contract import Message, tokens
 from tests.lessons.support import build_match
-from tests.store.support import opened
 from tests.tables import cases
 
 
@@ -251,32 +249,3 @@ def test_lessons_without_an_example_are_told_before_the_examples():
         "7 kg",
         f"--- end {mark}",
     ]
-
-
-SCRIPTS = {
-    "Latin": (
-        "Schreibe das Gewicht von Paket 7 auf",
-        "Schreibe das Gewicht von Paket 9 auf",
-        "7 kg",
-    ),
-    "Devanagari": ("पार्सल सात का वज़न लिखो", "पार्सल नौ का वज़न लिखो", "७ किग्रा"),
-    "Han": ("请写下七号包裹的重量", "请写下九号包裹的重量", "7 公斤"),
-    "emoji": ("📦 ⚖️ 🚚 🏠 👨‍👩‍👧", "📦 ⚖️ 🚚 🏠 🏢", "👍🏽 7 kg"),
-}
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-async def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(
-    script,
-):
-    task, question, accepted = SCRIPTS[script]
-    with opened(":memory:") as store:
-        memory = Memory(store)
-        for name, (other, _, answer) in SCRIPTS.items():
-            await memory.remember(name, answer, example=Example(other, answer))
-        matches = await memory.recall(question)
-        assert [match.error_type for match in matches] == [script]
-        contents = [turn.content for turn in memory.render(matches)]
-        assert contents == [task, accepted]
-        lines = as_text(memory.render(matches)).splitlines()
-        assert [lines[2], lines[4]] == contents

@@ -180,16 +180,6 @@ async def test_a_person_says_that_a_finding_was_wrong(memory):
     assert retired.why == "1 of 2 findings were false alarms"
 
 
-async def test_accepted_again_it_is_measured_anew(memory):
-    check = await harden(memory)
-    await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
-    await LessonChecks(memory).false_alarm(check.lesson, by="ana")
-    again = await LessonChecks(memory).accept(check.lesson, by="bo")
-    assert again.state == "accepted"
-    assert again.hits == 0
-    assert again.by == "bo"
-
-
 async def test_a_check_without_a_finding_for_30_days_is_retired(memory):
     check = await harden(memory)
     later = check.decided + MAX_QUIET_SECONDS

@@ -26,6 +26,7 @@ from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
+from tests.episodes.test_agreement import EPISODE
 from tests.lessons.support import build_match
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, answer, with_task
 from tests.store.support import rows
@@ -72,31 +73,10 @@ async def test_importance_may_be_scored_otherwise():
         await reflect(FAILED, score=lambda draft, episode: 7)
 
 
-words = st.text(max_size=60)
-events = st.builds(
-    Event,
-    st.sampled_from(
-        ["tool_call", "tool_response", "llm_response", "error_event", "odd", ""]
-    ),
-    words,
-    agent=words,
-    tool=words,
-    arguments=(
-        st.none() | words | st.dictionaries(words, words | st.integers(), max_size=3)
-    ),
-    call=words,
-    error=st.sampled_from(["", "Error: x"]),
-    id=st.sampled_from(["", "e1", "e2", "7"]),
-    at=st.none() | st.floats(allow_nan=False, allow_infinity=False),
-)
-
-
 @pytest.mark.soak
 @settings(max_examples=25 * SOAK)
-@given(st.lists(events, max_size=12), st.sampled_from(EPISODE_OUTCOMES), words)
-def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
-    run = Episode(tuple(episode), outcome, task=task)
-
+@given(EPISODE)
+def test_any_episode_is_reflected_on_and_stored_once(run):
     async def twice():
         memory = Memory(":memory:")
         try:
@@ -105,7 +85,7 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
             await memory.store.close()
 
     first, again = asyncio.run(twice())
-    assert (first is None) is (not episode)
+    assert (first is None) is (not run.events and run.fault is None)
     if first is not None:
         assert bool(first.text.strip()) is (first.lesson is not None)
         assert len(first.stored) == len(first.lessons)

@@ -6,10 +6,10 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
-from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import ORIGINS
 from heedful.memory import quarantine, transfer
 from heedful.memory.memory import Memory
@@ -17,7 +17,6 @@ from heedful.memory.vectors import reembed
 from heedful.store import exposures
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
-from tests.conftest import SOAK
 from tests.engines import in_memory
 from tests.memory import transfers
 from tests.memory.transfers import (
@@ -91,93 +90,6 @@ async def test_the_scope_is_the_callers():
     assert await Memory(store).count() == 0
     assert await acme.count() == imported.new
     assert read_records(await export_bytes(acme))[0]["tenant"] == "acme"
-
-
-CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are characters, too
-SECRET = st.sampled_from([text for text, _ in PLANTED])
-TEXT = st.one_of(
-    st.text(CHARACTERS, min_size=1, max_size=12).filter(str.strip),
-    st.sampled_from(
-        ["no unit", "KeyError: 'a'", "重量是12公斤", "a\x00b\x1e\n", "\ud800"]
-    ),
-    st.builds("{} {}".format, st.text(max_size=3), SECRET),
-)
-EXAMPLE = st.builds(
-    Example,
-    task=TEXT,
-    accepted=TEXT,
-    rejected=st.one_of(st.just(""), TEXT),
-    before=st.dictionaries(
-        TEXT, st.floats(allow_nan=False, allow_infinity=False), max_size=2
-    ),
-    context=st.one_of(st.just(""), TEXT),
-)
-LESSON = st.fixed_dictionaries(
-    {
-        "error_type": st.sampled_from(["E", "F", "\ud800 type"]),
-        "text": TEXT,
-        "origin": st.sampled_from(ORIGINS),
-    },
-    optional={
-        "lesson": TEXT,
-        "example": EXAMPLE,
-        "tags": st.lists(TEXT, max_size=2),
-        "importance": st.floats(0, 1),
-        "source": TEXT,
-    },
-)
-# What is done between lessons: something is ruled on, forgotten, or its source revoked.
-RULED = st.sampled_from(["release", "reject", "revoke", "prune", "derive"])
-
-
-async def apply_ruling(memory: Memory, action: str) -> None:
-    waiting = await list_waiting(memory)
-    top = await memory.top(1)
-    if action in ("release", "reject") and waiting:
-        await getattr(memory.quarantine, action)([waiting[0].id], by="b")
-    elif action == "revoke" and waiting and waiting[0].source:
-        await memory.quarantine.revoke(waiting[0].source.partition(", ")[0], by="b")
-    elif action == "prune" and top:
-        await memory.prune(by="ann", keep=len(await memory.top(100)) - 1)
-    elif action == "derive" and waiting:
-        await memory.remember(
-            "D", f"from {waiting[0].signature}", derived_from=[waiting[0].id]
-        )
-
-
-@pytest.mark.soak
-@settings(max_examples=10 * SOAK, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
-def test_any_memory_comes_back_as_it_was(steps):
-    async def scenario() -> None:
-        memory = new_memory(embedder=FixedEmbedder(4))
-        other = new_memory()
-        colleague = new_memory()
-        for step in steps:
-            await (
-                memory.remember(**step)
-                if isinstance(step, dict)
-                else apply_ruling(memory, step)
-            )
-        data = await export_bytes(memory)
-        assert [needle for _, needle in PLANTED if needle in data] == []
-        await import_own(data, other)
-        assert await export_bytes(other) == data
-        for target in (other, memory):
-            assert (await import_own(data, target)).new == 0
-            assert await export_bytes(target) == data
-        first = await transfers.import_foreign(data, colleague)
-        theirs = await export_bytes(colleague)
-        assert await colleague.recall("no unit") == []
-        again = await transfers.import_foreign(data, colleague)
-        assert again.known == first.new
-        assert again.new == 0
-        assert again.quarantined == 0
-        assert await export_bytes(colleague) == theirs
-        for target in (memory, other, colleague):
-            await target.store.close()
-
-    run_async(scenario())
 
 
 def refuse_import(data: bytes) -> LineError:
