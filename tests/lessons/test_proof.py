@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from math import exp, fsum, inf, log
+from math import exp, fsum, log
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from heedful.lessons.proof import (
     MeanCost,
     Proof,
     Wealth,
-    _level,
     find_proven,
     interval,
     mirror,
@@ -204,25 +203,6 @@ def test_what_is_said(counts, conclusion):
 
 
 # Many lessons
-
-
-@cases(
-    "evidence, level",
-    {
-        "no lessons": ([], 0.025),
-        "refuted": ([-inf], 0.025),
-        "one proven": ([log(40)], 0.025),
-        "ten without evidence": ([0.0] * 10, 0.0025),
-        "one of ten proven": ([log(400)] + [0.0] * 9, 0.0025),
-        "two of ten proven": ([log(200)] * 2 + [0.0] * 8, 0.005),
-        "two of ten just not proven": ([log(199)] * 2 + [0.0] * 8, 0.0025),
-        "all ten proven": ([log(40)] * 10, 0.025),
-        "one of ten beyond doubt": ([log(1e9)] + [log(200)] + [0.0] * 8, 0.005),
-    },
-)
-def test_e_bh_by_hand(evidence, level):
-    for values in (evidence, evidence[::-1]):
-        assert _level(values) == pytest.approx(level)
 
 
 def test_among_many_lessons_more_is_asked_of_each():
