@@ -86,9 +86,9 @@ def read_values(counting: Counting) -> list[int]:
 async def run_together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
     started = threading.Event()
     gate = threading.Event()
-    first = asyncio.create_task(writer.run(partial(hold, started, gate)))
+    first = asyncio.ensure_future(writer.submit(partial(hold, started, gate)))
     await asyncio.to_thread(started.wait, 30)
-    waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
+    waiting = [asyncio.ensure_future(writer.submit(job)) for job in jobs]
     await asyncio.sleep(0)
     if cancelled >= 0:
         waiting[cancelled].cancel()
@@ -144,18 +144,18 @@ async def test_one_failing_job_leaves_the_others_whole(writer, counting, failure
     assert counting.commits == 2
     assert isinstance(failed, Exception)
     with pytest.raises(type(failed)):  # alone in its group, too
-        await writer.run(failure)
-    assert await writer.run(partial(insert, 7)) == 7
+        await writer.submit(failure)
+    assert await writer.submit(partial(insert, 7)) == 7
 
 
 async def test_a_locked_database_fails_the_group_and_then_works_again(writer, counting):
     other = sqlite3.connect(counting.path, isolation_level=None)
     other.execute("begin immediate")
     with pytest.raises(StoreUnavailable, match="another process holds the database"):
-        await writer.run(partial(insert, 1))
+        await writer.submit(partial(insert, 1))
     other.execute("rollback")
     other.close()
-    assert await writer.run(partial(insert, 1)) == 1
+    assert await writer.submit(partial(insert, 1)) == 1
     assert counting.opened == 1
 
 

@@ -56,7 +56,7 @@ async def opened(url: str, **query: Any):
     try:
         yield database
     finally:
-        await database.close()
+        database.close()
 
 
 # --- a session
@@ -111,7 +111,7 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
         for scope in (ONE, strange, OTHER):
             assert await database.read(scope, tenant) == scope.tenant
             assert await database.write(scope, tenant) == scope.tenant
-        session = await database._pool.run(database._pool.connection)
+        session = await database.run(database.connection)
         left = session.execute(
             "select current_setting('heedful.tenant', true)"
         ).fetchone()

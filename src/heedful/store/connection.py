@@ -264,10 +264,11 @@ class Access(Protocol):
         same order.
         """
 
-    async def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Finish running work and close every connection.
 
-        A later call opens the database again.
+        Waits for each thread for at most `seconds`. A later call opens the database
+        again.
         """
 
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakValueDictionary
 
 from psycopg import errors, sql
 
@@ -123,21 +123,28 @@ LANE_TURNS: Mapping[ReadLane, Sequence[int]] = {
 }
 
 
-class Database:
-    """Access to a PostgreSQL database.
+class Database(Threads[PostgresSession]):
+    """Access to a PostgreSQL database: threads, each with its own connection.
+
+    This is not a psycopg_pool, because that pool would retry a refused role or an older
+    schema until a time-out. The user would then see the time-out instead of an error
+    that says what to do.
 
     Cancelling a task does not stop a running transaction.
     """
 
     def __init__(self, address: Address) -> None:
-        self._pool = _Pool(address)
-        # The pool does not refer to the store, so that an unused store is closed.
-        finalize(self, self._pool.close, _Pool.GRACE)
+        super().__init__(partial(connect, address), address.size)
+
+    def reset(self) -> None:
+        super().reset()
+        # For each event loop and number of a lock: whose turn it is to ask for it.
+        self._turns = WeakValueDictionary[Any, asyncio.Lock]()
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         begin = _begin(_BEGIN_READ_SQL, scope)
-        job = partial(self._pool.transact, begin, work, reads=True)
-        return await self._pool.run(job, LANE_TURNS[lane])
+        job = partial(self.transact, begin, work, reads=True)
+        return await self.run(job, LANE_TURNS[lane])
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -151,52 +158,8 @@ class Database:
         """
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
         begin = _begin("begin", scope, numbers)
-        job = partial(self._pool.transact, begin, work)
-        return await self._pool.run(job, numbers)
-
-    async def close(self) -> None:
-        """Finish running work and close every connection.
-
-        A later call opens new connections.
-        """
-        self._pool.close()
-
-
-def _lock_number(scope: Scope, name: str) -> int:
-    """Return the number of a lock. If two locks share one, one waits for the other."""
-    text = f"{scope.tenant}\0{scope.project}\0{name}"
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
-
-
-def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> tuple[str, str]:
-    """Return SQL that begins a transaction, and SQL that sets the tenant and locks."""
-    calls = [f"set_config('heedful.tenant', {_quoted(scope.tenant)}, true)"]
-    calls += [f"pg_advisory_xact_lock({lock})" for lock in locks]
-    return begin, f"select {', '.join(calls)}"
-
-
-@lru_cache(1_000)
-def _quoted(text: str) -> str:
-    """Return a text as a literal of SQL."""
-    return sql.quote(text)
-
-
-class _Pool(Threads[PostgresSession]):
-    """At most `size` threads, each with its own connection.
-
-    This is not a psycopg_pool, because that pool would retry a refused role or an older
-    schema until a time-out. The user would then see the time-out instead of an error
-    that says what to do.
-    """
-
-    def __init__(self, address: Address) -> None:
-        super().__init__(partial(connect, address), address.size)
-
-    def reset(self) -> None:
-        super().reset()
-        # For each event loop and number of a lock: whose turn it is to ask for it.
-        self._turns = WeakValueDictionary[Any, asyncio.Lock]()
+        job = partial(self.transact, begin, work)
+        return await self.run(job, numbers)
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
         """Run `job` on a thread and return its result.
@@ -209,8 +172,7 @@ class _Pool(Threads[PostgresSession]):
             async with self._turns.setdefault(key, asyncio.Lock()):
                 return await self.run(job, locks[1:])
 
-        value: T = await self.submit(job)
-        return value
+        return await self.submit(job)
 
     def transact(self, begin: Sequence[str], work: Work[T], reads: bool = False) -> T:
         """Run `work` in a transaction, which may only read; return its result.
@@ -231,6 +193,26 @@ class _Pool(Threads[PostgresSession]):
                     raise translate_error(error, lost) from error
 
             time.sleep(random.uniform(0, pause))
+
+
+def _lock_number(scope: Scope, name: str) -> int:
+    """Return the number of a lock. If two locks share one, one waits for the other."""
+    text = f"{scope.tenant}\0{scope.project}\0{name}"
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> tuple[str, str]:
+    """Return SQL that begins a transaction, and SQL that sets the tenant and locks."""
+    calls = [f"set_config('heedful.tenant', {_quoted(scope.tenant)}, true)"]
+    calls += [f"pg_advisory_xact_lock({lock})" for lock in locks]
+    return begin, f"select {', '.join(calls)}"
+
+
+@lru_cache(1_000)
+def _quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return sql.quote(text)
 
 
 def _is_temporary(error: Exception, lost: bool) -> bool:

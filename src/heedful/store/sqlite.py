@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any, TypeVar, get_args
-from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.scope import Scope
@@ -174,14 +173,6 @@ class Thread(Threads[Connection]):
         """Close the connection of a thread that ends, unless a fork closes it."""
         with self._use_lock:
             connection.close()
-
-    async def run(self, work: Work[T]) -> T:
-        """Run `work` and return its result.
-
-        Raises StoreError and the errors of `work`.
-        """
-        result: T = await self.submit(work)
-        return result
 
     def perform(self, works: Sequence[Work[Any]]) -> Sequence[Result]:
         """Run the works when no other writer of the file works. Raises StoreError."""
@@ -386,24 +377,20 @@ class File:
                     open_reader, writes=False, place=self._place
                 )
 
-        # The threads do not refer to the store, so that an unused store is closed.
-        for thread in (self.writer, *self.readers.values()):
-            finalize(self, thread.close, thread.GRACE)
-
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on the thread for reads in this lane, and return its result."""
-        return await self.readers[lane].run(work)
+        return await self.readers[lane].submit(work)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
     ) -> T:
         """Run `work`, commit, and return its result. Only one writer runs at a time."""
-        return await self.writer.run(work)
+        return await self.writer.submit(work)
 
-    async def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, *self.readers.values()):
-            thread.close()
+            thread.close(seconds)
         self._place.opened = None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from weakref import finalize
 
 from heedful.errors import InvalidInput
 from heedful.lessons.scope import Scope
@@ -34,6 +35,8 @@ from heedful.store.connection import (
 if TYPE_CHECKING:  # threads for long computations are slow to import
     from heedful.store.offload import TurnKind
 
+# Seconds to wait for running work at the end of the interpreter or of an unused store.
+CLOSE_GRACE = 0.5
 T = TypeVar("T")
 P = ParamSpec("P")
 Extra = Callable[[Db], None]  # work that joins the transaction of another write
@@ -155,6 +158,8 @@ class Store:
         """Make a store; a copy in another process is one that `reopen` opens."""
         self.url = url
         self._access = access
+        # Its threads do not refer to the store, so that an unused store is closed.
+        finalize(self, access.close, CLOSE_GRACE)
         self._reopen = reopen
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -238,4 +243,4 @@ class Store:
 
         A later call opens the database again.
         """
-        await self._access.close()
+        self._access.close()

@@ -20,6 +20,7 @@ from weakref import WeakSet
 from heedful.store.connection import Db
 
 C = TypeVar("C", bound=Db)
+T = TypeVar("T")
 STORE_THREAD_NAME = "heedful-store"  # the name of every thread
 # A fork waits for at most this time, in seconds, until no thread uses a connection.
 FORK_WAIT_SECONDS = 10.0
@@ -91,10 +92,6 @@ class Threads(Generic[C]):
     at a time. A forked child process starts new threads with new connections.
     """
 
-    # Seconds to wait for running work when the interpreter ends or an unused store is
-    # freed.
-    GRACE = 0.5
-
     def __init__(self, connect: Callable[..., C], size: int, group: int = 1) -> None:
         self._connect = connect
         self._size = size
@@ -129,7 +126,7 @@ class Threads(Generic[C]):
         _parent_connections.append(self.__dict__.copy())
         self.reset()
 
-    def submit(self, work: Callable[..., Any]) -> asyncio.Future[Any]:
+    def submit(self, work: Callable[..., T]) -> asyncio.Future[T]:
         """Queue `work` for a thread; return its future.
 
         Raises RuntimeError at the exit of the interpreter.
