@@ -60,7 +60,7 @@ from heedful.store.connection import (
     token,
 )
 from heedful.store.rulings import name_of, rule, words_digest
-from heedful.store.search import blob, placed, with_told_words
+from heedful.store.search import placed, with_told_words
 from heedful.validation import require
 
 # The parameters of a statement, or the columns of a row, by name.
@@ -574,7 +574,7 @@ def _write_texts(
 
     place = None
     if lesson.vector is not None:
-        place = placed(db, lesson.space, blob(lesson.vector))
+        place = placed(db, lesson.space, lesson.vector)
 
     # If the lesson does not show the words of this sighting, they are quarantined or
     # less trusted than its own.
@@ -974,7 +974,7 @@ def edit(
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
     db.send("allow_words", {**values, "words": digests})
 
-    place = placed(db, space, blob(vector)) if vector is not None else None
+    place = placed(db, space, vector) if vector is not None else None
     new_author = add_words(db, values, "", place).id
     # Another source may have written the same words.
     db.update("example", {"id": new_author}, trust_and_state)

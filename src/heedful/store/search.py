@@ -157,24 +157,21 @@ def bm25(rarities: Mapping[str, float], text_words: str, mean_length: float) -> 
     )
 
 
-def blob(vector: Sequence[float]) -> bytes:
-    """Return the vector as little-endian 32-bit floats."""
+def placed(db: Db, space: str, vector: Sequence[float]) -> dict[str, Any]:
+    """Return the columns of a stored vector: its vector space, and its numbers.
+
+    They are little-endian 32-bit floats. The column `near` is for pgvector; it is None
+    on SQLite.
+    """
     import numpy as np
 
-    return np.asarray(vector, dtype="<f4").tobytes()
-
-
-def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the columns of a stored vector: its vector space, and the bytes of `blob`.
-
-    The column `near` is for pgvector; it is None on SQLite.
-    """
+    data = np.asarray(vector, dtype="<f4").tobytes()
     near = short(data) if db.dialect == "postgres" else None
     return {"space": space, "data": data, "near": near}
 
 
 def short(data: bytes) -> str:
-    """Return a vector, given as the bytes of `blob`, as text for pgvector's halfvec.
+    """Return a vector, given as the bytes of `placed`, as text for pgvector's halfvec.
 
     It has four digits a number, because halfvec stores only 11 bits of each.
     """
@@ -873,7 +870,7 @@ def place(
             **key_of(scope),
             "id": id,
             "task": task,
-            **placed(db, space, blob(vector)),
+            **placed(db, space, vector),
         }
         written += db.run("place", values).rowcount
     return written
