@@ -4,12 +4,10 @@ A module imports its framework and the core, nothing else, and is imported by it
 name, such as `heedful.integrations.langchain`. No framework is pinned.
 """
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the hook process decides when to import the core
-    from heedful.episodes.episode import Ended
     from heedful.integrations.host import Advice, Host, HostRun
     from heedful.integrations.results import verdict_of
 
@@ -20,14 +18,6 @@ _HOMES = {
     "Host": "heedful.integrations.host",
     "HostRun": "heedful.integrations.host",
     "verdict_of": "heedful.integrations.results",
-}
-# The key of what heedful adds to a result, a state or a message of a framework.
-RESULT_KEY = "heedful"
-# How a run ends by whether its last output has passed; None if it was not judged.
-PASSED_OUTCOMES: "Mapping[Any, Ended]" = {
-    None: "partial",
-    True: "success",
-    False: "failure",
 }
 
 

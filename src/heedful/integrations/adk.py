@@ -28,7 +28,6 @@ from google.genai import types
 from pydantic import TypeAdapter, ValidationError
 
 from heedful.episodes.episode import json_data
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     ID_KEY,
     Attempts,
@@ -38,6 +37,7 @@ from heedful.integrations.attempts import (
     place_of,
 )
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Usage

@@ -36,9 +36,9 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, Role, checked_host, place_of
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
 CallNext: TypeAlias = Callable[[], Awaitable[None]]

@@ -21,9 +21,9 @@ from heedful.drive.portal import run_sync
 from heedful.episodes.episode import Ended, Event
 from heedful.episodes.signals import canonical_json
 from heedful.errors import Conflict
-from heedful.integrations import PASSED_OUTCOMES
 from heedful.integrations.host import Host, HostRun
 from heedful.integrations.repeats import Repeats
+from heedful.integrations.results import PASSED_OUTCOMES
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.models.call import count_cancels

@@ -21,9 +21,9 @@ from crewai.agents.parser import AgentFinish
 from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
 from pydantic import ValidationError
 
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
 T = TypeVar("T", bound=Task)

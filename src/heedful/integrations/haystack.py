@@ -25,7 +25,6 @@ from haystack.dataclasses import ChatMessage, ChatRole, ToolCall, ToolCallResult
 from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     ID_KEY,
     Attempts,
@@ -35,6 +34,7 @@ from heedful.integrations.attempts import (
     run_now,
 )
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.decide import Again
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of

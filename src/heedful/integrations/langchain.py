@@ -26,7 +26,6 @@ from langgraph.managed.is_last_step import RemainingStepsManager
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.agents import short_id
 from heedful.integrations.attempts import (
     Attempts,
@@ -37,6 +36,7 @@ from heedful.integrations.attempts import (
     run_now,
 )
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.codec import verdict_answer
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.answers import usage_of

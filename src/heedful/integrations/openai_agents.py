@@ -23,7 +23,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful.drive import portal
 from heedful.episodes.episode import json_data
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import (
     EMPTY_ANSWER,
     Attempts,
@@ -32,6 +31,7 @@ from heedful.integrations.attempts import (
     place_of,
 )
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Candidate
 from heedful.models.answers import usage_of
 

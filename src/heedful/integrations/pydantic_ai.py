@@ -35,9 +35,9 @@ from pydantic_ai.result import FinalResult
 from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, Role, checked_host
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
 

@@ -3,9 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from heedful.integrations import RESULT_KEY
+from heedful.episodes.episode import Ended
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Done
+
+# The key of what heedful adds to a result, a state or a message of a framework.
+RESULT_KEY = "heedful"
+# How a run ends by whether its last output has passed; None if it was not judged.
+PASSED_OUTCOMES: Mapping[Any, Ended] = {
+    None: "partial",
+    True: "success",
+    False: "failure",
+}
 
 
 def verdict_of(result: Any) -> Done | None:

@@ -42,9 +42,9 @@ from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
 from heedful.episodes.episode import json_data
-from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, place_of
 from heedful.integrations.host import Host
+from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
 # The reasons for which a model stops when it has answered.
