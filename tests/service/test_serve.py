@@ -111,31 +111,6 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
         assert words in service.said
 
 
-def test_it_says_who_judges_and_what_is_pinned_with_its_doubts(tmp_path, monkeypatch):
-    (tmp_path / "own.py").write_text("def judge(messages):\n    return '{}'\n")
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "judges.json").write_text('{"own:judge": [3, 20]}')
-    monkeypatch.setenv("HEEDFUL_MODEL", "none")
-    monkeypatch.setenv("HEEDFUL_JUDGE", "own:judge")
-    monkeypatch.setenv("HEEDFUL_PINS", '{"default/*": ["key:0cb7fbdbffce"]}')
-    service = Service(tmp_path)
-    report = {
-        "loop_id": "loop_001",
-        "reflection_status": "done",
-        "summary": "All is well.",
-    }
-    answer = httpx.post(f"{service.url}/orchestrator/loop-complete", json=report)
-    assert answer.status_code == 502
-    assert ("own:judge" in answer.text) is True
-    assert service.end() == 0
-    for words in (
-        "judge  own:judge; warning: it ranks 3 of 20",
-        "pins   1 pattern",
-        "default/* in pins has fewer",
-    ):
-        assert words in service.said
-
-
 def listens(url: str) -> bool:
     try:
         return httpx.get(f"{url}/healthz", timeout=WAITING).is_success

@@ -1,71 +1,82 @@
 """Who sees the words that memory once showed a loop, after they were taken back.
 
 A loop stores what memory put into its prompt. Its lesson may wait in quarantine again,
-or may have been rejected; then only reviewers see the words.
+or may have been rejected; then only reviewers see the words. If their source is
+revoked, nobody does, however the lesson ended before.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from heedful import Memory, Pipeline
-from heedful.lessons.lesson import Scope
-from tests.service.support import Api, read_data
-from tests.web.support import Browser, browsing
+from heedful.lessons.lesson import Example
+from tests.service.support import problem, read_data, record, right, wrong
+from tests.tables import cases
+from tests.web.support import SCOPE, Browser, browsing
 
 pytestmark = pytest.mark.both_nightly
 
 WORDS = "zqshown"
 TASK = "print the label of a bottle"
 STAGE = "print_a_label"
-SCOPE = Scope("acme", "main")
+PAGE = "page"
 MCP_HEADERS = {"accept": "application/json, text/event-stream"}
 
 
-def teach(api: Api, kind: str) -> int:
-    """Let a writer send an example or a rule, and release it; return its id."""
-    lesson: dict[str, object] = {"error_type": "Label", "text": TASK}
+@pytest.fixture
+def browser(tmp_path, engine: str) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        yield browser.open()
+
+
+@pytest.fixture
+def memory(browser: Browser) -> Memory:
+    return Memory(browser.api.setup.store, SCOPE, holdout=0)
+
+
+def post(browser: Browser, path: str, body: Any, status: int = 200, **more: Any) -> Any:
+    return read_data(browser.api.post(f"/v1/{path}", json=body, **more), status)
+
+
+async def send_from_page(memory: Memory, kind: str) -> None:
+    """Remember a rule or an example of a page, and release it."""
+    example = None
+    text = f"{TASK} {WORDS}"
     if kind == "example":
-        example = {"task": TASK, "accepted": WORDS, "wrong": "too long"}
-        lesson["example"] = example
-    else:
-        lesson["lesson"] = f"{TASK} {WORDS}"
-    sent = api.post("/v1/reflections", json=lesson, key=api.key("write", outside=True))
-    entry = int(read_data(sent, 201)["entry"])
-    decide(api, entry, "release")
-    return entry
+        example = Example(TASK, WORDS, wrong="too long")
+        text = ""
+    await memory.remember(
+        "Label", TASK, lesson=text, example=example, origin="outside", source=PAGE
+    )
+    await memory.quarantine.release([1], by="ann")
 
 
-def decide(api: Api, entry: int, action: str) -> None:
-    """Release or undo: a person decides about a text."""
-    place = f"/v1/quarantine/{entry}/{action}"
-    read_data(api.post(place, json={"why": "read it"}))
+def show(
+    browser: Browser, loop: str = "shown", key: str | None = None, task: str = TASK
+) -> None:
+    """Show memory to a loop."""
+    record(browser.api, loop, task=task)
+    question = {"task": task, "loop": loop, "form": "text"}
+    assert WORDS in post(browser, "recall", question, key=key)["text"]
 
 
-def show(api: Api) -> str:
-    """Show the lesson to a loop and to a stage; return the run of the stage."""
-    read_data(api.put("/v1/loops/shown", json={"task": TASK}), 201)
-    question = {"task": TASK, "loop": "shown", "form": "text"}
-    assert WORDS in read_data(api.post("/v1/recall", json=question))["text"]
-
-    store = api.setup.store
-    memory = Memory(store, scope=SCOPE)
-    pipeline = Pipeline("p", store=store, memory=memory, scope=SCOPE, progress=False)
-    pipeline.stage(name=STAGE)(lambda state: state)
-    return str(api.run(pipeline.run({"task": TASK})).run)
+# -- the lesson waits again
 
 
 @pytest.fixture(params=["example", "rule"])
-def taken_back(
-    request: pytest.FixtureRequest, tmp_path, engine: str
-) -> Iterator[tuple[Browser, str]]:
-    """A browser, and a run that was shown words whose release was undone."""
-    with browsing(tmp_path) as browser:
-        entry = teach(browser.api, request.param)
-        run = show(browser.api)
-        decide(browser.api, entry, "undo")
-        yield browser, run
+def run(request: pytest.FixtureRequest, browser: Browser, memory: Memory) -> str:
+    """A run that was shown words, as a loop was, whose release was undone."""
+    browser.api.run(send_from_page(memory, request.param))
+    show(browser)
+    store = browser.api.setup.store
+    pipeline = Pipeline("p", store=store, memory=memory, scope=SCOPE, progress=False)
+    pipeline.stage(name=STAGE)(lambda state: state)
+    run = str(browser.api.run(pipeline.run({"task": TASK})).run)
+    browser.api.run(memory.quarantine.undo([1], by="ann"))
+    return run
 
 
 def answers(browser: Browser, run: str, may: Sequence[str]) -> Mapping[str, str]:
@@ -77,16 +88,12 @@ def answers(browser: Browser, run: str, may: Sequence[str]) -> Mapping[str, str]
         place = f"/v1/loops/{loop}"
         texts[f"loop {loop}"] = api.get(place, key=key).text
         texts[f"why {loop}"] = api.get(f"{place}/explain", key=key).text
-        call = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": "explain", "arguments": {"loop": loop}},
-        }
+        params = {"name": "explain", "arguments": {"loop": loop}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = api.post("/mcp", key=key, headers=MCP_HEADERS, json=call)
         texts[f"MCP {loop}"] = answer.text
-    begin = {"task": TASK}
-    texts["begin again"] = api.put("/v1/loops/shown", key=key, json=begin).text
+    again = api.put("/v1/loops/shown", key=key, json={"task": TASK})
+    texts["begin again"] = again.text
     texts["list"] = api.get("/v1/loops", key=key).text
 
     browser.open(key)
@@ -98,46 +105,151 @@ def answers(browser: Browser, run: str, may: Sequence[str]) -> Mapping[str, str]
     return texts
 
 
-@pytest.mark.parametrize(
-    "may",
-    [
-        pytest.param(["recall"], id="recall"),
-        pytest.param(
-            ["recall", "write"], id="recall and write", marks=pytest.mark.nightly
-        ),
-        pytest.param(["write"], id="write"),
-        pytest.param(
-            ["recall", "approve"], id="recall and approve", marks=pytest.mark.nightly
-        ),
-        pytest.param(
-            ["recall", "admin"], id="recall and admin", marks=pytest.mark.nightly
-        ),
-    ],
-)
-def test_a_key_without_read_sees_no_words_that_were_taken_back(taken_back, may):
-    browser, run = taken_back
-    for face, text in answers(browser, run, may).items():
+@pytest.mark.parametrize("may", ["recall", "write", "approve", "admin"])
+def test_a_key_without_read_sees_no_words_that_were_taken_back(browser, run, may):
+    for face, text in answers(browser, run, [may, "recall"]).items():
         assert WORDS not in text, face
 
 
-def test_a_reviewer_sees_what_memory_showed(taken_back):
-    browser, run = taken_back
+def test_a_reviewer_sees_what_memory_showed(browser, run):
     texts = answers(browser, run, ["read", "write"])
-
     for face in ("loop shown", "page /loops/shown", "begin again"):
         assert WORDS in texts[face], face
     # A model reads what MCP answers.
     assert WORDS not in texts["MCP shown"]
 
 
-def test_who_may_not_see_the_words_still_sees_that_memory_showed_something(taken_back):
-    browser, run = taken_back
-    answer = browser.api.get("/v1/loops/shown", key=browser.api.key("recall"))
-    briefing = read_data(answer)["briefing"]
-    browser.open(browser.api.key("recall"))
-
+def test_who_may_not_see_the_words_still_sees_that_memory_showed_something(
+    browser, run
+):
+    key = browser.api.key("recall")
+    briefing = read_data(browser.api.get("/v1/loops/shown", key=key))["briefing"]
     assert briefing["prompt"] == ""
     (choice,) = briefing["choices"]
     assert choice["outcome"] == "told"
     assert choice["text"] == ""
+    browser.open(key)
     assert "Memory, before each attempt" in browser.get(f"/runs/{run}").text
+
+
+# -- the source is revoked
+
+# An end of the lesson that is example 1, before its source is revoked.
+End = Callable[[Memory], Awaitable[object]]
+
+
+async def keep(memory: Memory) -> None:
+    """Do nothing."""
+
+
+async def undo_and_reject(memory: Memory) -> None:
+    await memory.quarantine.undo([1], by="ann")
+    await memory.quarantine.reject([1], by="ann")
+
+
+async def prune(memory: Memory) -> None:
+    assert await memory.prune(keep=0, by="ann")
+
+
+async def prune_and_learn_again(memory: Memory) -> None:
+    await prune(memory)
+    await memory.remember("Label", TASK, lesson=f"{TASK} on paper")
+
+
+async def undo_and_prune(memory: Memory) -> None:
+    await memory.quarantine.undo([1], by="ann")
+    await prune(memory)
+
+
+async def clear(memory: Memory) -> None:
+    await memory.clear()
+
+
+def stored_words(browser: Browser, loop: str = "shown") -> str:
+    """Return what the API and the page show of a loop."""
+    answer = browser.api.get(f"/v1/loops/{loop}")
+    read_data(answer)
+    return f"{answer.text}{browser.get(f'/loops/{loop}').text}"
+
+
+def revoke(browser: Browser, source: str, **more: Any) -> Any:
+    return browser.api.post("/v1/quarantine/revoke", json={"source": source, **more})
+
+
+@pytest.mark.parametrize(
+    "kind", ["example", pytest.param("rule", marks=pytest.mark.nightly)]
+)
+@cases(
+    ("end", "stays"),
+    {
+        "in use": (keep, True),
+        "rejected": (undo_and_reject, True),
+        "pruned": (prune, True),
+        "pruned and learnt again": (prune_and_learn_again, True),
+        "all lessons are cleared": (clear, False),
+        "a waiting lesson is pruned": (undo_and_prune, False),
+    },
+)
+def test_prompts_are_emptied_once_their_source_is_revoked_or_nothing_names_it(
+    browser, memory, end: End, stays: bool, kind: str
+):
+    browser.api.run(send_from_page(memory, kind))
+    show(browser)
+    browser.api.run(end(memory))
+    assert (WORDS in stored_words(browser)) is stays
+    problem(revoke(browser, "another page"), 404, "not_found")
+    if stays:
+        dry_run = revoke(browser, PAGE, dry_run=True)
+        assert read_data(dry_run)["prompts"] == 1
+        assert WORDS in stored_words(browser)
+        assert read_data(revoke(browser, PAGE))["prompts"] == 1
+    problem(revoke(browser, PAGE), 404, "not_found")
+    assert WORDS not in stored_words(browser)
+
+
+OTHER_TASK = "wrap a parcel of books"
+
+
+def test_a_revocation_finds_words_that_another_example_shows(browser, memory):
+    api = browser.api
+    other = Example(OTHER_TASK, "", rejected="bad", wrong="too long")
+    api.run(send_from_page(memory, "rule"))
+    api.run(memory.remember("Label", TASK, example=other))
+    show(browser, task=OTHER_TASK)
+    finding = {"check": "short", "message": "no unit", "fix": "add cm"}
+    for number, report in ((1, wrong("12", finding)), (2, right(f"12 cm {WORDS}"))):
+        read_data(api.put(f"/v1/loops/shown/attempts/{number}", json=report))
+    learnt = api.get("/v1/reflections", params={"error_type": "short"})
+    assert read_data(learnt)["items"]
+
+    removed = read_data(revoke(browser, PAGE))
+    assert removed["prompts"] == 1
+    assert removed["lessons"] == 1
+    loop = read_data(api.get("/v1/loops/shown"))
+    assert WORDS not in str(loop["briefing"])
+    answer = post(browser, "recall", {"task": OTHER_TASK, "form": "text"})
+    assert WORDS not in answer["text"]
+
+
+def test_a_revoked_key_leaves_nothing_in_the_prompts_and_notes_of_others(
+    browser, memory
+):
+    api = browser.api
+    key = api.key("read", "write", outside=True)
+    example = {"task": TASK, "accepted": WORDS}
+    lesson = {"error_type": "Label", "text": TASK, "example": example}
+    sent = post(browser, "reflections", lesson, 201, key=key)
+    api.run(memory.quarantine.release([sent["entry"]], by="ann"))
+    show(browser, "ours")
+    show(browser, "theirs", key=key)
+    post(browser, "loops/ours/notes", {"text": "try it again"}, 201)
+    post(browser, "loops/ours/notes", {"text": WORDS}, 201, key=key)
+    read_data(api.put("/v1/loops/ours/attempts/1", json=right("x"), key=key))
+
+    removed = read_data(revoke(browser, f"key:{key.split('_')[1]}"))
+    assert removed["prompts"] == 2
+    assert removed["exposures"] == 1
+    for loop in ("ours", "theirs"):
+        assert WORDS not in stored_words(browser, loop)
+    notes = read_data(api.get("/v1/loops/ours"))["notes"]
+    assert [note["text"] for note in notes] == ["try it again"]
