@@ -17,8 +17,8 @@ from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import Tell, choose_for_loop
+from heedful.lessons.holdout import MIN_QUIET_LOOPS
 from heedful.lessons.lesson import (
-    MIN_QUIET_LOOPS,
     REMINDER_INTERVAL_LOOPS,
     Cause,
     Example,
