@@ -80,7 +80,7 @@ def keep_answer(
     The run that answers knows the first `effect_count` effects of the call. Raises
     LeaseLost if another process has stored more of them, or the answer.
     """
-    _lock(db, call)
+    db.send("lock_answer", asdict(call))
     read_call(db, scope, call).check_effects(effect_count)
     before = time.time() - DAY_SECONDS
     db.send("forget_answers", {"tenant": call.tenant, "before": before})
@@ -101,6 +101,8 @@ def write_effect(
 ) -> None:
     """Store `record` as effect number `n` of `call`.
 
+    Until the commit, no other transaction stores anything under the key of the call: an
+    effect and an answer have different numbers, so neither would see the other.
     Raises LeaseLost if another process, which answers the same call, has stored this
     effect, or if another call with the same key has stored anything.
     """
@@ -112,19 +114,9 @@ def write_effect(
         "now": now,
         "before": now - DAY_SECONDS,
     }
-    _lock(db, call)
-    is_stored = bool(db.run("insert_answer", values).fetchall())
-    if not is_stored:
+    db.send("lock_answer", asdict(call))
+    if not db.run("insert_answer", values).fetchall():
         raise _being_answered()
-
-
-def _lock(db: Db, call: IdempotentCall) -> None:
-    """Let no other transaction store anything under the key of a call.
-
-    An effect and an answer have different numbers, so neither would see the other.
-    """
-    values = {"tenant": call.tenant, "caller": call.caller, "once": call.once}
-    db.send("lock_answer", values)
 
 
 def _being_answered() -> LeaseLost:

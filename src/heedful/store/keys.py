@@ -323,9 +323,11 @@ def audit_rows(
         "limit": limit,
         "projects": json.dumps(projects),
     }
-    audit = []
-    for row in db.run("newest_audit", values).fetchall():
-        parsed = {name: json.loads(row[name]) for name in ("projects", "detail")}
-        audit.append({**dict(row), **parsed})
-
-    return audit
+    return [
+        {
+            **row,
+            "projects": json.loads(row["projects"]),
+            "detail": json.loads(row["detail"]),
+        }
+        for row in db.run("newest_audit", values)
+    ]

@@ -727,14 +727,12 @@ def _insert_attempt(
 
 
 def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:
-    """Return the characters of the JSON of a loop that `_stored_loop` parses."""
-    size = 0
+    """Return the characters of a loop that `_stored_loop` parses or copies."""
+    size = sum(
+        len(part["record"]) + len(part["text"]) + len(part["value"]) for part in parts
+    )
     if task:
-        size = len(row["task"]) + len(row["context"])
-    for part in parts:
-        size += len(part["record"])
-        if part["part"] == "attempt":
-            size += len(part["text"]) + len(part["value"])
+        size += len(row["task"]) + len(row["context"])
     return size
 
 
