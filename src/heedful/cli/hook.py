@@ -4,16 +4,16 @@
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option, Typer, confirm
+from typer import Argument, Exit, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import answer, command_line, say
+from heedful.cli.output import agrees, answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
+from heedful.cli.settings import hook_settings
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process, install as plans
 from heedful.integrations.agents import AGENTS, agents_here
@@ -36,16 +36,6 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Check names of agents. Raises UsageError."""
-    unknown = [name for name in names if name not in AGENTS]
-    if unknown:
-        raise UsageError(
-            f"{', '.join(unknown)}: no such agent; heedful hook install --list shows "
-            "them"
-        )
 
 
 def here() -> dict[str, str]:
@@ -122,7 +112,9 @@ def section() -> str:
     if has_own_memory():
         everywhere = ask_own(lambda memory: memory.user_rules.in_force())
     try:
-        return ask(lambda memory: section_text(memory, everywhere), as_hooks=True)
+        return ask(
+            lambda memory: section_text(memory, everywhere), hook_settings(Path.cwd())
+        )
     except NotFound:
         # Nothing has been stored yet.
         return EMPTY_SECTION
@@ -139,11 +131,6 @@ User = Annotated[bool, Option("--user", help="In your own settings, for all proj
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
 
 
-def _is_terminal() -> bool:
-    """Return True if the user can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
     """Show the changes, ask unless `yes`, and write them. Return the changed files.
 
@@ -153,10 +140,8 @@ def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
         return []
 
     say("".join(change.diff for change in changes))
-    if not yes:
-        agrees = _is_terminal() and confirm("Write this?", err=True)
-        if not agrees:
-            raise UsageError("nothing was written; --yes writes it without a question")
+    if not yes and not agrees("Write this?"):
+        raise UsageError("nothing was written; --yes writes it without a question")
 
     apply_all(changes)
     return [str(change.path) for change in changes if change]
@@ -166,7 +151,11 @@ def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     """Return the agents that a command is about. Raises UsageError."""
     if not is_all:
         targets = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
-        check_names(targets)
+        unknown = ", ".join(name for name in targets if name not in AGENTS)
+        if unknown:
+            raise UsageError(
+                f"{unknown}: no such agent; heedful hook install --list shows them"
+            )
         return targets
     if agents:
         raise UsageError("--all and names exclude each other; give one of them")
@@ -301,7 +290,7 @@ def _read_memory() -> tuple[int, SessionTally]:
         return len(waiting), await memory.store.read(memory.scope, reminders.figures)
 
     try:
-        return ask(look, as_hooks=True)
+        return ask(look, hook_settings(Path.cwd()))
     except NotFound:  # no hook has run here yet
         return 0, SessionTally()
 

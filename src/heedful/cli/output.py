@@ -12,6 +12,8 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any
 
+from typer import confirm
+
 from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 from heedful.store import DEFAULT_DATABASE_FILE, shown
@@ -104,6 +106,12 @@ def show(text: object = "") -> None:
 def say(text: str) -> None:
     """Print a message to stderr."""
     print(without_controls(text), file=sys.stderr, flush=True)
+
+
+def agrees(question: str) -> bool:
+    """Return True if the user can read a question on a terminal, and agrees."""
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    return is_terminal and confirm(question, err=True)
 
 
 def print_json(document: Any) -> None:

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
-from heedful.cli.failure_table import FailureTable, told_words
 from heedful.cli.output import (
     MAX_SHOWN_TEXT_CHARS,
     answer,
+    columns,
     command_line,
     counted,
     current_command,
@@ -28,6 +28,7 @@ from heedful.cli.output import (
     name_database,
     page,
     say,
+    shorten,
     show_progress,
 )
 from heedful.cli.resources import memory_of, opened_model
@@ -38,7 +39,10 @@ from heedful.episodes.reading import Traces
 from heedful.episodes.trace_files import files_in
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.lessons.commands import trust_words
+from heedful.lessons.lesson import Remembered
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import read_origin
+from heedful.lessons.render import FailureRow
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
@@ -48,6 +52,65 @@ from heedful.store.store import Store
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
 REFLECT_RETRY_HINT = "heedful worker --once tries again"
+
+
+class FailureTable:
+    """The failures of the runs that a command read, by database and signature.
+
+    `heedful reflect` and `heedful learn-sessions` end with it, the most costly first.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], FailureRow] = {}
+
+    def add(
+        self,
+        db: str,
+        mistake: Mistake,
+        stored: Remembered | None,
+        episode: Episode | None = None,
+    ) -> None:
+        """Add a mistake of a run, with the answer about its lesson in memory."""
+        row = self._rows.setdefault((db, mistake.signature), FailureRow.of(mistake))
+        row.calls += mistake.calls_lost
+        row.runs += 1
+        row.fixed_by = row.fixed_by or FailureRow.of(mistake).fixed_by
+        times = [event.at for event in episode.events if event.at] if episode else []
+        row.last_seen = max([*times, row.last_seen or 0]) or None
+        if stored is not None and stored.id:
+            row.runs = stored.seen
+            row.lesson = stored.id
+            row.state = stored.state
+
+    def ranked(self) -> list[FailureRow]:
+        """Return the failures, the most costly first."""
+        return sorted(self._rows.values(), key=lambda row: (-row.runs, -row.calls))
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the failures as JSON data."""
+        return [{**asdict(row), "told": row.told} for row in self.ranked()]
+
+    def text(self) -> list[object]:
+        """Return the table, shortened to what a person reads."""
+        return shorten(FAILURE_COLUMNS, self.ranked(), text_columns=2)
+
+
+FAILURE_COLUMNS = columns(
+    "failure fixed_by runs last_seen calls told lesson",
+    failure="error",
+    fixed_by=lambda row: clean(row.fixed_by, 160) or "nothing yet",
+    last_seen=lambda row: row.last_seen or "",
+)
+
+
+def told_words(rows: Sequence[FailureRow]) -> str:
+    """Return how many failures agents will be told of, and how many wait."""
+    announced = sum(row.told == "will be" for row in rows)
+    waiting = sum(row.told == "waits" for row in rows)
+    if not announced and not waiting:
+        return ""
+    words = f"agents will be told of {announced}"
+    return f"{words}; {waiting} wait until you release them" if waiting else words
 
 
 @dataclass

@@ -13,8 +13,8 @@ from typer import Argument, Option
 from heedful.cli.databases import ask_store
 from heedful.cli.output import TextTable, answer, columns, counted
 from heedful.cli.settings import Texts, scope_of, settings
-from heedful.cli.tasks import EntryShape, fit, json_lines, refuse_faults, text_of
-from heedful.errors import LineError, NotFound, UsageError
+from heedful.cli.tasks import EntryShape, fit, json_lines, parse_entries, text_of
+from heedful.errors import NotFound, UsageError
 from heedful.loop import policies as presets, record, replay as replays
 from heedful.loop.decide import Policy
 from heedful.loop.ladder import MAX_RUNGS, Ladder
@@ -173,20 +173,8 @@ def read_file(path: Path) -> list[RecordedLoop]:
 
     Raises one LineError for all faults, or if there is no loop.
     """
-    entries = json_lines(path, text_of(path))
-    if not entries:
-        raise LineError(str(path), 0, "it has no loop; give at least one with attempts")
-
-    records = []
-    faults: list[LineError] = []
-    for line, value in entries:
-        try:
-            records.append(_parse_loop(value, line))
-        except UsageError as error:
-            faults.append(LineError(str(path), line, str(error)))
-
-    refuse_faults(faults)
-    return records
+    empty = "it has no loop; give at least one with attempts"
+    return parse_entries(path, json_lines(path, text_of(path)), _parse_loop, empty)
 
 
 def _parse_loop(value: Any, line: int) -> RecordedLoop:

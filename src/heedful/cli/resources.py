@@ -17,7 +17,6 @@ from heedful.cli.output import fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
-    hook_settings,
     is_stated,
     scope_of,
     settings,
@@ -42,18 +41,23 @@ MIN_JUDGE_RIGHT_SHARE = 0.8
 
 def ask(
     question: Callable[[Memory], Awaitable[T]],
+    values: Settings | None = None,
     *,
     new: bool = False,
     stopped: str = "interrupted",
-    as_hooks: bool = False,
 ) -> T:
     """Open the memory of the settings, and return the result of `question` about it.
 
-    With `as_hooks` it is the memory that hooks follow. `new` and `stopped` are
-    those of `ask_store`. Raises NotFound, StoreError.
+    Other `values` name another memory. `new` and `stopped` are those of `ask_store`.
+    Raises NotFound, StoreError.
     """
-    values = hook_settings(Path.cwd()) if as_hooks else settings()
-    return _ask_memory(values, question, new=new, stopped=stopped)
+    named = values or settings()
+    return ask_store(
+        named,
+        lambda store: question(memory_of(named, store)),
+        new=new,
+        stopped=stopped,
+    )
 
 
 def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
@@ -69,11 +73,7 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
 
     # If none exists, the first is asked all the same, for its error.
     existing = [db for db in dbs if db_exists(db)] or dbs[:1]
-    answers = []
-    for db in existing:
-        values_of_db = replace(values, db=db)
-        answers.append((db, _ask_memory(values_of_db, question)))
-    return answers
+    return [(db, ask(question, replace(values, db=db))) for db in existing]
 
 
 def ask_own(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) -> T:
@@ -84,30 +84,13 @@ def ask_own(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) ->
     db = str(own_db())
     prepare_database(db)
     values = replace(settings(), db=db, project=Scope().project)
-    return _ask_memory(values, question, new=new)
+    return ask(question, values, new=new)
 
 
 def has_own_memory() -> bool:
     """Return True if the user has a memory besides that of the settings."""
     own_file = own_db()
     return own_file.exists() and own_file != Path(settings().db).absolute()
-
-
-def _ask_memory(
-    values: Settings,
-    question: Callable[[Memory], Awaitable[T]],
-    *,
-    new: bool = False,
-    stopped: str = "interrupted",
-) -> T:
-    """Open the store with its memory, and return the result of `question`."""
-
-    return ask_store(
-        values,
-        lambda store: question(memory_of(values, store)),
-        new=new,
-        stopped=stopped,
-    )
 
 
 async def embed_later(scope: Scope) -> None:

@@ -5,7 +5,6 @@ projects are in the user's own memory. `heedful rules share` writes reviewed one
 file for the team; `accept` shows what changed in it, and lets hooks follow it.
 """
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,13 +12,30 @@ from getpass import getuser
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from typer import Argument, Context, Option, Typer, confirm
+from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import db_exists
-from heedful.cli.output import answer, columns, counted, emit, following, say, when
+from heedful.cli.output import (
+    agrees,
+    answer,
+    columns,
+    counted,
+    emit,
+    following,
+    say,
+    when,
+)
 from heedful.cli.resources import ask, ask_own, has_own_memory
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Why, is_stated, settings, where
+from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
+    By,
+    Why,
+    hook_settings,
+    is_stated,
+    settings,
+    where,
+)
 from heedful.errors import LineError, NotFound, UsageError
 from heedful.integrations.file_changes import (
     FileChange,
@@ -38,7 +54,7 @@ from heedful.lessons.team_rules import (
 )
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
-from heedful.memory.shared import FollowedRules, follow_rules, rules_to_share
+from heedful.memory.shared import follow_rules, rules_to_share
 from heedful.sanitize import clean, visible
 from heedful.store.projects import (
     Repository,
@@ -47,7 +63,10 @@ from heedful.store.projects import (
     write_private,
 )
 
+rules: Typer = group_with_default()
 
+
+@rules.command()
 def share(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only show what would be written.")
@@ -73,7 +92,9 @@ def share(
     before = read_text(path)
     in_file = read_rules((before or "").encode(), SHARED_FILE)
     # What came with the clone does not say which memory is the user's.
-    reviewed = ask(lambda memory: rules_to_share(memory, str(top)), as_hooks=True)
+    reviewed = ask(
+        lambda memory: rules_to_share(memory, str(top)), hook_settings(Path.cwd())
+    )
 
     digests_in_file = {rule.digest for rule in in_file}
     new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
@@ -155,12 +176,21 @@ def accept(
     changes = _changes(rules, accepted_content(project))
     say("\n".join(changes or ["the rules are those that you accepted"]))
     if changes and not yes:
-        is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
         question = "May hooks tell these rules to your agents? You answer for them."
-        if not (is_terminal and confirm(question, default=False, err=True)):
+        if not agrees(question):
             raise UsageError(f"nothing was accepted; {ACCEPT_COMMAND} --yes accepts it")
 
-    followed = _store_rules(rules, file.root)
+    followed = ask(
+        lambda memory: follow_rules(
+            memory,
+            rules,
+            by=getuser(),
+            why=f"accepted {SHARED_FILE}",
+            root=str(file.root),
+        ),
+        hook_settings(Path.cwd()),
+        new=True,
+    )
     write_private(project.accepted_rules, file.content)
     counts = f"{counted(followed.new, 'new rule')}, {followed.known} known"
     return answer({"changes": changes}, f"{counts}, {followed.gone} gone")
@@ -179,21 +209,6 @@ def _changes(rules: Sequence[SharedRule], accepted: bytes) -> list[str]:
 def _shown(rule: SharedRule) -> str:
     """Return a rule as a person must see it: whole, with nothing hidden."""
     return visible(rule.line.removeprefix("- "))
-
-
-def _store_rules(rules: Sequence[SharedRule], root: Path) -> FollowedRules:
-    """Store rules that the user accepted in the memory that hooks follow."""
-    return ask(
-        lambda memory: follow_rules(
-            memory,
-            rules,
-            by=getuser(),
-            why=f"accepted {SHARED_FILE}",
-            root=str(root),
-        ),
-        new=True,
-        as_hooks=True,
-    )
 
 
 T = TypeVar("T")
@@ -223,8 +238,6 @@ RULE_COLUMNS = columns(
     last_said=lambda stated: when(stated.last_said),
     said="seen",
 )
-rules: Typer = group_with_default()
-rules.command("share")(share)
 
 
 def _ask(
@@ -235,8 +248,10 @@ def _ask(
     """
     if everywhere:
         return ask_own(question, new=new)
-    has_other = is_stated("db") or db_exists(settings().db)
-    return ask(question, new=new, as_hooks=not has_other)
+    values = settings()
+    if not is_stated("db") and not db_exists(values.db):
+        values = hook_settings(Path.cwd())
+    return ask(question, values, new=new)
 
 
 @rules.callback(invoke_without_command=True)

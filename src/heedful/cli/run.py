@@ -569,7 +569,8 @@ def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) 
     if not has_pages:
         say(f"for the pages, {errors.install_line('ui')}")
     if browser and has_pages and _has_display() and not current_command().json:
-        return serve.show_pages_of(str(out / recording.DATABASE))
+        values = replace(values, db=str(out / recording.DATABASE))
+        return serve.show_pages(values, read_only=False, browser=True)
     return 0
 
 

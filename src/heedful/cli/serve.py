@@ -6,7 +6,6 @@ own process, and only on a SQLite file; otherwise they wait for `heedful worker`
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Annotated
@@ -15,7 +14,7 @@ from typer import Option
 
 from heedful.cli.databases import forget_times
 from heedful.cli.logs import Content, Telemetry, exporting
-from heedful.cli.settings import settings, warn_of_unknown_variables
+from heedful.cli.settings import Settings, settings, warn_of_unknown_variables
 from heedful.errors import PackageMissing, UsageError
 from heedful.store import POSTGRES_PREFIXES
 
@@ -57,18 +56,14 @@ def ui(
     It shows the database of this folder, on this machine only, and creates one if there
     is none. The printed address contains a token that signs you in once.
     """
-    service = _import_service("heedful ui", "ui", SERVICE_PACKAGES)
     values = settings().with_one_model()
-    pages = service.show_pages(values, read_only=read_only, browser=not no_browser)
-    service.run_until_stopped(pages)
-    return 0
+    return show_pages(values, read_only=read_only, browser=not no_browser)
 
 
-def show_pages_of(db: str) -> int:
-    """Show the pages of a database in the browser, as `heedful ui --db` does."""
+def show_pages(values: Settings, *, read_only: bool, browser: bool) -> int:
+    """Show the pages of the database of these settings until a signal."""
     service = _import_service("heedful ui", "ui", SERVICE_PACKAGES)
-    values = replace(settings().with_one_model(), db=db)
-    pages = service.show_pages(values, read_only=False, browser=True)
+    pages = service.show_pages(values, read_only=read_only, browser=browser)
     service.run_until_stopped(pages)
     return 0
 

@@ -19,7 +19,6 @@ from typing import Annotated
 from typer import Argument
 
 from heedful.cli.exits import drive
-from heedful.cli.failure_table import FailureTable, told_words
 from heedful.cli.output import (
     answer,
     command_line,
@@ -28,6 +27,7 @@ from heedful.cli.output import (
     say,
     show_progress,
 )
+from heedful.cli.reflect import FailureTable, told_words
 from heedful.cli.resources import memory_of
 from heedful.cli.settings import (
     Settings,

@@ -6,7 +6,7 @@ checked against a shape. One error names all faults, each with its line.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -28,6 +28,7 @@ from heedful.redact import redact
 from heedful.sanitize import clean
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 MAX_NAMED_FAULTS = 20  # of one file
 
 
@@ -93,39 +94,42 @@ def read_tasks(path: Path) -> list[Task]:
         endings = ", ".join(_TASK_FILE_PARSERS)
         raise LineError(str(path), 0, f"its name must end in one of {endings}")
 
-    entries = parse(path, text)
-    if not entries:
-        raise LineError(
-            str(path), 0, "it has no task; give at least one with id and task"
-        )
-
-    tasks: list[Task] = []
     line_by_id: dict[str, int] = {}
+
+    def parse_task(value: Any, line: int) -> Task:
+        """Return the task of an entry, whose id no other has. Raises UsageError."""
+        task = _parse_task(value, path, line)
+        first_line = line_by_id.setdefault(task.id, line)
+        if first_line != line:
+            raise UsageError(
+                f"id {task.id!r} is that of the task of line {first_line}; give another"
+            )
+        return task
+
+    empty = "it has no task; give at least one with id and task"
+    return parse_entries(path, parse(path, text), parse_task, empty)
+
+
+def parse_entries(
+    path: Path, entries: list[Entry], parse: Callable[[Any, int], T], empty: str
+) -> list[T]:
+    """Return what `parse` makes of each entry of a file and its line.
+
+    Raises one LineError that says all faults, each on its line: 20 at most, and how
+    many there are more. Without an entry, it says `empty`.
+    """
+    if not entries:
+        raise LineError(str(path), 0, empty)
+
+    parsed = []
     faults: list[LineError] = []
     for line, value in entries:
         try:
-            task = _parse_task(value, path, line)
-            first_line = line_by_id.setdefault(task.id, line)
-            if first_line != line:
-                raise UsageError(
-                    f"id {task.id!r} is that of the task of line {first_line}; give "
-                    "another"
-                )
-            tasks.append(task)
+            parsed.append(parse(value, line))
         except UsageError as error:
             faults.append(LineError(str(path), line, str(error)))
-
-    refuse_faults(faults)
-    return tasks
-
-
-def refuse_faults(faults: Sequence[LineError]) -> None:
-    """Raise one LineError that says all faults of a file, each on its line.
-
-    It says 20 at most, and how many there are more.
-    """
     if not faults:
-        return
+        return parsed
 
     first, *others = faults
     lines = [first.what, *map(str, others)]

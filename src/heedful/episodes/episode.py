@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, astuple, dataclass, field, replace
+from dataclasses import KW_ONLY, astuple, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -79,6 +79,9 @@ class Event:
     origin: Origin = ""
 
 
+_FIELDS_BUT_TIME = [item.name for item in fields(Event) if item.name != "at"]
+
+
 @refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -138,7 +141,8 @@ class Episode:
         ]
         for event in self.events:
             time = None if event.at is None else float(event.at)
-            parts.append((_event_values(event), time))
+            values = [getattr(event, name) for name in _FIELDS_BUT_TIME]
+            parts.append((values, time))
         text = json.dumps(
             parts, sort_keys=True, default=json_default, separators=(",", ":")
         )
@@ -161,23 +165,6 @@ def check_event_type(type: str) -> None:
         types = ", ".join(EVENT_TYPES)
         allowed = f"spelt {alike[0]!r}; the known types are {types}"
         raise InvalidInput("type of an event", type, allowed)
-
-
-def _event_values(event: Event) -> tuple[object, ...]:
-    """Return the fields of an event but its time."""
-    return (
-        event.type,
-        event.content,
-        event.agent,
-        event.tool,
-        event.arguments,
-        event.call,
-        event.error,
-        event.id,
-        event.code,
-        event.meta,
-        event.origin,
-    )
 
 
 def json_default(value: Any) -> Any:
@@ -394,21 +381,13 @@ def clean_event(event: Event, limit: int) -> Event:
         tool=_short_name(event.tool),
         arguments=arguments,
         call=safe_id(event.call),
-        error=_short_error(event.error, limit),
+        error=shorten_failure(redact(event.error), limit),
         id=safe_id(event.id),
         code=_short_name(event.code),
         at=event.at,
         meta=meta,
         origin=event.origin,
     )
-
-
-def _short_error(text: str, limit: int) -> str:
-    """Redact the text of a failure, and cut it as `shorten_failure` does."""
-    if len(text) <= limit:
-        return redact(text)
-
-    return shorten_failure(redact(text), limit)
 
 
 def _clean_data(

@@ -115,31 +115,19 @@ def relative_path(path: str, folder: str) -> str:
     return path.removeprefix("./")
 
 
-def fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
-    """Return the first texts that have room; only the first may be cut to have it.
-
-    `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at.
-    """
-    fit: dict[int, str] = {}
-    for name, raw in islice(texts.items(), MAX_MOMENT_LESSONS):
-        text = sanitize(raw)
-        is_first = not fit
-        if room > 0 and (is_first or len(text) <= room):
-            fit[name] = cut_middle(text, room)
-            room -= len(fit[name])
-
-    return fit
-
-
-def facts(
-    texts: Mapping[int, str], label: str = "lesson", room: int = MAX_MOMENT_CHARS
-) -> str:
+def facts(texts: Mapping[int, str], label: str = "lesson") -> str:
     """Return the first texts as facts between delimiters: as many as have room, whole.
 
-    A delimiter has the label and the id of its text, such as that of a lesson. Only the
-    first is cut, in its middle, if it alone has more than `room` characters.
+    A delimiter has the label and the id of its text, such as that of a lesson. At most
+    `MAX_MOMENT_LESSONS` are shown, in `MAX_MOMENT_CHARS` characters; only the first is
+    cut, in its middle, if it alone has more.
     """
-    fit = fitting_texts(texts, room)
-    texts_by_name = {f"{label}-{id}": text for id, text in fit.items()}
+    room = MAX_MOMENT_CHARS
+    texts_by_name: dict[str, str] = {}
+    for id, raw in islice(texts.items(), MAX_MOMENT_LESSONS):
+        text = sanitize(raw)
+        if not texts_by_name or len(text) <= room:
+            texts_by_name[f"{label}-{id}"] = cut_middle(text, room)
+            room -= len(text)
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

@@ -7,8 +7,6 @@ here and nowhere else.
 import shlex
 from collections.abc import Sequence
 
-READ_COMMAND = "heedful quarantine list"
-
 
 def quote_words(words: Sequence[str]) -> str:
     """Return words as a command line that a shell reads as these words.

@@ -26,8 +26,8 @@ MASK = "___"
 CHANGE_LABEL = "Accepted: "
 # A check's text is a template if the check declares this share of its words.
 MIN_DECLARED_SHARE = 1 / 3
-# An answer of this length is a value, so its plain words are particulars; a longer one
-# has the words of any text.
+# An answer of this length is a value, so its plain words are particulars, and a lesson
+# may quote it whole; a longer one has the words of any text.
 MAX_SHORT_ANSWER_CHARS = 100
 # The sightings whose findings are compared, the newest ones.
 MAX_COMPARED_SIGHTINGS = 5

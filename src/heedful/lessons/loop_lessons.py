@@ -17,7 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from heedful.lessons.finding_rules import CHANGE_LABEL, Declared, mask_finding
+from heedful.lessons.finding_rules import (
+    CHANGE_LABEL,
+    MAX_SHORT_ANSWER_CHARS,
+    Declared,
+    mask_finding,
+)
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     Cause,
@@ -40,9 +45,6 @@ from heedful.loop.record import (
 )
 from heedful.redact import redact
 
-# Characters of a change that a lesson's text quotes: a change as short as this is never
-# cut.
-MAX_QUOTED_CHANGE_CHARS = 100
 # A finding may quote an output of this length without quotation marks; a shorter one is
 # in every text.
 MIN_QUOTED_OUTPUT_CHARS = 3
@@ -247,7 +249,7 @@ class _Correction:
         change = ""
         if self.accepted is not None:
             line = difference(example.rejected, redact(example.accepted))
-            if 0 < len(line) <= MAX_QUOTED_CHANGE_CHARS and "\n" not in line:
+            if 0 < len(line) <= MAX_SHORT_ANSWER_CHARS and "\n" not in line:
                 change = f"{CHANGE_LABEL}{line}"
 
         message = self.finding.message.rstrip(". ")
@@ -389,7 +391,7 @@ def rule_digest(check: str, key: str, output: str) -> str:
     their outputs are about one rule.
     """
     # Another output breaks the same rule, so the quotations are masked.
-    if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHANGE_CHARS:
+    if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_SHORT_ANSWER_CHARS:
         key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
 
     def mask(quotation: re.Match[str]) -> str:
