@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.signature import CLAIM_ERROR_TYPES, MAX_SIGNATURE_CHARS, signature
+from heedful.lessons.scope import MAX_READ_CHARS
+from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from tests.tables import cases, read_samples
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -140,7 +141,7 @@ NASTY = [
 def test_64_kib_of_anything_come_to_an_end(part, end):
     text = (part * (65_536 // len(part)))[:65_536] + end
     name = signature("E", text)
-    assert len(name.pattern) <= 40 * MAX_SIGNATURE_CHARS
+    assert len(name.pattern) <= 40 * MAX_READ_CHARS
 
 
 @cases(
@@ -154,7 +155,7 @@ def test_64_kib_of_anything_come_to_an_end(part, end):
     },
 )
 def test_bad_input_has_a_bounded_pattern(text):
-    assert len(signature("E", text).pattern) <= 4 * MAX_SIGNATURE_CHARS
+    assert len(signature("E", text).pattern) <= 4 * MAX_READ_CHARS
     assert signature("E", "").pattern == ""
 
 

@@ -65,8 +65,6 @@ from heedful.store.search import keys_of_rule, memory_keys
 
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
-MAX_FILE_NAME_CHARS = 1_000
-MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 # What `shown` counts for the present words.
 COUNTED_ANEW = frozenset({"helped", "hurt"})
@@ -375,7 +373,7 @@ def _errors_in(source: str) -> str:
         return _errors_of(sys.stdin.buffer.read(), "standard input")
 
     # An existing file is meant; any other text is the error itself.
-    if len(source) < MAX_FILE_NAME_CHARS and os.path.isfile(source):
+    if os.path.isfile(source):
         return _errors_of(Path(source).read_bytes(), source)
     return source
 
@@ -416,8 +414,7 @@ def recall(
     function or stage broke.
     """
     if task == STANDARD_INPUT:
-        stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
-        task = stdin.decode("utf-8", "replace")
+        task = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not task.strip():
         raise UsageError("the task is empty; say in words what the task is")
     if key:

@@ -17,6 +17,7 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import db_exists
 from heedful.cli.output import (
+    MAX_SHOWN_TEXT_CHARS,
     agrees,
     answer,
     columns,
@@ -216,14 +217,13 @@ RuleId = Annotated[int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id.")]
 Everywhere = Annotated[
     bool, Option("--everywhere", help="The rule is for all your projects.")
 ]
-MAX_RULE_CELL_CHARS = 240
 
 
 def _words_of(stated: StatedRule) -> str:
     """Return what a table says of a rule: its text, or how to release it."""
     if stated.entry:
         return f"(waits in quarantine: {stated.release})"
-    return clean(stated.text, MAX_RULE_CELL_CHARS)
+    return clean(stated.text, MAX_SHOWN_TEXT_CHARS)
 
 
 def _state_of(stated: StatedRule) -> str:
@@ -293,7 +293,7 @@ def add_rule(
         lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
     )
     lines = [f"rule {stated.id} is in force ({stated.told})"]
-    lines += [f"it ends: {clean(old, MAX_RULE_CELL_CHARS)}" for old in stated.ended]
+    lines += [f"it ends: {clean(old, MAX_SHOWN_TEXT_CHARS)}" for old in stated.ended]
     then = following("rules", "retire", stated.id, everywhere=everywhere, by="NAME")
     document = {
         "id": stated.id,
@@ -312,7 +312,7 @@ def retire_rule(
     retired = _ask(
         lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
     )
-    words = f"retired: {clean(retired.text, MAX_RULE_CELL_CHARS)}"
+    words = f"retired: {clean(retired.text, MAX_SHOWN_TEXT_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))
 
 

@@ -39,7 +39,7 @@ _EXACT_WORD_PATTERN = re.compile(r"\w+")
 # The share of their words that calls for one purpose have in common.
 MIN_COMMON_SHARE = 0.25
 # A word of letters: "read" and "file" in "read_file2".
-_CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
+LETTERS_PATTERN = re.compile(r"[^\W\d_]+")
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -337,8 +337,8 @@ def _share_of_words(first: str, second: str) -> float:
 
     In calls that differ in few words, a word with a typo counts as equal.
     """
-    words = set(_CALL_WORD_PATTERN.findall(first.lower()))
-    other_words = set(_CALL_WORD_PATTERN.findall(second.lower()))
+    words = set(LETTERS_PATTERN.findall(first.lower()))
+    other_words = set(LETTERS_PATTERN.findall(second.lower()))
 
     lost = words - other_words
     new = other_words - words

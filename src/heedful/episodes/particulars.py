@@ -15,7 +15,12 @@ from dataclasses import dataclass
 
 from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
-from heedful.lessons.session_names import MadeNames, branch_pattern, names_by_call
+from heedful.lessons.session_names import (
+    BRANCH_PATTERN,
+    MadeNames,
+    branch_pattern,
+    names_by_call,
+)
 from heedful.redact import mask_personal, redact
 
 # An absolute path of at least two folders, and a relative one of at least one.
@@ -27,15 +32,6 @@ _RELATIVE_PATH_PATTERN = re.compile(
 _SYSTEM_FOLDER_PATTERN = re.compile(r"/(?:tmp|usr|etc|opt|var|dev|proc|bin|lib)\b")
 # The home folder of somebody.
 _HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+(?=/|\b)")
-# What git says about the branch that is checked out, or a command that makes one.
-_BRANCH_PATTERN = re.compile(
-    r"(?m)^On branch (?P<on>\S+)$|\[rejected\] +(?P<pushed>\S+) -> (?P=pushed)(?!\S)"
-    r"|The current branch (?P<current>\S+) has no upstream"
-    r"|Your branch is [^\n]*'origin/(?P<remote>[^']+)'"
-    r"|Switched to (?:a new )?branch '(?P<other>[^']+)'"
-    r"|branch '(?P<tracking>[^']+)' set up to track"
-    r"|git (?:checkout -b|switch -c|branch -m) (?P<made>[\w./-]+)"
-)
 # A command of git or of a program for its servers, in which any word may be a branch.
 _GIT_COMMAND_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\s[^\n;&|`]*")
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -113,7 +109,7 @@ class Particulars:
             for name in _PERSON_PATTERN.findall(text):
                 names.update(name.lower().split())
 
-            names_of_text = map("".join, _BRANCH_PATTERN.findall(text))
+            names_of_text = map("".join, BRANCH_PATTERN.findall(text))
             branches += [(position, name) for name in names_of_text]
         calls = [n for n, event in enumerate(events) if event.type == "tool_call"]
         names_made = names_by_call(given_to(events[n]) for n in calls)

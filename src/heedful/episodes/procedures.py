@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from heedful.episodes.comparison import LETTERS_PATTERN
 from heedful.episodes.course import Course
 from heedful.lessons.lesson import Signature
+from heedful.lessons.ranking import MIN_SHARED_WORDS
 from heedful.lessons.scope import digest_of
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -20,9 +22,6 @@ from heedful.lessons.words import words
 MIN_PROCEDURE_TOOLS = 2
 # So many other runs must have done a like task in the same way.
 MIN_OTHER_RUNS = 2
-# Tasks are alike if they have so many words in common.
-MIN_COMMON_WORDS = 2
-_LETTERS_PATTERN = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +67,10 @@ class Procedure:
         names = set(chain.from_iterable(map(_names_in, (task, *same))))
         shared = known.intersection(_words_of(task)) - common - names
         sizes = [len(shared.intersection(done)) for done in alike]
-        if sum(size >= MIN_COMMON_WORDS for size in sizes) < MIN_OTHER_RUNS:
+        if sum(size >= MIN_SHARED_WORDS for size in sizes) < MIN_OTHER_RUNS:
             return ()
         # As the task has them: `words` are without their endings.
-        task_words = _LETTERS_PATTERN.findall(task)
+        task_words = LETTERS_PATTERN.findall(task)
         return tuple(
             dict.fromkeys(
                 word for word in task_words if shared.intersection(words(word))
@@ -97,5 +96,5 @@ def _words_of(task: str) -> Sequence[str]:
 def _names_in(task: str) -> Sequence[str]:
     """Return the words with a capital elsewhere than at a sentence's beginning."""
     sentences = re.split(r"[.!?]\s|\n", task)
-    later = chain.from_iterable(_LETTERS_PATTERN.findall(s)[1:] for s in sentences)
+    later = chain.from_iterable(LETTERS_PATTERN.findall(s)[1:] for s in sentences)
     return words(" ".join(word for word in later if word[0].isupper()))

@@ -13,7 +13,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from heedful.lessons.action import (
-    MAX_ACTION_CHARS,
     REPLACED_ARGUMENTS,
     arguments_of,
     command_of,
@@ -24,7 +23,7 @@ from heedful.lessons.commands import release_command
 from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import Origin, origin_of, sources_of
-from heedful.lessons.scope import State, digest_of
+from heedful.lessons.scope import MAX_READ_CHARS, State, digest_of
 from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.redact import redact_start
@@ -237,7 +236,7 @@ def _plain_text(text: str, folder: str) -> str:
     """Return a text without secrets; its paths are relative to the folder."""
     if folder:
         text = text.replace(f"{folder}/", "")
-    return redact_start(text, MAX_ACTION_CHARS)
+    return redact_start(text, MAX_READ_CHARS)
 
 
 def _texts_of(
@@ -255,7 +254,7 @@ def _texts_of(
     for value in arguments.values():
         # A longer text is no argument but content. In single quotes stands a value of a
         # query, and no name in it.
-        if isinstance(value, str) and len(value) < MAX_ACTION_CHARS // 4:
+        if isinstance(value, str) and len(value) < MAX_READ_CHARS // 4:
             yield tool, re.sub(r"'[^']*'", " ", _plain_text(value, folder))
 
 

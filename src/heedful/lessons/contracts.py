@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.lessons.action import MAX_ACTION_CHARS, command_of, path_of
+from heedful.lessons.action import command_of, path_of
+from heedful.lessons.scope import MAX_READ_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def find_contract(
         kind = "file"
     for contract in CONTRACTS:
         is_about = contract.about in (kind, "any")
-        if is_about and contract.is_broken(failure[:MAX_ACTION_CHARS]):
+        if is_about and contract.is_broken(failure[:MAX_READ_CHARS]):
             return contract
     is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
     return ABSENT_CONTRACT if kind == "file" and is_absent else None

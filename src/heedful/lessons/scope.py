@@ -24,6 +24,8 @@ TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
 FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 MAX_SOURCE_NAME_CHARS = 500
 DAY_SECONDS = 86_400.0
+# Of an error or an action; a longer error is read at its ends, where errors are named.
+MAX_READ_CHARS = 4_096
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # How a command begins that reads or changes the lessons of one scope. It may have other

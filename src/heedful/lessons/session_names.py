@@ -21,9 +21,14 @@ _BRANCH_COMMANDS = frozenset({"checkout", "switch", "branch", "worktree"})
 _MAKING_PROGRAMS = frozenset({"mkdir", "touch"})
 # The whole text of a file that a call writes.
 _CONTENT_ARGUMENTS = frozenset({"content", "contents", "file_text"})
-# What git says about the branch that is checked out, when it fails.
-_BRANCH_IN_ERROR_PATTERN = re.compile(
-    r"The current branch (\S+) has no upstream|\[rejected\] +(\S+) -> \2(?!\S)"
+# What git says about the branch that is checked out, or a command that makes one.
+BRANCH_PATTERN = re.compile(
+    r"(?m)^On branch (?P<on>\S+)$|\[rejected\] +(?P<pushed>\S+) -> (?P=pushed)(?!\S)"
+    r"|The current branch (?P<current>\S+) has no upstream"
+    r"|Your branch is [^\n]*'origin/(?P<remote>[^']+)'"
+    r"|Switched to (?:a new )?branch '(?P<other>[^']+)'"
+    r"|branch '(?P<tracking>[^']+)' set up to track"
+    r"|git (?:checkout -b|switch -c|branch -m) (?P<made>[\w./-]+)"
 )
 # What stands in calls and errors in place of a file that a session has made.
 FILE_MASK = "<file>"
@@ -55,7 +60,7 @@ class MadeNames:
         The error itself may say which branch is checked out. A plain word is a branch
         only if the call runs git.
         """
-        checked_out = _BRANCH_IN_ERROR_PATTERN.findall(error)
+        checked_out = BRANCH_PATTERN.findall(error)
         runs_git = "git" in call or "gh " in call
         branches = (
             name

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
+from heedful.lessons.scope import MAX_READ_CHARS
 from heedful.lessons.words import compiled
 from heedful.redact import TERMINAL_CODES
 
-# A longer text is read at its two ends, which is where errors are named.
-MAX_SIGNATURE_CHARS = 4_096
 # The types of errors whose text is a claim: another figure makes it another claim.
 CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
 
@@ -87,8 +86,8 @@ def strategy_signature(failure: Signature) -> Signature:
 
 def _pattern_of(error_type: str, text: str) -> str:
     """Return an error's text, or JSON data, with its particulars masked."""
-    if len(text) > MAX_SIGNATURE_CHARS:
-        half = MAX_SIGNATURE_CHARS // 2
+    if len(text) > MAX_READ_CHARS:
+        half = MAX_READ_CHARS // 2
         return _mask_particulars(error_type, f"{text[:half]}\n{text[-half:]}")
 
     if text.startswith(("[", "{")):

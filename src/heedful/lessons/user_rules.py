@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.lessons.action import MAX_ACTION_CHARS
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
-from heedful.lessons.scope import State, short_digest
+from heedful.lessons.scope import MAX_READ_CHARS, State, short_digest
 from heedful.lessons.shell import split_words
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 from heedful.sanitize import delimit, delimiter, sanitize
@@ -331,7 +330,7 @@ def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
     fields = {"command": arguments} if isinstance(arguments, str) else arguments
     words = {_folded(tool), *map(_folded, re.split(r"[\W_]+", tool))}
     for name, value in fields.items():
-        text = str(value)[:MAX_ACTION_CHARS]
+        text = str(value)[:MAX_READ_CHARS]
         if "\n" in text and name != "command":
             continue
         for word in split_words(text):
