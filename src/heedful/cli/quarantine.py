@@ -4,7 +4,7 @@ A text from outside waits in quarantine, and recall does not show it until someb
 releases it or states its source. Every review is recorded with who made it and why.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
@@ -107,13 +107,13 @@ def show_waiting(id: Id) -> int:
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
     """Release lessons from quarantine: recall may show them as your own words."""
-    return _review("release", ids, by=by, why=why)
+    return _review("release", Quarantine.release, ids, by=by, why=why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
     """Retire lessons that are in quarantine. The same text is not stored again."""
-    return _review("reject", ids, by=by, why=why)
+    return _review("reject", Quarantine.reject, ids, by=by, why=why)
 
 
 @quarantine.command()
@@ -121,29 +121,24 @@ def undo(ids: Ids, by: By, why: Why = "") -> int:
     """Undo a release or a rejection: the lessons wait again. Prompts that already
     contain a lesson do not change.
     """
-    return _review("undo", ids, by=by, why=why)
+    return _review("undo", Quarantine.undo, ids, by=by, why=why)
 
 
 def _review(
     action: Literal["release", "reject", "undo"],
+    rule_on: Callable[..., Awaitable[None]],
     ids: Sequence[int],
     *,
     by: str,
     why: str,
 ) -> int:
-    """Review lessons, with an entry in the audit, and say what was done."""
+    """Rule on lessons, with an entry in the audit, and say what was done."""
     reviewed = sorted(set(ids))
     names = ", ".join(map(str, reviewed))
 
     async def review(memory: Memory) -> None:
         with _audited(memory.scope, action, subject=names, by=by, why=why):
-            quarantine = memory.quarantine
-            reviews = {
-                "release": quarantine.release,
-                "reject": quarantine.reject,
-                "undo": quarantine.undo,
-            }
-            await reviews[action](ids, by=by, why=why)
+            await rule_on(memory.quarantine, ids, by=by, why=why)
         if action == "release":
             await embed_later(memory.scope)
 

@@ -149,13 +149,10 @@ async def opened_models(values: Settings) -> AsyncIterator[list[Model]]:
     Raises as `opened_model` does.
     """
     async with AsyncExitStack() as stack:
-        models = []
-        for name in values.models:
-            values_of_model = replace(values, model=name)
-            models.append(
-                await stack.enter_async_context(opened_model(values_of_model))
-            )
-        yield models
+        yield [
+            await stack.enter_async_context(opened_model(replace(values, model=name)))
+            for name in values.models
+        ]
 
 
 def model_here(values: Settings) -> Model | None:

@@ -239,29 +239,25 @@ def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _valid_settings(origins: Mapping[str, Mapping[str, Any]]) -> Settings:
     """Return the settings of these origins. Raises UsageError."""
     values: dict[str, Any] = {}
-    problems: dict[str, str] = {}
+    places: dict[str, str] = {}
     for place, stated in origins.items():
-        for name, value in stated.items():
-            values[name] = value
-            problems[name] = place
-    if not values:
-        return Settings()
+        values |= stated
+        places |= dict.fromkeys(stated, place)
 
-    for name, place in list(problems.items()):
+    problems = []
+    for name, place in places.items():
         try:
             values[name] = _check_value(name, values[name])
-            del problems[name]
         except UsageError as error:
-            option = name.replace("_", "-")
             where = place.format(
-                option=option,
+                option=name.replace("_", "-"),
                 field=name,
                 FIELD=name.upper(),
                 older=OLDER_VARIABLES.get(name),
             )
-            problems[name] = f"{where}{error}"
+            problems.append(f"{where}{error}")
     if problems:
-        raise UsageError("; ".join(problems.values()))
+        raise UsageError("; ".join(problems))
     return Settings(**values)
 
 

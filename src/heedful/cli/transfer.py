@@ -141,9 +141,8 @@ def migrate(
     from heedful.store import postgres_schema
 
     is_new = postgres_schema.migrate(url, role)
-    lines = [f"{shown(url)} has the schema of this heedful already"]
-    if is_new:
-        lines = [f"{shown(url)} has the schema of this heedful now"]
+    since = "now" if is_new else "already"
+    lines = [f"{shown(url)} has the schema of this heedful {since}"]
     if role:
         lines.append(f"role {role} may serve; name it in the URL of the service")
     document = {"store": shown(url), "role": role, "created": is_new}
