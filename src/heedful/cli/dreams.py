@@ -82,7 +82,7 @@ def list_dreams(limit: Limit = 20) -> int:
         key="dreams",
         text_columns=2,
         empty="no dream yet",
-        then=following("dream", "show", *(result.id for result in results[:1])),
+        then=following("dream", "show", results[0].id) if results else "",
         document=_dream_document,
     )
 

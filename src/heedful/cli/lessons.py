@@ -21,7 +21,6 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.output import (
-    MAX_SHOWN_TEXT_CHARS,
     answer,
     columns,
     counted,
@@ -62,6 +61,7 @@ from heedful.sanitize import clean
 from heedful.store import exposures, lessons as lesson_store, retention
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
@@ -107,8 +107,8 @@ async def _with_shown(
     for name, lesson in zip(names, lessons, strict=True):
         fields = {field: lesson[field] for field in lesson.keys() - COUNTED_ANEW}
         example = examples.get(lesson["id"])
-        shown = counts.get(name, Shown())
-        records.append({**fields, "example": example, "shown": shown})
+        loops = counts.get(name, Shown())
+        records.append({**fields, "example": example, "shown": loops})
     return records
 
 
@@ -464,7 +464,7 @@ def _check_key(key: str) -> None:
     async def read(memory: Memory) -> list[str]:
         return await memory.store.read(memory.scope, memory_keys)
 
-    keys = sorted({known for _, names in ask_all(read) for known in names})
+    keys = sorted(set(chain.from_iterable(names for _, names in ask_all(read))))
     if key not in keys:
         raise UnknownName("memory key", key, keys)
 

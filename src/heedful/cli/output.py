@@ -33,7 +33,6 @@ Column = str | Callable[[Any], Any]
 Columns = Mapping[str, Column]
 
 MAX_TABLE_ROWS = 50  # of a table that may be very long
-MAX_SHOWN_TEXT_CHARS = 400  # of a text that others wrote, in a line
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -224,8 +223,9 @@ class TextTable:
         if self.cut_column:
             style = {"overflow": "ellipsis", "no_wrap": True}
         for row in self.rows:
-            cells = [clean(str(cell), 200) for cell in self._cells_of(row)]
-            table.add_row(*(Text(cell, **style) for cell in cells))
+            cells = self._cells_of(row)
+            texts = [Text(clean(str(cell), 200), **style) for cell in cells]
+            table.add_row(*texts)
 
         width = None if sys.stdout.isatty() else PIPE_WIDTH_COLUMNS
         console = Console(width=width, color_system=None)

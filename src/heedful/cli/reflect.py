@@ -18,7 +18,6 @@ from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
 from heedful.cli.output import (
-    MAX_SHOWN_TEXT_CHARS,
     answer,
     columns,
     command_line,
@@ -48,6 +47,7 @@ from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store.store import Store
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]
@@ -325,16 +325,16 @@ async def _reflect_on_files(
     What cannot be read of a file is an error; the rest is reflected on. So is a folder
     without a file. A file of no known format is an error only if it is named itself.
     """
-    for named in files:
-        paths = [*files_in([named])]
+    for target in files:
+        paths = [*files_in([target])]
         if not paths:
-            empty = TraceFileError(str(named), 0, "the folder has no file")
-            yield EpisodeResult(named.name, error=str(empty))
+            empty = TraceFileError(str(target), 0, "the folder has no file")
+            yield EpisodeResult(target.name, error=str(empty))
         for path, file in paths:
             episodes = read(file)
             async for result in _reflect_on_file(path, episodes, reflect_on):
                 is_known = episodes.is_recognised or not os.access(path, os.R_OK)
-                yield replace(result, is_unknown=path != named and not is_known)
+                yield replace(result, is_unknown=path != target and not is_known)
 
 
 async def _reflect_on_file(

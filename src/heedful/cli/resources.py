@@ -51,10 +51,10 @@ def ask(
     Other `values` name another memory. `new` and `stopped` are those of `ask_store`.
     Raises NotFound, StoreError.
     """
-    named = values or settings()
+    chosen = values or settings()
     return ask_store(
-        named,
-        lambda store: question(memory_of(named, store)),
+        chosen,
+        lambda store: question(memory_of(chosen, store)),
         new=new,
         stopped=stopped,
     )

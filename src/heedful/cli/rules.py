@@ -17,7 +17,6 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import db_exists
 from heedful.cli.output import (
-    MAX_SHOWN_TEXT_CHARS,
     agrees,
     answer,
     columns,
@@ -63,6 +62,7 @@ from heedful.store.projects import (
     find_repository,
     write_private,
 )
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 rules: Typer = group_with_default()
 

@@ -21,7 +21,6 @@ from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, forget_times, opened_store, read
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import (
-    MAX_SHOWN_TEXT_CHARS,
     answer,
     columns,
     counted,
@@ -64,7 +63,7 @@ from heedful.service.jobs import (
 )
 from heedful.store import POSTGRES_PREFIXES, failed_jobs, keys, lessons, shown
 from heedful.store.store import Store
-from heedful.validation import require
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -117,9 +116,11 @@ def discard(id: Id = None, is_all: All = False) -> int:
 def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     """End one failed job or all, and say in `words` what was done."""
     require((id is None) == is_all, "ID", id, "the id of a failed job, or --all")
-    ended: list[dict[str, Any]] = ask_scope(
-        lambda store, scope: store.write(scope, failed_jobs.end, id, again=again)
-    )
+
+    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
+        return await store.write(scope, failed_jobs.end, id, again=again)
+
+    ended = ask_scope(end)
     return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")
 
 
@@ -201,8 +202,11 @@ class JobCounts:
         """Count and print what happened to a job; that it has begun is not printed."""
         if event == "begun":
             return
-        self.done += event == "done"
-        self.given_up += event == "given up"
+        if event == "done":
+            self.done += 1
+        elif event == "given up":
+            self.given_up += 1
+
         place = f"{when(time.time())} {job.scope}"
         arguments = [f" {n}={value[:16]}" for n, value in sorted(job.arguments.items())]
         line = f"{place} {job.task}{''.join(arguments)}: {words}"
