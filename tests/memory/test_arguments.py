@@ -10,7 +10,10 @@ import pytest
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example
 from heedful.memory.dream import Dreams
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
+from heedful.memory.trial import MAX_LOOP_TEXTS, Trial
+from heedful.validation import MAX_NAME_CHARS
 from tests.tables import cases
 
 NAN = float("nan")
@@ -56,6 +59,24 @@ def recall(name: str) -> Call:
     return lambda memory, value: memory.recall("it failed", **{name: value})
 
 
+def checks_of(memory: Memory) -> LessonChecks:
+    return LessonChecks(memory)
+
+
+def trial_of(memory: Memory, source: str = "mem0") -> Trial:
+    return Trial(source, memory.store)
+
+
+async def offer_texts(memory: Memory, source: Any) -> None:
+    await trial_of(memory, source).offer("loop", ["x"])
+
+
+async def offer_to_loop(memory: Memory, texts: Any) -> None:
+    await trial_of(memory).offer("loop", texts)
+
+
+# Of a source or a loop: nothing, NUL, a long name, a secret.
+NAMES = ("", "a\0b", "x" * (MAX_NAME_CHARS + 1), "AKIAIOSFODNN7EXAMPLE")
 IDS = (NAN, 1.5, HUGE, True, None, "a")
 TEXTS = (None, b"x", 5)
 COUNTS = (NAN, 1.5, -1, HUGE, None, "a")
@@ -103,6 +124,36 @@ WRONG = {
         "by",
         ("", " ", None),
         lambda memory, by: memory.prune(keep=0, by=by),
+    ),
+    "propose: lesson": (
+        "lesson",
+        (0,),
+        lambda memory, id: checks_of(memory).propose(id),
+    ),
+    "accept: by": ("by", ("",), lambda memory, by: checks_of(memory).accept(1, by=by)),
+    "checks: limit": ("limit", (0,), lambda memory, n: checks_of(memory).list(n)),
+    "state: text": (
+        "text",
+        ("", "never " * 100),
+        lambda memory, text: memory.user_rules.state(text, by="ann"),
+    ),
+    "trial: source": ("source", NAMES, offer_texts),
+    "offer: loop": (
+        "loop",
+        NAMES,
+        lambda memory, id: trial_of(memory).offer(id, ["x"]),
+    ),
+    "offer: texts": ("texts", ("Use metres.", None), offer_to_loop),
+    "offer: too many": (
+        "number of texts",
+        (["x"] * (MAX_LOOP_TEXTS + 1),),
+        offer_to_loop,
+    ),
+    "end: loop": ("loop", NAMES, lambda memory, id: trial_of(memory).end(id, score=1)),
+    "end: score": (
+        "score",
+        (1.01,),
+        lambda memory, score: trial_of(memory).end("loop", score=score),
     ),
     "prune: unused_for": (
         "unused_for",

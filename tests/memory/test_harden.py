@@ -15,7 +15,6 @@ from heedful.loop.record import Finding
 from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -310,20 +309,6 @@ async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(agent
     await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
     with pytest.raises(InvalidInput, match="words that no call has which worked"):
         await LessonChecks(agents).propose(rule)
-
-
-@cases(
-    "call, field",
-    {
-        "id 0": (lambda c: c.propose(0), "lesson"),
-        "nobody accepts": (lambda c: c.accept(1, by=""), "by"),
-        "limit 0": (lambda c: c.list(0), "limit"),
-    },
-)
-async def test_bad_input_is_refused_by_name(memory, call, field):
-    with pytest.raises(InvalidInput) as caught:
-        await call(LessonChecks(memory))
-    assert caught.value.field == field
 
 
 @pytest.mark.parametrize("verb", ["propose", "accept", "reject", "false_alarm"])

@@ -18,7 +18,6 @@ from heedful.memory import trial as trial_module
 from heedful.memory.memory import Memory
 from heedful.store import exposures, open_store
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
@@ -143,6 +142,9 @@ async def test_the_same_result_again_is_harmless_and_another_a_conflict(trial):
     await trial.offer("loop/1", RULES)
     await trial.end("loop/1", passed=True)
     await trial.end("loop/1", score=1)
+    for wrong in ({}, {"passed": True, "score": 1.0}):  # no result, and two
+        with pytest.raises(InvalidInput):
+            await trial.end("loop/1", **wrong)
     with pytest.raises(Conflict, match="score 1 in the trial 'mem0', not 0"):
         await trial.end("loop/1", passed=False)
 
@@ -151,52 +153,6 @@ async def test_a_loop_that_was_offered_nothing_cannot_end(trial, store):
     await heedful.Trial("skills", store).offer("loop/1", RULES)
     with pytest.raises(NotFound, match="offer its texts before it ends"):
         await trial.end("loop/1", passed=True)
-
-
-@cases(
-    "name",
-    {
-        "an empty name": "",
-        "NUL": "a\0b",
-        "a long name": "x" * (MAX_NAME_CHARS + 1),
-        "a secret": "AKIAIOSFODNN7EXAMPLE",
-    },
-)
-async def test_names_of_sources_and_loops_are_short_printable_text(trial, store, name):
-    with pytest.raises(InvalidInput, match="source is"):
-        heedful.Trial(name, store)
-    with pytest.raises(InvalidInput, match="loop is"):
-        await trial.offer(name, RULES)
-    with pytest.raises(InvalidInput, match="loop is"):
-        await trial.end(name, passed=True)
-
-
-@cases(
-    "texts",
-    {
-        "one text in place of a list": "Lengths are in metres.",
-        "nothing": None,
-        "too many texts": ["x"] * (trial_module.MAX_LOOP_TEXTS + 1),
-    },
-)
-async def test_texts_are_a_bounded_list_of_text(trial, texts):
-    with pytest.raises(InvalidInput, match="texts"):
-        await trial.offer("loop/1", texts)
-    assert await trial.offered("loop/1") == ()
-
-
-@cases(
-    "result",
-    {
-        "no result": {},
-        "two results": {"passed": True, "score": 1.0},
-        "a score above 1": {"score": 1.01},
-    },
-)
-async def test_a_result_is_passed_or_a_score(trial, result):
-    await trial.offer("loop/1", RULES)
-    with pytest.raises(InvalidInput):
-        await trial.end("loop/1", **result)
 
 
 async def test_scopes_are_apart(trial, store):
