@@ -187,13 +187,34 @@ def test_the_first_example_of_such_engines_is_found_by_its_own_query(api, asked)
         assert record["metadata"]["session_id"] == SLOW_QUERY["session_id"]
 
 
-@pytest.mark.parametrize("field", ["message", "error_message"])
-def test_the_error_of_an_event_has_its_words_under_either_name(api, field):
+@cases(
+    "error",
+    {
+        "message": {"message": "the disk is full"},
+        "error_message": {"error_message": "the disk is full"},
+        "a code that is a number": {"message": "the disk is full", "code": 429},
+    },
+)
+def test_the_error_of_an_event_has_its_words_under_either_name(api, error):
     call = {"event_type": "tool_call", "tool_name": "psql", "content": "select 1"}
-    error = {"event_type": "tool_response", "error": {field: "the disk is full"}}
-    body = {**TALK, "events": [call, error], "store": False}
-    answer = api.post(GENERATE, json=body).json()
+    events = [call, {"event_type": "tool_response", "error": error}]
+    answer = api.post(GENERATE, json={**TALK, "events": events, "store": False}).json()
     assert "“the disk is full”" in answer["reflection_text"]
+
+
+@cases("named", {"null": {"override_by": None}, "left out": {}})
+def test_an_override_that_names_nobody_is_that_of_the_key(api, named):
+    stopped = {"max_reruns": 0, "reflection_persona": "NOVA", **POOR}
+    answer = completed(api, stopped)
+    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
+    assert answer["decision_result"]["rerun_reason"] == "max_reruns_reached"
+    lift = {**DOCUMENTED, **stopped, "override_max_reruns": True}
+    lift.pop("override_by")
+    lifted = api.post(COMPLETE, json={**lift, **named}).json()["decision_result"]
+    assert lifted["decision"] == "rerun"
+    again = api.post(f"{OVERRIDE}/loop_001", json={"override_fatigue": True, **named})
+    for body in (lifted, again.json()):
+        assert body["overridden_by"].startswith("tests (")
 
 
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):

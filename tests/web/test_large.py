@@ -12,7 +12,7 @@ from heedful.service.middleware import MAX_LARGE_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
 from heedful.web import figures, window
-from tests.service.support import Api, read_data
+from tests.service.support import Api, read_data, record, wrong
 from tests.web.support import Browser
 
 DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON
@@ -23,29 +23,18 @@ POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
 pytestmark = pytest.mark.both_nightly
 
 
-def begin(api: Api, name: str, task: Any = "begin") -> None:
-    """Begin a loop of at most 60 attempts."""
-    body = {"task": task, "policy": POLICY}
-    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
-
-
-def report(
-    api: Api, name: str, number: int, findings: int, chars: int = 10, output: Any = "x"
+def store_loop(
+    api: Api, name: str, findings: int, chars: int = 10, **more: Any
 ) -> None:
-    """Report an attempt with so many findings, each with a message of `chars`."""
-    evaluation = {
-        "findings": [
-            {"check": f"check {n}", "message": chars * "x"} for n in range(findings)
-        ]
-    }
-    body = {"output": output, "evaluation": evaluation}
-    read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+    """Store a loop of one attempt with so many findings, each of so many characters."""
+    attempts = more.pop("attempts", 1)
+    checks = [{"check": f"check {n}", "message": chars * "x"} for n in range(findings)]
+    record(api, name, *attempts * [wrong("x", *checks)], policy=POLICY, **more)
 
 
 def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Browser):
     for n in range(2):
-        begin(browser.api, f"large{n}", task=DENSE)
-        report(browser.api, f"large{n}", 1, findings=1)
+        store_loop(browser.api, f"large{n}", findings=1, task=DENSE)
 
     for page in PAGES:
         for address in (page, f"{page}.json"):
@@ -62,8 +51,7 @@ def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Brow
 
 
 def test_findings_beyond_the_first_are_counted(browser: Browser):
-    begin(browser.api, "many")
-    report(browser.api, "many", 1, findings=1_000)
+    store_loop(browser.api, "many", findings=1_000)
     data = browser.data("/loops/many")
     (attempt,) = data["tried"]["attempts"]
     assert len(attempt["checks"]) == window.MAX_PAGE_FINDINGS
@@ -75,9 +63,7 @@ def test_findings_beyond_the_first_are_counted(browser: Browser):
 def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
-    begin(browser.api, "wide")
-    for number in range(1, 6):
-        report(browser.api, "wide", number, findings=100, chars=1_000)
+    store_loop(browser.api, "wide", findings=100, chars=1_000, attempts=5)
     monkeypatch.setattr(window, "MAX_LISTING_BYTES", 500_000)
 
     newest = browser.data("/loops/wide")
@@ -99,10 +85,8 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
 def test_a_loop_that_is_too_large_has_figures_and_no_finding(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
-    begin(browser.api, "small")
-    report(browser.api, "small", 1, findings=1)
-    begin(browser.api, "wide")
-    report(browser.api, "wide", 1, findings=100, chars=1_000)
+    store_loop(browser.api, "small", findings=1)
+    store_loop(browser.api, "wide", findings=100, chars=1_000)
     monkeypatch.setattr(recent, "MAX_READ_LOOP_BYTES", 50_000)
     monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 50_000)
 
