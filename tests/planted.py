@@ -42,7 +42,8 @@ def _web(data: object) -> str:
 _ALPHABETS = {"U": UPPER, "D": DIGITS, "L": LOWER, "H": HEX, "W": WORD, "R": URL}
 _ALPHABETS |= {"UD": UPPER + DIGITS, "LD": LOWER + DIGITS}
 _JWT = {"JWT": ({"alg": "HS256"}, {"sub": 1}), "NONE": ({"alg": "none"}, {})}
-_PAGE = Path(__file__).parent.parent / "docs" / "secrets.md"
+_FOLDER = Path(__file__).parent
+_PAGES = (_FOLDER.parent / "docs" / "secrets.md", _FOLDER / "planted_forms.md")
 
 
 def fill_in(form: str) -> tuple[str, list[str]]:
@@ -66,11 +67,14 @@ def fill_in(form: str) -> tuple[str, list[str]]:
 
 
 def _rows(heading: str) -> list[tuple[list[str], str]]:
-    """The examples and the kind of each row of a table in docs/secrets.md."""
-    text = (
-        _PAGE.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    )
-    rows = re.findall(r"^\|[^|`]*\| (`.*`) *\|(?: (\w+) \|)?$", text, re.MULTILINE)
+    """The examples and the kind of each row of the tables under a heading, in
+    docs/secrets.md and in the forms that it leaves out.
+    """
+    rows: list[tuple[str, str]] = []
+    for page in _PAGES:
+        after = page.read_text("utf-8").partition(f"\n## {heading}\n")[2]
+        text = after.partition("\n## ")[0]
+        rows += re.findall(r"^\|[^|`]*\| (`.*`) *\|(?: (\w+) \|)?$", text, re.MULTILINE)
     return [(re.findall(r"`([^`]+)`", examples), kind) for examples, kind in rows]
 
 
