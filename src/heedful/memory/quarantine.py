@@ -46,7 +46,6 @@ from heedful.store.lessons import (
     mistake_json,
     refusable_digests,
     scope_key,
-    set_author,
 )
 from heedful.store.rulings import rule
 from heedful.store.search import example_of
@@ -567,8 +566,9 @@ def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None
     is_ended = lesson["state"] in ("retired", "superseded")
     if is_ended and lesson["trust"] != "outside":
         kept_state = lesson["state"]
-    db.send("bring_back", {**values, "example": example, "kept": kept_state})
-    set_author(db, values, example, kept_state)
+    values = {**values, "example": example, "kept": kept_state}
+    db.send("bring_back", values)
+    db.send("set_voice", values)
 
 
 @resumable(result=RevocationResult)

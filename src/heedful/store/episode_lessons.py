@@ -107,7 +107,8 @@ def record_session(
     now = time.time()
     source = source_of(head["session"] or head["name"] or digest[:32])
     row = {
-        **episodes.episode_key(scope, digest),
+        **key_of(scope),
+        "digest": digest,
         **{name: storable(text) for name, text in head.items()},
         "state": "reflected",
         # A revocation of a key finds the run by this.

@@ -106,7 +106,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    db.update("episode", episode_key(scope, digest), {"taken": time.time()})
+    db.update("episode", {**key_of(scope), "digest": digest}, {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
@@ -128,14 +128,14 @@ def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    rows = db.select("state", "episode", episode_key(scope, digest))
+    rows = db.select("state", "episode", {**key_of(scope), "digest": digest})
     return rows[0]["state"] if rows else None
 
 
 def note_procedure(db: Db, scope: Scope, digest: str, *, steps: str, task: str) -> None:
     """Note the tools of an episode in their order, and its task."""
     values = {"tools": storable(steps), "task": storable(task)}
-    db.update("episode", episode_key(scope, digest), values)
+    db.update("episode", {**key_of(scope), "digest": digest}, values)
 
 
 def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
@@ -200,7 +200,8 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
 def insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
     """Store an episode if it is new; `via` names the keys that sent it."""
     row = {
-        **episode_key(scope, episode.digest),
+        **key_of(scope),
+        "digest": episode.digest,
         "name": episode.name,
         "session": episode.session,
         "outcome": episode.outcome,
@@ -216,10 +217,6 @@ def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -
     reason = storable(error)[:MAX_SHOWN_TEXT_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
-
-
-def episode_key(scope: Scope, digest: str) -> dict[str, Any]:
-    return {**key_of(scope), "digest": digest}
 
 
 # A scope keeps at most this many events of sessions.

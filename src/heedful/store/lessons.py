@@ -605,7 +605,7 @@ def _write_texts(
         # If another source had written these words too, its trust and state apply.
         if written.wrote == "nothing":
             kept_state = "retired" if row["state"] == "retired" else ""
-            set_author(db, values, written.id, kept_state)
+            db.send("set_voice", {**values, "example": written.id, "kept": kept_state})
 
     if lesson.trust == "user" and raised:
         # An operator wrote a known text again, which raises the trust of the text.
@@ -708,15 +708,6 @@ def searched_words(task: str, context: str, lesson: str) -> str:
     if lesson_words:
         task_words = [*task_words, "", *lesson_words]
     return " ".join(task_words)
-
-
-def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
-    """Give a lesson the text and trust of an example, which becomes its author.
-
-    `values` holds the id of the lesson as `lesson_id`. The lesson gets the state
-    `state`, or with "" that of the example.
-    """
-    db.send("set_voice", {**values, "example": example, "kept": state})
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -983,7 +974,7 @@ def edit(
     # Only the old words are replaced: if a worked example was the author, it stays.
     old_words = {"id": lesson["author"], "digest": words_digest(lesson["text"])}
     db.update("example", old_words, {"state": "superseded"})
-    set_author(db, values, new_author, "")
+    db.send("set_voice", {**values, "example": new_author, "kept": ""})
     _reset_counters(db, scope, lesson)
 
     rule(

@@ -67,11 +67,6 @@ class RecentLoop:
     stops: tuple[str, ...]
 
     @property
-    def is_right(self) -> bool:
-        """Whether its first answer passed, and a check, a goal or a judge judged it."""
-        return self.state == "passed" and self.attempts < 2
-
-    @property
     def why(self) -> str:
         """What was wrong in its last attempt, or else why it stopped."""
         if self.error:
@@ -262,7 +257,7 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
     """Return how loops went."""
     loops = list(loops)
     states = [loop.state for loop in loops]
-    right = sum(loop.is_right for loop in loops)
+    right = sum(loop.state == "passed" and loop.attempts < 2 for loop in loops)
     passed = states.count("passed")
     stopped = states.count("stopped")
     ended = passed + stopped

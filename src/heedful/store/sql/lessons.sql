@@ -246,7 +246,7 @@ update example set state = case when trust = 'outside' then 'quarantined' else '
 where id = :example and state = 'superseded';
 
 -- name: set_voice
--- Give a lesson the words of an example. What belonged to the old author goes, and with other words the proof begins again.
+-- Give a lesson the words of an example, and its state unless the lesson has one that is :kept. What belonged to the old author goes, and with other words the proof begins again.
 update lesson
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
