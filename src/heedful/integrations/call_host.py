@@ -272,7 +272,7 @@ class CallRun:
 
         async def look(memory: CallMemory) -> Advice:
             """Return advice about this error; a line without a lesson comes first."""
-            from heedful.integrations import remedies  # only failed calls need it
+            from heedful.memory import remedies  # only failed calls need it
 
             failure = remedies.FailureInquiry(
                 memory=memory,

@@ -268,7 +268,7 @@ class _Run(Heedful):
         prompts = [
             number
             for number, message in enumerate(messages)
-            if _has_part(message, UserPromptPart)
+            if any(isinstance(part, UserPromptPart) for part in message.parts)
         ]
         of_run = [number for number in prompts if messages[number].run_id == run_id]
         prompt = of_run[0] if of_run else max(prompts, default=-1)
@@ -366,8 +366,3 @@ def _usage_of(ctx: RunContext[Any]) -> Usage:
         completion_tokens=usage.output_tokens,
         cost=float(usage.cost or 0),
     )
-
-
-def _has_part(message: ModelMessage, kind: type) -> bool:
-    """Return True if a message has a part of this type."""
-    return any(isinstance(part, kind) for part in message.parts)

@@ -107,7 +107,8 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     calls: dict[str, Mapping[str, Any]] = {}
     answered = set[str]()
     finished: list[FinishedCall] = []
-    names = _made_names(events)
+    calls_made = [event for event in events if event["type"] == "tool_call"]
+    names = made_names(call.get("arguments") or {} for call in calls_made)
     for event in events:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
@@ -125,7 +126,7 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
             if not event["error"]:
                 reading = reading.after(arguments, folder)
 
-    starts = [event["at"] for event in events if event["type"] == "tool_call"]
+    starts = [call["at"] for call in calls_made]
     for call in (calls[name] for name in calls.keys() - answered):
         later = [start for start in starts if start > call["at"]]
         if later:
@@ -134,12 +135,6 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
                 _finished_call(end, call, reading=reading, folder=folder, names=names)
             )
     return finished
-
-
-def _made_names(events: Events) -> MadeNames:
-    """Return the names that the calls of a session made."""
-    calls = [event for event in events if event["type"] == "tool_call"]
-    return made_names(call.get("arguments") or {} for call in calls)
 
 
 def _finished_call(
