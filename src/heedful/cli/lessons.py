@@ -105,7 +105,7 @@ async def _with_shown(
     counts = await memory.store.read(memory.scope, exposures.tally, names)
     records: list[Mapping[str, Any]] = []
     for name, lesson in zip(names, lessons, strict=True):
-        fields = {field: lesson[field] for field in lesson.keys() - COUNTED_ANEW}
+        fields = {n: value for n, value in lesson.items() if n not in COUNTED_ANEW}
         example = examples.get(lesson["id"])
         loops = counts.get(name, Shown())
         records.append({**fields, "example": example, "shown": loops})
