@@ -71,7 +71,7 @@ class FailureInquiry:
         self.arguments = arguments_of(await self._read_arguments())
         errors = await asyncio.to_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
-        knowledge = await self.memory.store.read(
+        is_told, is_broken_again = await self.memory.store.read(
             self.memory.scope,
             knowledge_of,
             self.tool,
@@ -81,10 +81,10 @@ class FailureInquiry:
             folder=self.folder,
             contract=contract,
         )
-        if knowledge.is_told:
+        if is_told:
             return Remedy(silence=say("told with the call"))
         # What a tool demands is told when a second session has not kept it.
-        if contract is None or not knowledge.is_broken_again:
+        if contract is None or not is_broken_again:
             return Remedy()
         mark = Mark("contract", contract.name, self.tool)
         return Remedy(line=f"heedful: {contract.text}", mark=f"told {mark.digest}")

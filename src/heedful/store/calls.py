@@ -10,7 +10,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -362,18 +362,6 @@ def _checks_of(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureKnowledge:
-    """What is known about a call that failed.
-
-    The session `is_told` that such calls fail. `is_broken_again` is whether another
-    session broke the contract.
-    """
-
-    is_told: bool = False
-    is_broken_again: bool = False
-
-
 def knowledge_of(
     db: Db,
     scope: Scope,
@@ -384,10 +372,12 @@ def knowledge_of(
     session: str,
     folder: str,
     contract: Contract | None,
-) -> FailureKnowledge:
+) -> tuple[bool, bool]:
     """Return what is known about a call of a session that failed with `errors`.
 
-    The `folder` is that of the repository, and `contract` the one that the call broke.
+    That is whether the session was told that such calls fail, and whether another
+    session broke the contract. The `folder` is that of the repository, and `contract`
+    the one that the call broke.
     """
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     names = [f"told {mark.digest}" for mark in failed]
@@ -398,10 +388,8 @@ def knowledge_of(
         own_source = storable(source_of(session))
         rows = db.select("source", "call_failure", key)
         is_broken_again = any(row["source"] != own_source for row in rows)
-    return FailureKnowledge(
-        is_told=bool(session_marks.find(db, scope, session, names)),
-        is_broken_again=is_broken_again,
-    )
+    is_told = bool(session_marks.find(db, scope, session, names))
+    return is_told, is_broken_again
 
 
 def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
