@@ -156,9 +156,6 @@ def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdic
     assert "contradicted" not in found_verdicts.values()
 
 
-# What a person wants refused, and what not
-
-
 # Evidence, a text that is right, and one with a figure in the wrong place.
 FIGURES = read_samples(Path(__file__).parent / "figures.txt")
 

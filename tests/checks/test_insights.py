@@ -1,5 +1,7 @@
 """What a text about a run cites is there."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,10 +11,9 @@ from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from tests.checks.support import findings
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 METRICS = {"mae": 2.1, "test_rmse": 3.25, "r2": 0.7}
-COLUMNS = ["date", "temp_max", "wind"]
 
 
 def find_cited(text: str, **run: object) -> list[str]:
@@ -25,72 +26,14 @@ def find_cited(text: str, **run: object) -> list[str]:
     return [text[start:end] for start, end in spans]
 
 
-MAE = "The model has an MAE of 3.2."
-ACCURACY = "The accuracy is high."
 SALES = "We predict 120 sales in May."
-METRIC = {"metrics": METRICS}
-COLUMN = {"columns": COLUMNS}
-RUN = METRIC | COLUMN | {"results": None}
+# What a run has, a text about it, and the words that cite what is not there.
+CITED = read_samples(Path(__file__).parent / "cited.txt")
 
 
-@cases(
-    "text, run, wrong",
-    {
-        "no metrics": (MAE, {"metrics": None}, ["MAE"]),
-        "a metric that is None": (MAE, {"metrics": {"mae": None}}, ["MAE"]),
-        "a metric that is there": (MAE, METRIC, []),
-        "accuracy without actual values": (
-            ACCURACY,
-            {"columns": ["date", "predicted"]},
-            ["accuracy"],
-        ),
-        "no results": (SALES, {"results": None}, ["predict"]),
-        "nothing cited": (
-            "Sales grew in May.",
-            {"metrics": None, "columns": (), "results": None},
-            [],
-        ),
-        # What the run has, and what is no metric.
-        "metrics by their long names": (
-            "Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.",
-            RUN,
-            [],
-        ),
-        "metrics that are denied": (
-            "No accuracy was computed. Without an F1 score nothing more can be said.",
-            RUN,
-            [],
-        ),
-        # What it does not have.
-        "precision and recall": (
-            "It reached 92 % precision and a recall of 0.8.",
-            METRIC,
-            ["precision", "recall"],
-        ),
-        "a plural": (
-            "Mean absolute percentage errors of 4 %.",
-            METRIC,
-            ["Mean absolute percentage errors"],
-        ),
-        "a column in code marks": (
-            "The column `humidity` drives it, the `wind` column does not.",
-            COLUMN,
-            ["humidity"],
-        ),
-        "a column in plain words": (
-            "A column of dew, and the dew_point feature.",
-            COLUMN,
-            ["dew_point"],
-        ),
-        "words before column that name none": (
-            "The first column, the missing column and the columns show it.",
-            COLUMN,
-            [],
-        ),
-    },
-)
-def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
-    assert find_cited(text, **run) == wrong
+@cases("run, text, wrong", CITED)
+def test_what_a_text_cites_and_the_run_does_not_have(run, text, wrong):
+    assert find_cited(text, **json.loads(run)) == wrong.splitlines()
 
 
 def test_a_frame_without_rows_has_no_results():

@@ -370,9 +370,6 @@ async def test_wrong_arguments_are_refused(wrong):
         await reflect(**{"episode": FAILED, **wrong})
 
 
-# What is recalled
-
-
 # Trust
 
 
@@ -491,9 +488,6 @@ async def test_a_rule_of_a_run_from_outside_waits_and_ends_no_other(memory):
     await reflect(corrected_run(CORRECTION), memory=memory, origin="outside")
     states = {stated.state for stated in await memory.user_rules.list()}
     assert states == {"unverified", "quarantined"}
-
-
-# The category of the error, and texts that say nothing
 
 
 # Logs and secrets
