@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Example
 from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import requirement_of
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 TEAMS = ("@billing", "@shipping")
 QUEUE_OF = {"a task": "refunds"}
@@ -206,63 +206,11 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words():
     assert masked == message.rstrip(".")
 
 
-@cases(
-    "message, fix, task, accepted, rule",
-    {
-        "a value of the answer": (
-            "wrong queue",
-            "it is card_arrival",
-            "where is my card",
-            "card_arrival",
-            "wrong queue",
-        ),
-        "a figure": ("expected 6.26", "", "sum them", "6.26", "expected ___"),
-        "a path": (
-            "src/app/main.py:3: unused import",
-            "remove it",
-            "clean up",
-            "x = 1",
-            "___: unused import. remove it",
-        ),
-        "a name of the task": (
-            "the letter is rude",
-            "greet Anna Berg first",
-            "a letter to Anna Berg",
-            "A letter " * 30,
-            "the letter is rude. greet ___ first",
-        ),
-        "plain words of a long answer stay": (
-            "the report has no summary",
-            "add a summary of the report",
-            "write a report",
-            "The report and its summary. " * 9,
-            "the report has no summary. add a summary of the report",
-        ),
-        "a quotation of the answer": (
-            "no greeting",
-            "begin with 'Hello you'",
-            "a mail",
-            "Hello you, all is well",
-            "no greeting. begin with ___",
-        ),
-        "what stands in no task and no answer": (
-            "tags are lower case",
-            "write it in lower case",
-            "a tag",
-            "lamp",
-            "tags are lower case. write it in lower case",
-        ),
-        "a key of the answer is no value": (
-            "at $.age: Field required",
-            "add it",
-            "who is Ada",
-            '{"name": "Ada", "age": 36}',
-            "at $.age: Field required. add it",
-        ),
-        "no words": ("6.26", "write 6.26", "sum", "6.26", "write ___"),
-        "nothing but a particular": ("'a b'", "", "sum", "a b", ""),
-    },
-)
+# The message and the fix of a finding, the task, the accepted answer, and the rule.
+FINDINGS = read_samples(Path(__file__).parent / "samples" / "findings.txt")
+
+
+@cases("message, fix, task, accepted, rule", FINDINGS)
 def test_a_text_from_outside_teaches_what_is_in_no_task_and_no_answer(
     message, fix, task, accepted, rule
 ):
