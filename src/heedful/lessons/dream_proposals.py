@@ -232,7 +232,7 @@ def find_recurrences(
     distinct = {
         link: failures
         for link, failures in distinct.items()
-        if len(frozenset().union(*(f.runs for f in failures))) >= MIN_RECURRING_RUNS
+        if len(_runs_of(failures)) >= MIN_RECURRING_RUNS
     }
     order = sorted(distinct, key=lambda link: (-len(distinct[link]), link))
     recurrences = []
@@ -299,9 +299,14 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
     return list(distinct.values())
 
 
+def _runs_of(failures: Iterable[Failure]) -> frozenset[str]:
+    """Return the runs in which these failures were seen."""
+    return frozenset[str]().union(*(failure.runs for failure in failures))
+
+
 def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
     """Return the reflection on failures with one thing."""
-    runs = frozenset[str]().union(*(failure.runs for failure in failures))
+    runs = _runs_of(failures)
     day = iso(now).partition("T")[0]
     head = (
         f"What went wrong with the {link} in {len(runs)} runs, up to {day}, and what "
