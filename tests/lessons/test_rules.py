@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from heedful.checks.evaluate import Context
 from heedful.lessons.declarations import declared_by
