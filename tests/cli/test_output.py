@@ -1,7 +1,6 @@
 """Tables at any width, times, counts, and errors where the output itself is broken."""
 
 import sys
-import time
 
 import pytest
 
@@ -10,22 +9,8 @@ from heedful.cli.output import (
     CURRENT_COMMAND,
     MIN_PROGRESS_ITEMS,
     CommandLine,
-    counted,
-    following,
     show_progress,
-    when,
 )
-
-
-def test_words_and_times():
-    noon = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))  # local time
-    assert when(noon) == "2026-11-20 12:00:00"
-    assert when(float("inf")) == "inf s after 1970"
-    assert [counted(n, "loop") for n in (0, 1, 2)] == ["0 loops", "1 loop", "2 loops"]
-    assert following("loops", db="heedful.db") == "Next: heedful loops"
-    assert (
-        following("why", "a b", db="x y.db") == "Next: heedful why 'a b' --db 'x y.db'"
-    )
 
 
 class Full:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful import Lesson, Memory, signature
+from heedful import Memory
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.hooks import HookSettings, Reply, reply
 from heedful.integrations.session_work import work
@@ -157,25 +157,6 @@ async def test_who_is_believed(
 ) -> None:
     await run_failing_call(memory, "one", **more)
     assert [lesson["state"] for lesson in await memory.top()] == kept
-
-
-async def test_context_has_at_most_10_000_characters(memory: Memory) -> None:
-    text = "fix it\n" + "very long advice " * 1_000
-    mark = signature("", ERROR.splitlines()[1])
-    await memory.keep(
-        Lesson(
-            "reflection", mark, error_type="", text=text, sighting="Error", trust="user"
-        )
-    )
-    assert 1_000 < len((await run_failing_call(memory, "one"))[1]) < 10_000
-    noisy = (
-        "python3 -c \"print('FAILED test_a.py::test_b - boom\\n' + 'x' * 90_000); "
-        'exit(3)"'
-    )
-    stopped = await send_event(memory, "stop", settings={"stop": [noisy] * 9})
-    reason = dict(stopped.answer or {})["reason"]
-    assert "FAILED test_a.py::test_b - boom" in reason
-    assert len(reason) < 10_000
 
 
 @pytest.mark.parametrize(

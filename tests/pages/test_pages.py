@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heedful.loop import record
-from heedful.loop.record import Finding
 from heedful.loop.runs import (
     CheckResult,
     Report,
     StageAttempt,
-    StageHead,
     StageReport,
-    report_attempt,
 )
 from heedful.pages import html
 from heedful.pages.attempt_table import MAX_OUTPUT_READ_CHARS
@@ -75,31 +71,6 @@ def test_the_page_in_words():
     ):
         assert line in page.text, line
     assert re.search(r"<del>\s*5000\.0,\s*5010\.5\s*</del>", html(example()))
-
-
-@pytest.mark.parametrize(
-    ("stage", "words"),
-    [
-        pytest.param(
-            stage_report("a", "passed", [attempt("passed")]),
-            "Passed: every stage, each at its first attempt",
-            id="passed",
-        ),
-        pytest.param(
-            stage_report("a", "continued", status="failed"),
-            "Degraded: the run went on after a failed",
-            id="degraded",
-        ),
-        pytest.param(
-            stage_report("a", "not_run"),
-            "Open: the run was interrupted, or is still going on",
-            id="open",
-        ),
-    ],
-)
-def test_how_a_run_and_a_stage_ended_in_words(stage, words):
-    report = Report("p", "r", stages=(stage,))
-    assert words in Page(html(report)).text
 
 
 pieces = st.sampled_from(
@@ -320,16 +291,3 @@ def test_what_a_finding_names_is_marked_in_the_output_that_the_check_saw():
     page = html(Report("p", "r", stages=(stage_report("a", "halted", tries),)))
     for part in ('disk">ray</mark>', '</del><ins><mark title="cause: it'):
         assert part in page
-
-
-def test_a_place_in_a_text_is_marked_there_if_the_stage_wrote_it_as_data():
-    finding = Finding("grounding", "the true value is 1.7", span=(11, 14))
-    judged = record.Attempt(
-        1,
-        record.Candidate.of({"changed": {"tell": "The MAE is 0.3."}}),
-        evaluation=record.Evaluation((finding,)),
-    )
-    stage = StageHead(run="r", name="tell")
-    tried = replace(report_attempt(stage, judged), attempt=1)
-    page = html(Report("p", "r", stages=(stage_report("tell", "halted", [tried]),)))
-    assert '1.7">0.3</mark>.' in page

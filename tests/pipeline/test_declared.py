@@ -20,12 +20,6 @@ class Receipt(BaseModel):
     day: dt.date = Field(alias="Day")
 
 
-class Stamped(Receipt):
-    """A receipt with a stamp."""
-
-    stamp: str = ""
-
-
 MAY = Receipt(Day=dt.date(2026, 5, 3))
 WRITTEN = 'It is {"Day": "2026-05-03"}.'
 

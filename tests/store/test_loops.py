@@ -19,7 +19,7 @@ from heedful.loop.stop import Stop
 from heedful.store import lessons, loops as loop_store
 from heedful.store.connection import storable
 from heedful.store.loop_names import find_loop, short_id
-from heedful.store.loops import alive, enter, leave, new_owner
+from heedful.store.loops import enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 from tests.loop import support as loops
@@ -225,19 +225,6 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     assert stored_loop.journal == {}
     assert stored_loop.verdicts == ()
     assert await store.read(SCOPE, lessons.count) == 0
-
-
-def test_a_driver_elsewhere_keeps_its_lease_and_one_here_keeps_working():
-    here = new_owner()
-    host, _, rest = here.partition("|")
-    assert alive(f"{host}x|{rest}", 0.1)
-    assert not alive(f"{host}x|{rest}", 0.0)
-    assert not alive("", 10.0)
-    assert not alive(here, 10.0)  # in this process, and not at work
-    enter(here)
-    assert alive(here, -100.0)  # at work: its lease does not matter
-    leave(here)
-    assert not alive(f"{host}|{2**22 + 1}|x", 10.0)  # no process has this number
 
 
 async def test_an_ended_loop_is_free_at_once(store, owner):
