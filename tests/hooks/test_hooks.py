@@ -11,7 +11,8 @@ import pytest
 
 from heedful import Memory
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.hooks import HookSettings, Reply, reply
+from heedful.integrations.call_hooks import HookSettings, Reply
+from heedful.integrations.hooks import reply
 from heedful.integrations.session_work import work
 from heedful.store import loops, reminders
 from heedful.store.sqlite import in_file

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from heedful.integrations.hooks import Reply, reply
+from heedful.integrations.call_hooks import Reply
+from heedful.integrations.hooks import reply
 from heedful.integrations.session_work import work
 from heedful.memory.memory import Memory
 from tests.hosts import patient_host

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.integrations.hooks import HookSettings, Reply, reply
+from heedful.integrations.call_hooks import HookSettings, Reply
+from heedful.integrations.hooks import reply
 from heedful.integrations.session_work import work
 from tests import engines
 from tests.hooks.spoken import spoken_by

@@ -9,7 +9,8 @@ import pytest
 
 from heedful import Memory
 from heedful.episodes.episode import Limits
-from heedful.integrations.hooks import HookSettings, reply
+from heedful.integrations.call_hooks import HookSettings
+from heedful.integrations.hooks import reply
 from heedful.integrations.session_work import work
 from heedful.store import episodes
 from heedful.store.sqlite import in_file

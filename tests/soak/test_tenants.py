@@ -31,6 +31,7 @@ from heedful.lessons.signature import signature
 from heedful.memory import quarantine as quarantine_store
 from heedful.memory.arrivals import Patience, gather, read_spans, receive
 from heedful.memory.memory import Memory
+from heedful.memory.transfer import export_lessons
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import (
@@ -40,7 +41,6 @@ from heedful.store import (
     keys as key_store,
     lessons as lesson_store,
     search,
-    transfer,
 )
 from heedful.store.connection import Db
 from heedful.store.statements import statements
@@ -318,7 +318,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
 
 async def export(place: Place, other: Place, chance: random.Random) -> None:
     def read(db: Db, scope: Scope) -> list[Any]:
-        return [*transfer.export_lessons(db, scope)]
+        return [*export_lessons(db, scope)]
 
     records = place.look("export", await place.crowd.store.read(place.scope, read))
     assert len(records) == len(place.lessons)
