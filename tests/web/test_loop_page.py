@@ -13,6 +13,7 @@ from heedful import Finding, Pipeline, Rung
 from heedful.lessons.lesson import Scope
 from heedful.testing import ScriptedModel
 from heedful.web.loop_memory import describe_memory
+from heedful.web.matrix import MAX_CHECK_ROWS
 from heedful.web.window import MAX_PAGE_ATTEMPTS
 from tests.cli.support import Desk
 from tests.service.support import read_data, record, right, wrong
@@ -277,6 +278,13 @@ def test_a_mark_that_a_check_passed_stands_only_where_somebody_recorded_it(
             if row["about"] == "check":
                 cells = [cell.get("text", "") for cell in row["cells"]]
                 assert cells == list(marks[row["name"]])
+
+
+def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
+    checks = [f"check {n}" for n in range(MAX_CHECK_ROWS + 3)]
+    record(browser.api, "loop", wrong("a", *checks), wrong("b", *checks))
+    assert browser.data("/loops/loop")["matrix"]["unshown"] == 3
+    assert "3 more checks below" in browser.get("/loops/loop").text
 
 
 def test_a_loop_without_attempts_shows_its_goals_and_no_matrix(browser: Browser):
