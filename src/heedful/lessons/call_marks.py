@@ -110,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A known failure of calls that have a mark in common with a call.
+    """A known failure of earlier calls that share a mark with the call.
 
     The mark has a `kind`, a `name`, a `tool` and a `digest`. Calls with this mark
     failed in `runs` runs, last at the time `failed`, in seconds since 1970. `error` is

@@ -101,10 +101,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTally(Shown):
-    """What sessions of agents were told, each subject once in a session, and its end.
+    """The lessons that sessions of agents were shown, each once a session, by result.
 
-    `withheld` counts the lessons that a draw has left out and that have a verdict;
-    after `withheld_again` of them, the mistake came again. All these sessions lost
+    `withheld` counts the lessons that a random draw left out and that have a result;
+    after `withheld_again` of them, the mistake came again. The sessions lost
     `calls_lost` to mistakes that memory knew.
     """
 

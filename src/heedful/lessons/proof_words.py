@@ -27,10 +27,10 @@ FORECAST_SPREAD = 3
 
 @dataclass(frozen=True, slots=True)
 class ProofWords:
-    """What is proven, in parts: a figure, what it is about, and further facts.
+    """The parts of the sentence of a proof: a figure, its subject, and further facts.
 
-    `shares` has the shares with and without memory, or is "" if they are unknown. They
-    are those of a `trial`, by the name of its source, or "" of draws.
+    `shares` are the shares with and without memory, "" if they are unknown. `trial` is
+    the source of the trial that they are from, "" for loops.
     """
 
     figure: str

@@ -73,9 +73,9 @@ class RungAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """What loops with a ladder spent besides the attempts of their rungs.
+    """The calls and costs of loops with a ladder outside the attempts of their rungs.
 
-    These are calls that failed or were cut off, and drafts that callers gave.
+    They are from calls that failed or were cut off, and from drafts of callers.
     """
 
     calls: int = 0
@@ -214,7 +214,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungFigures:
-    """What the attempts of one rung did in loops with a ladder.
+    """The results and costs of one rung in loops with a ladder.
 
     `model` is the name of the rung. It answered `tasks`, a `share` of all loops, from 0
     to 1. Its `attempts` in all loops made `calls` and spent `tokens`, `cost` in the

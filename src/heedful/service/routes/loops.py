@@ -310,10 +310,10 @@ async def write_note(
 async def correct(
     id: Id, body: schemas.NewCorrection, caller: Approving
 ) -> list[Remembered]:
-    """Store the right answer of a loop that did not pass; memory tells it from now on.
+    """Store the right answer of a loop that did not pass, for the loops after it.
 
-    The same answer is stored once. 422 for a loop that goes on or passed, and for an
-    answer that its checks refused.
+    The same answer is stored once. 422 if the loop is open or has passed, or if its
+    checks refused the answer.
     """
     caller.record("loop.correct", id, why=body.why)
     answers = await caller.memory.correct(id, body.accepted, by=caller.by, why=body.why)
