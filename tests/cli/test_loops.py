@@ -105,6 +105,15 @@ def test_loops_are_listed_by_their_state(desk, session, history, state, ids):
         session((f"loops --state {state}", 0, "no loop that is not validated in"))
 
 
+def test_the_right_answer_of_a_loop_is_given_by_hand(session_of_loops):
+    right = "loops correct r/stopped 'it is red' --by ann --why 'read it'"
+    session_of_loops(
+        (right, 0, "the answer is in lesson ", "Next: heedful why r/stopped"),
+        (right, 0, "this answer is known already"),
+        ("loops correct zzz red --by ann", 3, "no loop"),
+    )
+
+
 def test_a_loop_is_ended_by_hand(session_of_loops):
     done = session_of_loops(
         ("loops cancel r/open --by ann --why 'no more need'", 0, "is cancelled"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+import heedful
 from heedful import Episode, Event
 from heedful.episodes.readers import heedful as traces
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
@@ -267,4 +268,57 @@ def test_commands_about_what_waits_name_the_database(desk, session):
             "Next: heedful quarantine release",
             "--by NAME --db r.db",
         ),
+    )
+
+
+def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
+    def generate(task: str, hint: str) -> str:
+        return "P1" if "P0 to P3" in hint else "high"
+
+    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
+    db = str(desk.folder / "heedful.db")
+    run: heedful.Run[str] = heedful.Run(
+        "Checkout answers 500",
+        generate=generate,
+        checks=[levels],
+        memory=db,
+        store=db,
+        memory_key="bugs.triage",
+    )
+    heedful.run_sync(run.finish())
+
+    session(
+        (
+            "recall 'A typo'",
+            0,
+            "!answer with P0 to P3",
+            "nothing to show: ",
+            "heedful recall TASK --key KEY",
+        ),
+        (
+            "recall 'A typo' --key bugs.triage",
+            0,
+            "Lessons from earlier tasks",
+            "answer with P0 to P3",
+            "!heedful recall TASK",
+        ),
+        (
+            "recall 'A typo' --key bugs.triage --json",
+            0,
+            '"memory_key": "bugs.triage"',
+            "answer with P0 to P3",
+        ),
+        (
+            "recall 'A typo' --key triage",
+            2,
+            "no memory key is called 'triage' (did you mean 'bugs.triage'?)",
+        ),
+        (
+            "recall 'A typo' --key others --why",
+            2,
+            "no memory key is called 'others'; there are: ",
+        ),
+        ("why last", 0, "memory, before each attempt, under the key bugs.triage:"),
+        ("loops --json", 0, '"memory_key": "bugs.triage"'),
+        ("lessons 1 --json", 0, '"memory_keys": [\n'),
     )
