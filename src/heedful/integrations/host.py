@@ -258,7 +258,7 @@ class HostRun(TaskRun):
         if self.task == "":
             with suppress(NotFound):
                 stored_loop = await host.store.read(host.own_scope, loops.read, self.id)
-                self.task = stored_loop.head.task
+                self.task: Any = stored_loop.head.task
 
         self.loop = await open_loop(
             self.id,

@@ -92,7 +92,7 @@ class TaskRun(CallRun):
         If the run goes on after an end of its process, also return the last feedback.
         Rules in the words of the user are stored; a person reads so in the `notes`.
         """
-        self.task = self.task if task is None else task
+        self.task: Any = self.task if task is None else task
         await self.host.start()
         advice = await self.host.guarded(
             "recall", self._recall(call), Advice(silence=say("slow"))
@@ -104,7 +104,7 @@ class TaskRun(CallRun):
             for note in notes:
                 _log.info(note)
             advice = replace(advice, notes=tuple(notes))
-        self.room = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
+        self.room: int = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
         return advice
 
     async def _recall(self, call: str) -> Advice:
