@@ -17,6 +17,7 @@ ALONE = (
     "redact_rules",
     "sanitize",
     "display",
+    "notebook",
     "errors",
     "validation",
     "store/records",
