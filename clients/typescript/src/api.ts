@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// ca57ab65854efdded0d43d83fd980265807d976ff6bca2a9456a9c6af500b064.
+// 2e924ec9fee861bedb2ea5570a78774f511fd36c85e7bd7af3cd5d0a210ca694.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -946,7 +946,7 @@ export interface operations {
                              * Kind
                              * @enum {string}
                              */
-                            kind: "call" | "command" | "path" | "name" | "contract";
+                            kind: "contract" | "path" | "name" | "call" | "command";
                             /**
                              * Name
                              * @default
