@@ -10,9 +10,9 @@ from heedful.episodes import read
 from heedful.episodes.episode import Episode
 from heedful.errors import TraceFileError
 from tests.episodes.runs import FOLDER
-from tests.tables import cases
+from tests.tables import cases, read_sample_file
 
-LINT = (FOLDER / "github.log").read_text("utf-8")
+LINT = read_sample_file(FOLDER / "github.log")
 REPORT = """<testsuites><testsuite><testcase name="test_a"><failure>KeyError: a
 </failure></testcase><testcase name="test_b"><failure>KeyError: b"""
 BOMB = """<?xml version="1.0"?>

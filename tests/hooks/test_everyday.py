@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ def shell(failed: str, error: str, worked: str, fix: str, **more: Any) -> Situat
 
 
 NPM = 'npm error Missing script: "typecheck"'
-TYPES = ("npm run typecheck", NPM, "npm run check:types", "check:types")
+TYPES = shell("npm run typecheck", NPM, "npm run check:types", "check:types")
 SITUATIONS = {
     "docker": shell(
         "docker compose up -d billing-db",
@@ -74,15 +74,15 @@ SITUATIONS = {
         "alembic -x url=postgresql://localhost/ledger_dev upgrade head",
         "ledger_dev",
     ),
-    "a prompt of several lines": shell(
-        *TYPES, prompt="The total is wrong.\nFix it.\n\n- see that types are right"
+    "a prompt of several lines": replace(
+        TYPES, prompt="The total is wrong.\nFix it.\n\n- see that types are right"
     ),
-    "a resumed session": shell(*TYPES, source="resume"),
-    "a compacted session": shell(*TYPES, source="compact"),
-    "Codex": shell(*TYPES, agent="codex"),
-    "Gemini CLI": shell(*TYPES, agent="gemini-cli", tool="run_shell_command"),
-    "Cursor": shell(*TYPES, agent="cursor", tool="Shell"),
-    "Copilot": shell(*TYPES, agent="copilot"),
+    "a resumed session": replace(TYPES, source="resume"),
+    "a compacted session": replace(TYPES, source="compact"),
+    "Codex": replace(TYPES, agent="codex"),
+    "Gemini CLI": replace(TYPES, agent="gemini-cli", tool="run_shell_command"),
+    "Cursor": replace(TYPES, agent="cursor", tool="Shell"),
+    "Copilot": replace(TYPES, agent="copilot"),
 }
 
 

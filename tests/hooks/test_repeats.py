@@ -45,7 +45,9 @@ def make_turn(
     return seen
 
 
-def play(run: Attempts, *turns: Sequence[tuple[str, str]], failed: bool = False) -> str:
+def play(
+    run: Attempts, turns: Sequence[Sequence[tuple[str, str]]], failed: bool = False
+) -> str:
     played = [make_turn(run, calls, str(n), failed) for n, calls in enumerate(turns)]
     return " ".join(played)
 
@@ -79,15 +81,15 @@ TWICE = [("look", "none"), ("look", "none")]
     ],
 )
 def test_calls_of_a_run(turns: Sequence[Any], seen: str) -> None:
-    assert play(run_of(), *turns) == seen
+    assert play(run_of(), turns) == seen
 
 
 def test_a_poll_may_repeat() -> None:
     job = [("job", "running")]
     run = run_of(polls=["job"])
-    assert play(run, *[job] * 8) == ". . . . . . . ."
+    assert play(run, [job] * 8) == ". . . . . . . ."
     waits = [[("wait", "ok")], job]
-    assert play(run, *waits * 8).replace(" ", "") == "." * 16
+    assert play(run, waits * 8).replace(" ", "") == "." * 16
 
 
 def test_polls_are_a_list_of_names() -> None:
@@ -97,7 +99,7 @@ def test_polls_are_a_list_of_names() -> None:
 
 def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
     run = run_of()
-    play(run, *[LOOK] * 6)
+    play(run, [LOOK] * 6)
     sentence = (
         'The run ended because look {"id": "A-1"} kept giving the same: no order A-1'
     )
@@ -114,7 +116,7 @@ def test_a_limit_of_the_framework_ends_a_run_that_repeats(
     calls: int, ends: bool
 ) -> None:
     run = run_of()
-    play(run, *[LOOK] * calls)
+    play(run, [LOOK] * calls)
     assert bool(run.closing(at_limit=True)) is ends
 
 

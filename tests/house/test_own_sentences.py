@@ -290,23 +290,27 @@ def find_read_sentences(files: Mapping[str, str]) -> list[Use]:
     rendered = set().union(*(reading.rendered for reading in readings))
     for name in set().union(*(reading.rendered_names for reading in readings)):
         rendered.update(map(squeezed, constants[name]))
-    whole = "\n".join(sorted(filter(is_sentence, rendered)))
-    return sorted(set(_reads(readings, constants, whole)))
+    rendered_text = "\n".join(sorted(filter(is_sentence, rendered)))
+    return sorted(set(_reads(readings, constants, rendered_text)))
 
 
 def _reads(
-    readings: Iterable[Reading], constants: Mapping[str, list[str]], whole: str
+    readings: Iterable[Reading], constants: Mapping[str, list[str]], rendered_text: str
 ) -> Iterator[Use]:
     """Yield each matched text that stands in a rendered one."""
     for reading in readings:
-        named = [
+        by_name = [
             Use(use.place, text)
             for use in reading.matched_names
             for text in constants.get(use.text, ())
         ]
-        for use in (*reading.matched, *named):
+        for use in (*reading.matched, *by_name):
             text = squeezed(use.text)
-            if is_sentence(text) and text not in FOREIGN_TEXTS and text in whole:
+            if (
+                is_sentence(text)
+                and text not in FOREIGN_TEXTS
+                and text in rendered_text
+            ):
                 yield use
 
 

@@ -57,7 +57,7 @@ def test_every_route_refuses_a_body_that_is_nested_too_deeply(
 ):
     deep = nested(levels)
     schemas = described["components"]["schemas"]
-    asked = 0
+    count = 0
     for path, method, operation in operations(described):
         content = operation.get("requestBody", {}).get("content", {})
         schema = content.get("application/json", {}).get("schema")
@@ -74,9 +74,9 @@ def test_every_route_refuses_a_body_that_is_nested_too_deeply(
             )
             expected = (400, 413) if path == "/v1/traces" else (422, 428)
             assert answer.status_code in expected, (path, body[:40], answer.text)
-            asked += 1
+            count += 1
 
-    assert asked > 50
+    assert count > 50
     assert "Traceback" not in caplog.text
 
 

@@ -125,13 +125,16 @@ def test_attempts_are_decided_until_one_passes(loop):
     last = report(loop, 2, right(deep(100), model="large-70b")).json()
     wanted = {"decision": "done", "best": 2, "passed": True, "state": "passed"}
     assert last.items() >= wanted.items()
-    stored = loop.get(LOOP).json()
-    assert [item["output"] for item in stored["made"]] == ["12", deep(100)]
-    assert [item["model"] for item in stored["made"]] == ["small-1b", "large-70b"]
-    assert stored["calls"] == 2
-    assert stored["tokens"] == 5
-    assert stored["best"] == 2
-    reasons = [item["reason"] for item in stored["decisions"]]
+    record_of_loop = loop.get(LOOP).json()
+    assert [item["output"] for item in record_of_loop["made"]] == ["12", deep(100)]
+    assert [item["model"] for item in record_of_loop["made"]] == [
+        "small-1b",
+        "large-70b",
+    ]
+    assert record_of_loop["calls"] == 2
+    assert record_of_loop["tokens"] == 5
+    assert record_of_loop["best"] == 2
+    reasons = [item["reason"] for item in record_of_loop["decisions"]]
     assert reasons == ["unit_failed", "passed"]
 
 
@@ -327,10 +330,10 @@ def test_an_override_reopens_a_loop_and_is_consumed(loop):
     assert entry["action"] == "loop.override"
     assert entry["subject"] == "loop"
     report(loop, 3, wrong("14"))
-    stored = loop.get(LOOP).json()
-    assert [override["used"] for override in stored["overrides"]] == [1]
-    assert stored["state"] == "stopped"
-    assert stored["stopped_by"] == ["attempts"]
+    record_of_loop = loop.get(LOOP).json()
+    assert [override["used"] for override in record_of_loop["overrides"]] == [1]
+    assert record_of_loop["state"] == "stopped"
+    assert record_of_loop["stopped_by"] == ["attempts"]
 
 
 def test_notes_stand_with_the_loop_without_secrets_and_in_the_audit(loop, monkeypatch):

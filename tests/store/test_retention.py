@@ -39,13 +39,13 @@ def answer(task: str, hint: str) -> str:
     return "ok"
 
 
-async def run_loops(store: Store, *ids: str, scope: Scope = SCOPE) -> None:
+async def run_loops(store: Store, ids: Sequence[str], scope: Scope = SCOPE) -> None:
     """Run loops to their ends."""
     for id in ids:
         await heedful.run("task", generate=answer, id=id, store=store, scope=scope)
 
 
-def let_end(path: Path, at: float, *ids: str) -> None:
+def let_end(path: Path, at: float, ids: Sequence[str]) -> None:
     """Let loops be changed last at this time, in all scopes."""
     names = ", ".join(f"'{id}'" for id in ids)
     change_rows(path, f"update loop set updated = {at} where id in ({names})")
@@ -62,12 +62,12 @@ def count_rows(path: Path, table: str) -> int:
 
 
 async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store):
-    await run_loops(store, "old", "other old", "new")
-    await run_loops(store, "old", scope=OTHER)
+    await run_loops(store, ["old", "other old", "new"])
+    await run_loops(store, ["old"], scope=OTHER)
     await store.write(SCOPE, loops.note, "old", "old 1", {"reasoning": "because"})
     await store.write(SCOPE, loops.note, "new", "new 1", {"reasoning": "because"})
     await heedful.open_loop("open", "task", store=store)
-    let_end(path, LONG_AGO, "old", "other old", "open")
+    let_end(path, LONG_AGO, ["old", "other old", "open"])
 
     remove = partial(retention.remove, store, SCOPE, ended_for=YEAR, by="ann")
     expired = await store.read(SCOPE, retention.find, time.time() - YEAR)
@@ -94,7 +94,7 @@ def exposed(loop: str) -> Sequence[Exposure]:
 async def test_what_was_measured_is_the_same_before_and_after(path, store):
     """A loop stays whose row a proof reads: it ended without an outcome, or late."""
     ids = ("local", "cancelled", "late", "late, ladder")
-    await run_loops(store, *ids)
+    await run_loops(store, ids)
     for id in ids:
         outcome = None
         if id != "cancelled":
@@ -102,7 +102,7 @@ async def test_what_was_measured_is_the_same_before_and_after(path, store):
         await store.write(
             SCOPE, exposures.remember, (), exposures=exposed(id), outcome=outcome
         )
-    let_end(path, LONG_AGO, *ids)
+    let_end(path, LONG_AGO, ids)
     ladder = "update loop set ladder = '{}' where id = 'late, ladder'"
     model = "update loop set model = 'small' where id = 'cancelled'"
     exposure = f"update exposure set at = {LONG_AGO - 3 * DAY}"
@@ -123,8 +123,8 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
     path, store, monkeypatch
 ):
     ids = [f"loop {n}" for n in range(7)]
-    await run_loops(store, *ids)
-    let_end(path, LONG_AGO, *ids)
+    await run_loops(store, ids)
+    let_end(path, LONG_AGO, ids)
     monkeypatch.setattr(retention, "MAX_REMOVED_LOOPS", 2)
 
     # A transaction, and then no more.
@@ -151,8 +151,8 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     path, store, caplog, old, left
 ):
     ids = [f"loop {n}" for n in range(7)]
-    await run_loops(store, *ids)
-    let_end(path, LONG_AGO, *ids[:old])
+    await run_loops(store, ids)
+    let_end(path, LONG_AGO, ids[:old])
     await jobs.expire(Tools(store=store), SCOPE)
     assert len(ids_in(path)) == 7
 

@@ -267,11 +267,14 @@ def test_a_mark_that_a_check_passed_stands_only_where_somebody_recorded_it(
     browser: Browser,
 ):
     record(browser.api, "one", wrong("1", "facts", "tone"), wrong("2", "facts"))
-    failed = wrong("1", "span")
+    failed: dict[str, Any] = dict(wrong("1", "span"))
     failed["evaluation"]["met"] = 0
     passed = {"output": "2", "evaluation": {"met": 1}}
     record(browser.api, "two", failed, passed, policy="thorough")
-    expected = {"one": {"facts": ["✗", "✗"], "tone": ["✗", ""]}, "two": {"span": "✗✓"}}
+    expected: dict[str, Any] = {
+        "one": {"facts": ["✗", "✗"], "tone": ["✗", ""]},
+        "two": {"span": "✗✓"},
+    }
     for loop, marks in expected.items():
         rows = browser.data(f"/loops/{loop}")["matrix"]["rows"]
         for row in rows:

@@ -263,14 +263,14 @@ def numbers_of(document: Any) -> set[float]:
     return numbers.union(map(float, counts.values()), map(float, sums.values()))
 
 
-def is_said(number: str, known: set[float]) -> bool:
-    """Return whether one of the known numbers may be written so."""
+def is_said(number: str, figures: set[float]) -> bool:
+    """Return whether one of the figures may be written so."""
     digits = len(number.partition(".")[2])
     least = 0.5001 * 10**-digits
     value = float(number)
-    for one in known:
+    for figure in figures:
         for unit in UNITS:
-            scaled = one * unit
+            scaled = figure * unit
             # Three digits are enough of a time.
             size = abs(scaled - value)
             if size <= least or (unit in (1, 1000) and size <= 0.0051 * value):
@@ -280,18 +280,18 @@ def is_said(number: str, known: set[float]) -> bool:
 
 def unsaid(page: str, documents: Sequence[Any]) -> list[str]:
     """Return the numbers of a page that no document has, each with its place."""
-    known: set[float] = set()
+    figures: set[float] = set()
     for document in documents:
-        known |= numbers_of(document)
+        figures |= numbers_of(document)
     text = text_of_page(page)
     places = []
     for match in NUMBER.finditer(text):
         number = match[0].lstrip("-−+").replace(",", "")
         rest = text[match.end() :]
         is_rest = rest.startswith(" more ") and any(
-            int(number) + shown in known for shown in range(1, MAX_SHOWN_ROWS + 1)
+            int(number) + rows in figures for rows in range(1, MAX_SHOWN_ROWS + 1)
         )
-        if not is_rest and not is_said(number, known):
+        if not is_rest and not is_said(number, figures):
             start = max(0, match.start() - 50)
             places.append(f"{match[0]}: …{text[start : match.end() + 30]}…")
     return places
@@ -403,10 +403,10 @@ def test_a_run_that_failed_is_one_whatever_its_format_calls_it(week: Week):
 def test_a_proof_has_each_figure_of_the_terminal(week: Week):
     page = text_of_page(week.page("/proof"))
     balance = week.says("proof")["balance"]
-    said = {round(float(number)) for number in numbers_in(page)}
+    rounded = {round(float(number)) for number in numbers_in(page)}
     for figure in (balance["net"], balance["calls_saved"]):
         for name in ("gain", "low", "high"):
-            assert round(abs(figure[name])) in said
+            assert round(abs(figure[name])) in rounded
     assert str(balance["right"]) in numbers_in(page)
 
 

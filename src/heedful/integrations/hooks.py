@@ -21,7 +21,7 @@ from heedful.integrations.call_hooks import (
     follow,
     open_moment,
 )
-from heedful.integrations.task_host import TaskHost, TaskRun
+from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful.integrations.transcripts import FailedCall
 
 # What a process of hooks makes of the settings; `hook` asks the module for both.
@@ -54,7 +54,7 @@ async def reply(
     return await answer_moment(moment, answer, failed_calls)
 
 
-async def _on_prompt(moment: Moment[TaskRun]) -> Reply:
+async def _on_prompt(moment: Moment[PromptRun]) -> Reply:
     """Show what fits the words of the user.
 
     Words of a machine are only kept, as those of others: a user's are trusted.

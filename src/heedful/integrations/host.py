@@ -23,7 +23,7 @@ from heedful.episodes.reading import read
 from heedful.errors import NotFound
 from heedful.integrations.call_host import Advice
 from heedful.integrations.reminders import measure_checks, settle_reminders
-from heedful.integrations.task_host import TaskHost, TaskRun
+from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal
 from heedful.loop.stop import Stop
@@ -87,7 +87,7 @@ class Host(TaskHost):
 
 
 @dataclass(eq=False, kw_only=True)
-class HostRun(TaskRun):
+class HostRun(PromptRun):
     """One run of an agent, from its task to its last output; `Host.run` returns one.
 
     The events of the run are in the store, so that another process can go on with the

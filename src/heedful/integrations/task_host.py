@@ -59,16 +59,16 @@ class TaskHost(CallHost):
         work = load_embedder(memory.embedder)
         await self.guarded("load the embedder", work, None, limited=False)
 
-    def run(self, id: str = "", task: Any = "") -> TaskRun:
+    def run(self, id: str = "", task: Any = "") -> PromptRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.
 
         Without a `task`, an earlier run that was judged keeps its task.
         """
-        return TaskRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
+        return PromptRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
 
 
 @dataclass(eq=False, kw_only=True)
-class TaskRun(CallRun):
+class PromptRun(CallRun):
     """One run of an agent with a task; the fields are those of `HostRun`."""
 
     host: TaskHost

@@ -154,12 +154,10 @@ async def consolidate(
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
     superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
-    gone = {
-        id
-        for proposal in superseded
-        if proposal.outcome == "proposed"
-        for id in proposal.members
-    }
+    gone: set[int] = set()
+    for proposal in superseded:
+        if proposal.outcome == "proposed":
+            gone.update(proposal.members)
     recurrences = await _find_recurrences(memory, sources, gone, now)
     drafts = await _draft_reflections(memory, recurrences.reflections)
 

@@ -373,7 +373,7 @@ def settle(
             record={"kind": check.kind, "about": check.about},
         )
 
-    return read_checks(db, scope, 1, check.lesson)[0]
+    return read_checks(db, scope, limit=1, lesson=check.lesson)[0]
 
 
 @resumable(result=LessonCheck)
@@ -384,7 +384,7 @@ def report_false_alarm(
 
     Raises NotFound, and InvalidInput if all that it found is counted as wrong already.
     """
-    checks = read_checks(db, scope, 1, id)
+    checks = read_checks(db, scope, limit=1, lesson=id)
     if not checks:
         raise NotFound(
             "check of lesson",
@@ -408,4 +408,4 @@ def report_false_alarm(
         why=why,
         now=time.time(),
     )
-    return read_checks(db, scope, 1, id)[0]
+    return read_checks(db, scope, limit=1, lesson=id)[0]

@@ -244,7 +244,7 @@ def follow(
         (answer,) = lesson_store.upsert(db, scope, [rule], time.time())
         if answer.entry:
             waiting += 1
-        elif words and not hardening.read_checks(db, scope, 1, answer.id):
+        elif words and not hardening.read_checks(db, scope, limit=1, lesson=answer.id):
             check = LessonCheck(
                 lesson=answer.id,
                 kind="call",

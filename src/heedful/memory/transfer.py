@@ -378,11 +378,10 @@ def _import_untrusted(
     """Store the new texts of a lesson that nobody confirms, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
     rows = db.select("id, trust, seen, last_seen", "lesson", key)
-    stored_digests = {
-        example["digest"]
-        for row in rows
-        for example in db.select("digest", "example", {"lesson_id": row["id"]})
-    }
+    stored_digests: set[str] = set()
+    for row in rows:
+        examples = db.select("digest", "example", {"lesson_id": row["id"]})
+        stored_digests.update(example["digest"] for example in examples)
 
     texts = dict[str, Lesson]()
     for lesson in untrusted_texts(record, source):

@@ -129,11 +129,14 @@ def find(
                 lessons[rule_lesson["id"]] = rule_lesson
 
     groups = [match.group for match in matches.values()]
+    known_lines: list[str] = []
+    for match in matches.values():
+        known_lines += match.lines
     return Seen(
         sum(match.count for match in matches.values()),
         tuple(lessons.values()),
         group=groups[0] if len(groups) == 1 else None,
-        lines=tuple(line for match in matches.values() for line in match.lines),
+        lines=tuple(known_lines),
     )
 
 

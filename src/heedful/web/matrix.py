@@ -19,7 +19,7 @@ MAX_SNIPPET_CHARS = 40  # of what an attempt changed
 MAX_TITLE_CHARS = 200
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A mark that is no cross and no tick is read only with its word.
-_WORDS = {"warning": " warning", "not_validated": " not judged"}
+_STATUS_WORDS = {"warning": " warning", "not_validated": " not judged"}
 Plain = dict[str, Any]
 
 
@@ -78,7 +78,7 @@ def _result(attempt: StageAttempt, name: str) -> Plain:
     if not results:
         return {}
     worst = min(results, key=lambda check: STATUS_ORDER.index(check.status))
-    text = f"{STATUS_SIGNS[worst.status]}{_WORDS.get(worst.status, '')}"
+    text = f"{STATUS_SIGNS[worst.status]}{_STATUS_WORDS.get(worst.status, '')}"
     score = worst.details.get("score")
     if score is not None:
         text = f"{format_score(score)} {text}"
