@@ -123,7 +123,11 @@ def test_one_signature_is_one_lesson_of_each_type(memory):
     assert list_contents() == ["It CONFLICTS.", "This is a conflict"]
     assert list_contents(9, "factual_error") == ["It CONFLICTS."]
     (mistake,) = run_async(
-        compat.retrieve_similar_reflections("abc123", memory, error_type="conflict")
+        compat.retrieve_similar_reflections(
+            "abc123",
+            memory,
+            error_type="conflict",
+        )
     )
     assert mistake["seen"] == 3
 
@@ -158,13 +162,21 @@ def test_a_memory_manager_of_somebody_else_is_enough():
     assert ids == ["m0", "m0"]
     assert run_async(compat.has_seen_error_before("abc123", manager)) is True
     (entry,) = run_async(
-        compat.retrieve_similar_reflections("abc123", manager, error_type="conflict")
+        compat.retrieve_similar_reflections(
+            "abc123",
+            manager,
+            error_type="conflict",
+        )
     )
     assert entry["content"] == ONE.content
     assert entry["context"]["iteration_count"] == 2
     assert (
         run_async(
-            compat.retrieve_similar_reflections("abc123", manager, error_type="other")
+            compat.retrieve_similar_reflections(
+                "abc123",
+                manager,
+                error_type="other",
+            )
         )
         == []
     )

@@ -293,7 +293,13 @@ async def test_a_model_is_shown_its_last_object_as_json() -> None:
     name = "a" * 300
     model = ScriptedModel(json.dumps({"Total": 1, "Note": name}), '{"Total": 2}')
     check = lambda named: named.total > 1  # noqa: E731
-    await heedful.run("t", generate=model, output=Named, checks=[check], store=None)
+    await heedful.run(
+        "t",
+        generate=model,
+        output=Named,
+        checks=[check],
+        store=None,
+    )
     assert f'"Note": "{name}"' in model.prompts[1][-1].content
 
 

@@ -74,10 +74,22 @@ async def teach(
     )
     for n in range(ended):
         before = [
-            Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
+            Exposure(
+                "check/0",
+                f"before {n}",
+                shown=True,
+                signature="0",
+                share=0.0,
+            )
         ]
         end = Outcome(f"before {n}", True, calls=1)
-        await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
+        await store.write(
+            scope,
+            exposures.remember,
+            (),
+            exposures=before,
+            outcome=end,
+        )
 
 
 def read_exposures(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
@@ -159,7 +171,13 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
             WHOLE[0], f"b{n}", shown=exposed_to, signature=WHOLE[0][6:], share=0.5
         )
         end = Outcome(f"b{n}", not exposed_to, calls=1)
-        await store.write(SCOPE, exposures.remember, (), exposures=[item], outcome=end)
+        await store.write(
+            SCOPE,
+            exposures.remember,
+            (),
+            exposures=[item],
+            outcome=end,
+        )
     state = "select state, useful from lesson"
     conclusions = {
         item.lesson: item.conclusion for item in (await memory.prove()).lessons

@@ -51,9 +51,18 @@ async def test_a_stored_error_is_bounded_and_has_its_error_lines(
 ) -> None:
     noise = "\n".join(f"compiled part {n} in {n} ms" for n in range(900))
     middle = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
-    await fail(memory, "monday", "make", f"begin\n{noise}\n{middle}\n{noise}\nthe end")
+    await fail(
+        memory,
+        "monday",
+        "make",
+        f"begin\n{noise}\n{middle}\n{noise}\nthe end",
+    )
 
-    events = await memory.store.read(memory.scope, episodes.session_events, "monday")
+    events = await memory.store.read(
+        memory.scope,
+        episodes.session_events,
+        "monday",
+    )
     [error] = [event["error"] for event in events if event["error"]]
     assert len(error) <= Limits().content
     assert error.startswith(middle)
@@ -79,7 +88,13 @@ async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
 ) -> None:
     call = {"tool_input": {"command": "cat keys"}, "tool_use_id": "c"}
     output = "a line\n" * 6_000 + KEY + "\n" + "a line\n" * (after // 7)
-    await send(memory, "PostToolUse", "s", **call, tool_response={"stdout": output})
+    await send(
+        memory,
+        "PostToolUse",
+        "s",
+        **call,
+        tool_response={"stdout": output},
+    )
     await send(memory, "PostToolUseFailure", "s", **call, error=output)
     database = read_database(tmp_path)
     assert b"a line" in database

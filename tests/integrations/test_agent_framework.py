@@ -101,7 +101,11 @@ async def test_the_best_of_an_earlier_process_is_returned(tmp_path: Any) -> None
 async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
     driven = Driven()
     script = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=2"),
+    )
     agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
     response = await agent.run(TASK, options={"response_format": Ticket})
     assert response.value == Ticket(severity=last)

@@ -82,7 +82,11 @@ def test_an_object_is_judged_as_data() -> None:
         return severity(candidate["severity"], context)
 
     script = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=3"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=3"),
+    )
     task = shell_task(TASK, script, Driven(), output_pydantic=Ticket)
     result = crew_of(watch(task, host)).kickoff()
     assert result.pydantic == Ticket(severity="P2")

@@ -56,7 +56,12 @@ def severity(candidate: Any, _: Any) -> Sequence[Finding]:
         []
         if fine
         else [
-            Finding("severity", problem, fix="answer with one of P0 to P3", key="one")
+            Finding(
+                "severity",
+                problem,
+                fix="answer with one of P0 to P3",
+                key="one",
+            )
         ]
     )
 

@@ -89,7 +89,11 @@ async def test_an_output_of_another_type_is_refused_and_asked_for_again(
 async def test_an_output_that_never_fits_ends_as_the_policy_says() -> None:
     agent, _ = shell_agent([Say("P1"), Say("P2"), Say("P3")], Driven())
     agent.output_type = Ticket
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=3"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=3"),
+    )
     events = [
         event
         async for event in run_streamed(agent, TASK, host=host, run_config=CONFIG)
@@ -109,7 +113,13 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     await run(agent, TASK, host=host, session=session, run_config=CONFIG)
     kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
     assert kinds == ["user", "function_call", "function_call_output", "assistant"]
-    await run(agent, "And the roof?", host=host, session=session, run_config=CONFIG)
+    await run(
+        agent,
+        "And the roof?",
+        host=host,
+        session=session,
+        run_config=CONFIG,
+    )
     assert TASK in prompts(model)[-1]
     assert len(await session.get_items()) == 6
 
@@ -192,7 +202,12 @@ async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approva
 
 async def test_streamed() -> None:
     agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
-    stream = run_streamed(agent, TASK, host=host_that_judges(None), run_config=CONFIG)
+    stream = run_streamed(
+        agent,
+        TASK,
+        host=host_that_judges(None),
+        run_config=CONFIG,
+    )
     judged = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in judged] == ["high", "P1"]
     assert judged[0].result is None
