@@ -22,8 +22,8 @@ from heedful.integrations.agents import (
 )
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coding-agents.md"
-BEGIN = "<!-- agents: python -m scripts.agents_table --write -->"
-END = "<!-- end of agents -->"
+BEGIN = "<!-- agents begins -->"
+END = "<!-- agents ends -->"
 _SAID_ON_PAGE = (NO_CONTEXT_BEFORE, NO_FAILURE_EVENT, NO_PROMPT_CONTEXT, NO_STOP)
 _MOMENTS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     ("start", ("start",)),

@@ -26,8 +26,8 @@ TIMED = {
 FASTEST = "cycle_fastest_ms"
 NOTHING = "–"
 # The section of the page between them is written by a run.
-BEGIN = "<!-- `make bench PEERS=1 ARGS=--write` writes from here -->"
-END = "<!-- to here -->"
+BEGIN = "<!-- peers begins -->"
+END = "<!-- peers ends -->"
 
 
 @dataclass(frozen=True)
