@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -255,3 +256,83 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     assert result == (0, "", "")
     await_learning(folder)
     assert not (folder / "ran").exists()
+
+
+def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
+    """Start a hook process and send it an event, without waiting for its answer."""
+    process = start_hook(folder, name)
+    assert process.stdin
+    process.stdin.write(data)
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Return the exit code, output and errors of a hook process."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+class FullDisk(io.StringIO):
+    """A stream to a disk without space."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def closed_stream() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        pytest.param(FullDisk(), id="the disk is full"),
+        pytest.param(closed_stream(), id="the stream is closed"),
+    ],
+)
+def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
+    stdout: io.StringIO, folder: Path
+) -> None:
+    stderr = io.StringIO()
+    with as_user(folder, folder.parent):
+        sent = io.BytesIO(b"no event")
+        code = hook.main(["SessionStart"], stdin=sent, stdout=stdout, stderr=stderr)
+    assert code == 0
+    assert stderr.getvalue() == ""
+    assert len(log(folder)) == 1
+
+
+def test_a_locked_database_says_nothing(folder: Path) -> None:
+    run_hook(folder, "PreToolUse", call_event(folder))
+    settle(folder.parent, '[hook]\nstop = ["false"]')
+    call = call_event(folder, "two")
+    database = memory_of(folder)
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute("begin exclusive")
+        before = send_to_hook(folder, "PreToolUse", call)
+        after = send_to_hook(folder, "PostToolUse", call)
+        assert await_hook(before) == (0, "", "")
+        assert await_hook(after) == (0, "", "")
+        assert len(log(folder)) == 2
+        stop = send_to_hook(folder, "Stop", call_event(folder))
+        again = call_event(folder, stop_hook_active=True)
+        stop_again = send_to_hook(folder, "Stop", again)
+        # The commands alone decide, once a turn.
+        assert "block" in await_hook(stop)[1]
+        assert "block" not in await_hook(stop_again)[1]
+
+
+def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
+    with start_hook(folder, "PreToolUse") as process:
+        assert process.stdin
+        process.stdin.write(call_event(folder)[:-1])
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 0
+        assert process.stdout
+        assert process.stdout.read() == b""
+    [line] = log(folder)
+    assert "PreToolUse: no answer within its time limit" in line
