@@ -21,7 +21,8 @@ import heedful
 from bench.core import generate, short
 from bench.recall import letters
 from bench.rows import Figure
-from bench.several import empty_database
+from bench.several import empty_database, put_jobs
+from bench.timing import milliseconds
 from bench.ui import QUICK, loop_statements
 from heedful import Memory, Scope
 from heedful.lessons.lesson import Example, Lesson
@@ -132,18 +133,16 @@ async def measure_attempts(path: str) -> list[Figure]:
         store=store,
     )
     attempt_count = 0
-    milliseconds = list[float]()
+    spent = list[float]()
     for count in ATTEMPTS:
         before = file_size(path)
         for _ in range(count - attempt_count):
-            began = time.perf_counter()
-            await run.step()
-            milliseconds.append((time.perf_counter() - began) * 1e3)
+            spent.append(await milliseconds(run.step()))
         attempt_count = count
         results.append(
             Figure(
                 name=f"attempt {count} of a loop",
-                value=median(milliseconds[-20:]),
+                value=median(spent[-20:]),
                 unit="ms",
             )
         )
@@ -345,11 +344,7 @@ async def _time_jobs(url: str, many: int) -> tuple[float, float]:
     tools = Tools(store=open_store(url), enabled=False)  # so that a job ends at once
     async with PostgresQueue(url, works=True) as jobs:
         began = time.perf_counter()
-        for first in range(0, JOBS, TOGETHER):
-            scopes = [Scope(f"t{n}") for n in range(first, min(JOBS, first + TOGETHER))]
-            await asyncio.gather(
-                *(jobs.defer("reflect", scope, digest="0") for scope in scopes)
-            )
+        await put_jobs(jobs, JOBS)
         put = JOBS / (time.perf_counter() - began)
         began = time.perf_counter()
         await jobs.work(tools, concurrency=many, once=True)
@@ -360,12 +355,7 @@ async def _time_jobs(url: str, many: int) -> tuple[float, float]:
 
 async def time_calls(call: Callable[[int], Awaitable[object]], calls: int) -> float:
     """Return the median of the milliseconds of a call."""
-    milliseconds = []
-    for n in range(calls):
-        began = time.perf_counter()
-        await call(n)
-        milliseconds.append((time.perf_counter() - began) * 1e3)
-    return median(milliseconds)
+    return median([await milliseconds(call(n)) for n in range(calls)])
 
 
 def file_size(path: str) -> int:

@@ -12,15 +12,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from http.client import HTTPConnection
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from urllib.parse import urlsplit
 
 from bench import lookups
 from bench.http import serve
 from bench.rows import Figure
+from bench.timing import milliseconds, percentile
 from heedful import Memory
 from heedful.episodes.episode import Event
 from heedful.integrations import Host
@@ -30,10 +31,7 @@ from heedful.store.sqlite import in_file
 CALLS = 300
 STARTS = 60
 EVENTS = 5_000
-# ms
-PROCESS = 120.0
-HIGH = 10.0
-HTTP = 30.0
+HIGH = 10.0  # milliseconds
 HOOK = (sys.executable, "-m", "heedful.integrations.hook", "PreToolUse")
 
 
@@ -54,7 +52,7 @@ def figures(folder: str) -> Iterable[Figure]:
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     for name, command, target in (
         ("Python's own start", (sys.executable, "-c", "pass"), None),
-        ("a hook process before a call", HOOK, PROCESS),
+        ("a hook process before a call", HOOK, 120.0),
     ):
         spent = []
         for _ in range(STARTS):
@@ -70,18 +68,18 @@ def figures(folder: str) -> Iterable[Figure]:
             spent.append((time.perf_counter() - began) * 1e3)
         yield Figure(name=f"{name}, median", value=median(spent), unit="ms")
         yield Figure(
-            name=f"{name}, p95", value=_percentile_95(spent), unit="ms", most=target
+            name=f"{name}, p95", value=percentile(spent, 95), unit="ms", most=target
         )
     before, seen = asyncio.run(_time_lookups(str(place)))
     yield Figure(
-        name="before of a run, p99", value=_percentile_99(before), unit="ms", most=HIGH
+        name="before of a run, p99", value=percentile(before, 99), unit="ms", most=HIGH
     )
     yield Figure(
-        name="seen of a run, p99", value=_percentile_99(seen), unit="ms", most=HIGH
+        name="seen of a run, p99", value=percentile(seen, 99), unit="ms", most=HIGH
     )
     yield Figure(
         name="a result among 5,000 events, p99",
-        value=_percentile_99(asyncio.run(_time_long_session(str(place)))),
+        value=percentile(asyncio.run(_time_long_session(str(place))), 99),
         unit="ms",
     )
     with serve(str(place.parent)) as (url, _):
@@ -92,9 +90,9 @@ def figures(folder: str) -> Iterable[Figure]:
     )
     yield Figure(
         name="a hook over HTTP before a call, p99",
-        value=_percentile_99(spent),
+        value=percentile(spent, 99),
         unit="ms",
-        most=HTTP,
+        most=30.0,
     )
 
 
@@ -107,9 +105,8 @@ async def _time_lookups(path: str) -> tuple[list[float], list[float]]:
         began = time.perf_counter()
         assert await run.before("Bash", lookups.command(n), f"t{call}")
         before.append((time.perf_counter() - began) * 1e3)
-        began = time.perf_counter()
-        await run.seen("Bash", lookups.error(n), f"t{call}")
-        seen.append((time.perf_counter() - began) * 1e3)
+        error = lookups.error(n)
+        seen.append(await milliseconds(run.seen("Bash", error, f"t{call}")))
     return before, seen
 
 
@@ -132,9 +129,7 @@ async def _time_long_session(path: str) -> list[float]:
             **call,
             "tool_response": {"stdout": "a line\n" * 200},
         }
-        began = time.perf_counter()
-        await reply("PostToolUse", event, host)
-        spent.append((time.perf_counter() - began) * 1e3)
+        spent.append(await milliseconds(reply("PostToolUse", event, host)))
     return spent
 
 
@@ -158,11 +153,3 @@ def _time_posts(url: str, calls: int) -> list[float]:
         assert answer.read()[:1] == b"{"
         spent.append((time.perf_counter() - began) * 1e3)
     return spent
-
-
-def _percentile_95(spent: Sequence[float]) -> float:
-    return quantiles(spent, n=20)[18]
-
-
-def _percentile_99(spent: Sequence[float]) -> float:
-    return quantiles(spent, n=100)[98]

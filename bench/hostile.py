@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import quantiles
 from tempfile import mkdtemp
 from typing import Any
 
 import httpx
 
+from bench.http import cpu_seconds
 from bench.rows import Figure
+from bench.timing import percentile
 from heedful.store import keys
 from heedful.store.sqlite import in_file
 from tests.service.running import Service
@@ -35,6 +36,7 @@ OPEN_FILES = 256
 JSON = {"Content-Type": "application/json"}
 Attack = Callable[[Service], Iterable[Figure]]
 Work = Callable[[], object]
+Request = tuple[str, str, Any]  # method, path and body
 DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON, as dense as a body may be
 MAX_RATIO = 3  # of the neighbour's p99 with and without the attack
 MAX_P99 = 300  # milliseconds, of the neighbour during the attack
@@ -221,27 +223,20 @@ def send_dense_lists(service: Service) -> Iterable[Figure]:
 
 def measure_wait(service: Service, name: str, body: Any) -> Iterable[Figure]:
     """Measure how long another caller waits while the service reads a body."""
-    waits = [0.0]
-    ended = threading.Event()
-
-    def ask() -> None:
-        with httpx.Client(base_url=service.url, timeout=60) as client:
-            while not ended.is_set():
-                began = time.perf_counter()
-                client.get("/healthz")
-                waits.append(time.perf_counter() - began)
-
-    other = threading.Thread(target=ask)
-    other.start()
     sent = json.dumps(body, separators=(",", ":")).encode()
-    began = time.perf_counter()
     url = f"{service.url}/v1/loops/first/attempts/1"
-    answer = httpx.put(url, content=sent, headers=JSON, timeout=120)
-    took = time.perf_counter() - began
-    ended.set()
-    other.join()
+    answers: list[httpx.Response] = []
+
+    def send() -> None:
+        answers.append(httpx.put(url, content=sent, headers=JSON, timeout=120))
+
+    with httpx.Client(base_url=service.url, timeout=60) as client:
+        waits = waits_during(send, client, [("GET", "/healthz", None)])
+    (answer,) = answers
     answer.raise_for_status()
-    yield Figure(name=f"{name}: the answer", value=took, unit="s")
+    yield Figure(
+        name=f"{name}: the answer", value=answer.elapsed.total_seconds(), unit="s"
+    )
     yield Figure(
         name=f"{name}: the longest wait of another caller",
         value=max(waits),
@@ -250,15 +245,38 @@ def measure_wait(service: Service, name: str, body: Any) -> Iterable[Figure]:
     )
 
 
+def waits_during(
+    work: Work, client: httpx.Client, requests: Sequence[Request]
+) -> list[float]:
+    """Return how many seconds each request of another caller takes during `work`."""
+    waits: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            for method, path, body in requests:
+                began = time.perf_counter()
+                client.request(method, path, json=body).raise_for_status()
+                waits.append(time.perf_counter() - began)
+
+    other = threading.Thread(target=ask)
+    other.start()
+    work()
+    ended.set()
+    other.join()
+    return waits
+
+
 class Tenants:
     """An attacker and a neighbour, each with a key of a tenant of its own."""
 
     def __init__(self, service: Service, folder: Path) -> None:
         self.service = service
         attacker, self.neighbour = asyncio.run(create_keys(folder / "heedful.db"))
-        self._authorization = {"Authorization": f"Bearer {attacker}"}
         self.client = httpx.Client(
-            base_url=service.url, headers=self._authorization, timeout=300
+            base_url=service.url,
+            headers={"Authorization": f"Bearer {attacker}"},
+            timeout=300,
         )
         # The service may not know for a second that it has keys now.
         time.sleep(1.5)
@@ -288,8 +306,8 @@ class Tenants:
         """
         quiet = self._waits_of_neighbour(partial(time.sleep, QUIET_SECONDS))
         attacked = self._waits_of_neighbour(partial(repeat, works, at_once))
-        before = quantiles(quiet, n=100)[98] * 1000
-        during = quantiles(attacked, n=100)[98] * 1000
+        before = percentile(quiet, 99) * 1000
+        during = percentile(attacked, 99) * 1000
         yield Figure(name=f"{name}: neighbour's p99 before", value=before, unit="ms")
         yield Figure(
             name=f"{name}: neighbour's p99", value=during, unit="ms", most=MAX_P99
@@ -314,30 +332,16 @@ class Tenants:
 
     def _waits_of_neighbour(self, work: Work) -> list[float]:
         """Return how many seconds each request of the neighbour takes during `work`."""
-        waits: list[float] = []
-        ended = threading.Event()
+        requests = [
+            ("GET", "/v1/loops/first", None),
+            ("POST", "/v1/recall", {"task": "begin"}),
+        ]
         authorization = {"Authorization": f"Bearer {self.neighbour}"}
-
-        def ask() -> None:
-            with httpx.Client(
-                base_url=self.service.url, headers=authorization, timeout=300
-            ) as client:
-                client.put("/v1/loops/first", json={"task": "begin"})
-                while not ended.is_set():
-                    for method, path, body in (
-                        ("GET", "/v1/loops/first", None),
-                        ("POST", "/v1/recall", {"task": "begin"}),
-                    ):
-                        began = time.perf_counter()
-                        client.request(method, path, json=body).raise_for_status()
-                        waits.append(time.perf_counter() - began)
-
-        neighbour = threading.Thread(target=ask)
-        neighbour.start()
-        work()
-        ended.set()
-        neighbour.join()
-        return waits
+        with httpx.Client(
+            base_url=self.service.url, headers=authorization, timeout=300
+        ) as client:
+            client.put("/v1/loops/first", json={"task": "begin"})
+            return waits_during(work, client, requests)
 
 
 async def create_keys(path: Path) -> list[str]:
@@ -509,23 +513,15 @@ def ask_pages(service: Service) -> Iterable[Figure]:
     """200 calls of /docs: the page is made once."""
     with httpx.Client(base_url=service.url, timeout=60) as client:
         client.get("/docs").raise_for_status()
-        before = processor_seconds(service)
+        before = cpu_seconds(service.process.pid)
         for _ in range(200):
             client.get("/docs").raise_for_status()
     yield Figure(
         name="200 calls of /docs: processor",
-        value=processor_seconds(service) - before,
+        value=cpu_seconds(service.process.pid) - before,
         unit="s",
         most=1,
     )
-
-
-def processor_seconds(service: Service) -> float:
-    """Return the seconds of processor time that the service has used."""
-    used = (
-        Path(f"/proc/{service.process.pid}/stat").read_text().rpartition(")")[2].split()
-    )
-    return (int(used[11]) + int(used[12])) / 100
 
 
 MEMORY: dict[Attack, float] = {

@@ -26,7 +26,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +34,7 @@ from bench.before import install_wheel
 from bench.durable import open_floor, time_commits
 from bench.postgres import LETTERS
 from bench.rows import Figure
+from bench.timing import percentile
 from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
@@ -163,7 +164,7 @@ def _compare(
             most=limit,
         )
         for place in (50, 99):
-            cut = median(quantiles(run.waits, n=100)[place - 1] for run in rounds) * 1e3
+            cut = median(percentile(run.waits, place) for run in rounds) * 1e3
             yield Figure(
                 name=f"a report over HTTP, {who}{kind}, p{place}", value=cut, unit="ms"
             )

@@ -17,12 +17,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from statistics import median, quantiles
+from statistics import median
 
 import psycopg
 
 from bench.durable import open_floor, time_commits
 from bench.rows import Figure
+from bench.timing import milliseconds, percentile
 from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
@@ -91,17 +92,16 @@ async def _measure_pairs(
     await _run_round(store, call, many)  # connections are opened, statements prepared
     floors = []
     rates = []
-    seconds: list[float] = []
+    spent: list[float] = []
     for _ in range(ROUNDS):
         floors.append(bare(many))
         rate, durations = await _run_round(store, call, many)
         rates.append(rate)
-        seconds += durations
+        spent += durations
     ratios = [rate / floor for rate, floor in zip(rates, floors, strict=True)]
-    high = quantiles(seconds, n=100)[98]
     return [
-        Figure(name=f"{label}, p50", value=median(seconds) * 1e3, unit="ms"),
-        Figure(name=f"{label}, p99", value=high * 1e3, unit="ms"),
+        Figure(name=f"{label}, p50", value=median(spent), unit="ms"),
+        Figure(name=f"{label}, p99", value=percentile(spent, 99), unit="ms"),
         Figure(name=label, value=median(rates), unit="/s"),
         Figure(name=f"bare commits beside {label}", value=median(floors), unit="/s"),
         Figure(name=f"{label} ÷ bare commits", value=median(ratios), unit="×"),
@@ -109,7 +109,7 @@ async def _measure_pairs(
 
 
 async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
-    """Return the calls a second, and the seconds of each."""
+    """Return the calls a second, and the milliseconds of each."""
     names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
     if call is _report:  # of loops that are open
         for name in names:
@@ -117,10 +117,7 @@ async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[f
     durations: list[float] = []
 
     async def call_in_turn(names: Sequence[str]) -> None:
-        for name in names:
-            began = time.perf_counter()
-            await call(store, name)
-            durations.append(time.perf_counter() - began)
+        durations.extend([await milliseconds(call(store, name)) for name in names])
 
     began = time.perf_counter()
     await asyncio.gather(*(call_in_turn(names[first::many]) for first in range(many)))

@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import mean, median, quantiles
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 import heedful
 from bench.durable import count_syncs
 from bench.rows import Figure
+from bench.timing import milliseconds, percentile
 from heedful.lessons.lesson import ANY_LESSON, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -151,7 +152,8 @@ def measure_scope(
     with closing(sqlite3.connect(f"{path}-plain")) as db:
         bm25_median = median(time_bm25(db, size.texts, embedder))
     store = in_file(path)
-    legs, found_ids = asyncio.run(time_vector_legs(store, embedder))
+    turns = [(Scope(), vector) for vector in embedder.vectors.values()]
+    legs, found_ids = asyncio.run(time_searches(store, turns, embedder))
     yield Figure(
         name=f"RAM of its vectors, {size.name}",
         value=asyncio.run(read_vectors(store)).bytes / 1e6,
@@ -179,15 +181,11 @@ def measure_scope(
 
 
 def spread(
-    name: str, milliseconds: Sequence[float], target: float | None = None
+    name: str, times: Sequence[float], target: float | None = None
 ) -> Iterable[Figure]:
     """Yield the median, which has the target, and the 99th percentile."""
-    yield Figure(
-        name=f"{name}, p50", value=median(milliseconds), unit="ms", most=target
-    )
-    yield Figure(
-        name=f"{name}, p99", value=quantiles(milliseconds, n=100)[98], unit="ms"
-    )
+    yield Figure(name=f"{name}, p50", value=median(times), unit="ms", most=target)
+    yield Figure(name=f"{name}, p99", value=percentile(times, 99), unit="ms")
 
 
 async def read_vectors(store: Store) -> Vectors:
@@ -195,18 +193,12 @@ async def read_vectors(store: Store) -> Vectors:
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
-async def time_vector_legs(
-    store: Store, embedder: PreparedEmbedder
-) -> tuple[list[float], list[set[int]]]:
-    """Return milliseconds and ten results of each vector search; rows count from 0."""
-    turns = [(Scope(), vector) for vector in embedder.vectors.values()]
-    return await time_searches(store, turns, embedder)
-
-
 async def time_searches(
     store: Store, turns: Sequence[tuple[Scope, Any]], embedder: PreparedEmbedder
 ) -> tuple[list[float], list[set[int]]]:
-    """Return milliseconds and ten results of each search, in its transaction."""
+    """Return milliseconds and ten results of each search, in its transaction; rows
+    count from 0.
+    """
 
     def search_vector(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
@@ -235,12 +227,8 @@ def fastest_searches(
     rounds: Sequence[Sequence[tuple[float, set[int]]]],
 ) -> tuple[list[float], list[set[int]]]:
     """Return the fastest round of each search, and its results in the first."""
-    times = [_times(searches) for searches in rounds]
+    times = [[spent for spent, _ in searches] for searches in rounds]
     return fastest(times), [ids for _, ids in rounds[0]]
-
-
-def _times(searches: Iterable[tuple[float, set[int]]]) -> list[float]:
-    return [milliseconds for milliseconds, _ in searches]
 
 
 def scan_exactly(
@@ -264,9 +252,7 @@ async def time_recalls(
 
     async def recall(text: str, scope: Scope) -> float:
         memory = heedful.Memory(store, scope, embedder)
-        began = time.perf_counter()
-        await memory.recall(text, 5)
-        return (time.perf_counter() - began) * 1e3
+        return await milliseconds(memory.recall(text, 5))
 
     count = max(len(scopes), len(embedder.vectors))
     turns = list(islice(zip(cycle(embedder.vectors), cycle(scopes)), count))
@@ -285,11 +271,10 @@ def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
 async def time_remember(store: Store, embedder: PreparedEmbedder) -> list[float]:
     """Return the milliseconds for each new lesson, one after the other."""
     memory = heedful.Memory(store, embedder=embedder)
-    spent = []
-    for number, text in enumerate(embedder.vectors):
-        began = time.perf_counter()
-        await memory.remember(f"new {letters(number)}", text)
-        spent.append((time.perf_counter() - began) * 1e3)
+    spent = [
+        await milliseconds(memory.remember(f"new {letters(number)}", text))
+        for number, text in enumerate(embedder.vectors)
+    ]
     await store.close()
     return spent
 
@@ -327,14 +312,14 @@ def time_bm25(
     db.execute("create virtual table said using fts5 (words)")
     rows = ((" ".join(words(text)),) for text in texts)
     db.executemany("insert into said values (?)", rows)
-    milliseconds = []
+    spent = []
     for query in embedder.vectors:
         any_of = " OR ".join(f'"{word}"' for word in words(query))
         began = time.perf_counter()
         sql = "select rowid from said where said match ? order by rank limit ?"
         db.execute(sql, (any_of, MIN_LEG_CANDIDATES)).fetchall()
-        milliseconds.append((time.perf_counter() - began) * 1e3)
-    return milliseconds
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent
 
 
 def measure_tenants(

@@ -123,7 +123,7 @@ def measure_workers(server: Server) -> Iterable[Figure]:
     for _ in range(ROUNDS):
         for count in COUNTS:
             with empty_database(server) as url:
-                asyncio.run(put_jobs(url))
+                asyncio.run(fill_queue(url))
                 rates[count].append(JOBS / time_workers(url, count))
 
     for count in COUNTS:
@@ -132,14 +132,19 @@ def measure_workers(server: Server) -> Iterable[Figure]:
         )
 
 
-async def put_jobs(url: str) -> None:
-    """Put jobs of as many tenants into the queue."""
+async def fill_queue(url: str) -> None:
+    """Put all jobs into the queue of a database."""
     async with PostgresQueue(url, works=True) as jobs:
-        for first in range(0, JOBS, AT_ONCE):
-            scopes = [Scope(f"t{n}") for n in range(first, first + AT_ONCE)]
-            await asyncio.gather(
-                *(jobs.defer("reflect", scope, digest="0") for scope in scopes)
-            )
+        await put_jobs(jobs, JOBS)
+
+
+async def put_jobs(jobs: PostgresQueue, count: int) -> None:
+    """Put jobs of as many tenants into the queue, 64 at once."""
+    for first in range(0, count, AT_ONCE):
+        scopes = [Scope(f"t{n}") for n in range(first, first + AT_ONCE)]
+        await asyncio.gather(
+            *(jobs.defer("reflect", scope, digest="0") for scope in scopes)
+        )
 
 
 def time_workers(url: str, count: int) -> float:

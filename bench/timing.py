@@ -1,12 +1,13 @@
 """How figures are measured: the best of several rounds, because other work only adds
-time.
+time; or the spread of single calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import quantiles
 
 ROUNDS = 7
 
@@ -20,6 +21,18 @@ def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
             work()
         fastest = min(fastest, (time.perf_counter() - began) / times)
     return fastest
+
+
+async def milliseconds(work: Awaitable[object]) -> float:
+    """Return the milliseconds of one call."""
+    began = time.perf_counter()
+    await work
+    return (time.perf_counter() - began) * 1e3
+
+
+def percentile(values: Sequence[float], place: int) -> float:
+    """Return the value below which so many of a hundred are."""
+    return quantiles(values, n=100)[place - 1]
 
 
 def best_async(

@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 
 from bench.__main__ import make_table as make_figure_table
+from bench.page import PAGE, replace_section
 from bench.peers import measure, table
 from bench.peers.environments import (
     ROOT,
@@ -36,7 +37,6 @@ from bench.recall import embed_texts, make_texts
 from heedful.redact import redact
 
 OUT = Path("bench/out/peers.json")
-PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "benchmarks_peers.png"
 # Above this load for each core, times are those of a busy machine.
 QUIET_LOAD = 0.25
@@ -68,7 +68,12 @@ def main() -> int:
     write_results(environments, conditions, measurements)
     console.print(f"written to {OUT}")
     if options.write:
-        page = table.replace_section(PAGE.read_text("utf-8"), section)
+        page = replace_section(
+            PAGE.read_text("utf-8"),
+            f"\n{section}\n",
+            begin=table.BEGIN,
+            end=table.END,
+        )
         PAGE.write_text(page, "utf-8")
         PICTURE.write_bytes(table.draw(results, titles, conditions))
         console.print(f"written to {PAGE.relative_to(ROOT)}")

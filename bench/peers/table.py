@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from bench.page import head, png, row
 from bench.peers.environments import OURS, Environment
 from bench.peers.measure import Measurement
 from bench.rows import Figure
@@ -214,9 +214,8 @@ def make_table(
 ) -> str:
     """Return the table in Markdown: a column for each peer, a row for each figure."""
     lines = [
-        row_of("", list(titles.values())),
-        "|" + "---|" * (len(titles) + 1),
-        row_of("version", [versions[peer] for peer in titles]),
+        *head(["", *titles.values()]),
+        row(["version", *(versions[peer] for peer in titles)]),
     ]
     for name, (kind, cell) in ROWS.items():
         texts = []
@@ -225,13 +224,8 @@ def make_table(
             if not text:
                 text = "failed" if results.has_failed(peer, kind) else NOTHING
             texts.append(text)
-        lines.append(row_of(name, texts))
+        lines.append(row([name, *texts]))
     return "\n".join(lines)
-
-
-def row_of(name: str, cells: Sequence[str]) -> str:
-    """Return a row of a table in Markdown."""
-    return "| " + " | ".join([name, *cells]) + " |"
 
 
 def list_failures(results: Results, titles: Mapping[str, str]) -> list[str]:
@@ -272,15 +266,6 @@ def write_section(
     if sentences:
         parts.append("\n".join(f"- {sentence}" for sentence in sentences))
     return "\n\n".join(parts)
-
-
-def replace_section(page: str, section: str) -> str:
-    """Return the page with another text between its marks. Raises ValueError."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no marks {BEGIN!r} and {END!r}; write them")
-    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +319,4 @@ def draw(results: Results, titles: Mapping[str, str], conditions: str) -> bytes:
             axes.set_title(chart.title, fontsize=9.5)
             axes.spines[["top", "right", "bottom"]].set_visible(False)
         picture.suptitle(conditions.replace("*", ""), fontsize=9)
-        file = io.BytesIO()
-        picture.savefig(file, format="png", dpi=130)
-        return file.getvalue()
+        return png(picture, dpi=130)

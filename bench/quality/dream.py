@@ -19,7 +19,6 @@ one quoted a single cure and helped nobody, so two cures are needed.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from typing import NamedTuple
 import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.recordings import Session
-from bench.quality.rows import Row, read
+from bench.quality.rows import Row, read, write_json
 from heedful.lessons.origin import Origin
 from heedful.memory.dream import Dream, Dreams, read_material
 from heedful.models import open_embedder
@@ -65,8 +64,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
     ]
     rows, texts = asyncio.run(measure_sessions(sessions))
     yield from rows
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(texts, ensure_ascii=False, indent=1) + "\n")
+    write_json(OUT, texts)
 
 
 def read_recorded(data: Path, split: str) -> Iterator[RecordedLesson]:

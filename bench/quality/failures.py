@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from bench.quality.rows import Row
+from bench.quality.rows import Row, write_json
 
 HERE = Path(__file__).parent
 PAIRS = Path("bench/out/failures.json")
@@ -65,9 +65,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """Yield the shares of lessons that were read, are true, would help, and both."""
     cases = reflect_on_cases()
     verdicts = read_verdicts()
-    PAIRS.parent.mkdir(parents=True, exist_ok=True)
     pairs = [reader_view(case) for case in cases]
-    PAIRS.write_text(json.dumps(pairs, ensure_ascii=False, indent=1) + "\n")
+    write_json(PAIRS, pairs)
     page = render_page(PAGE.read_text(encoding="utf-8"), cases, verdicts)
     PAGE.write_text(page, encoding="utf-8")
     for key, count in count_verdicts(current_verdicts(cases, verdicts)).items():

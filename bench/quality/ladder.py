@@ -31,7 +31,6 @@ after `ladder` had run on banking77.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -41,8 +40,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import heedful
 from bench.quality.answers import (
@@ -65,7 +62,7 @@ from bench.quality.paired import (
     right_at_once,
     solved,
 )
-from bench.quality.rows import Row
+from bench.quality.rows import Row, say_expectation, write_json
 from bench.quality.streams import READERS, Stream
 from heedful import Finding
 from heedful.loop.ladder import Ladder, RungAttempt
@@ -326,22 +323,21 @@ class Generate:
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
-    """Yield the rows of all arms; write tables and `bench/out/ladder.json`."""
+    """Yield the rows of all arms; write `bench/out/ladder.json`."""
     sources = [READERS[name](data, split) for name in live.streams or TASKS]
     names = live.arms or tuple(ARMS)
     results = asyncio.run(_measure(sources, names, data, live))
     figures = figures_of(results)
     gains = gains_of(results)
-    _print(figures, gains)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(report_of(results), indent=1) + "\n")
+    write_json(OUT, report_of(results))
     for source, arms in figures.items():
         for name, values in arms.items():
             for measure, value in values.items():
                 yield Row(key=f"ladder.{source}.{name}.{measure}", ours=value)
     for key, compared in gains.items():
         for measure, number in compared.items():
-            yield Row(key=f"ladder.{key}.{measure}", ours=number)
+            anchor = say_expectation(EXPECTED.get(key))
+            yield Row(key=f"ladder.{key}.{measure}", ours=number, anchor=anchor)
 
 
 async def _measure(
@@ -560,27 +556,3 @@ def report_of(results: Results) -> dict[str, Any]:
         "expected": {key: points for key, (points, _) in EXPECTED.items()},
         "tasks": tasks,
     }
-
-
-def _print(
-    figures: Mapping[str, Mapping[str, Mapping[str, float]]],
-    gains: Mapping[str, Mapping[str, float]],
-) -> None:
-    for source, arms in figures.items():
-        table = Table("arm", title=source)
-        for measure in next(iter(arms.values())):
-            table.add_column(measure)
-        for name, values in arms.items():
-            cells = [f"{value:.3f}" for value in values.values()]
-            table.add_row(name, *cells)
-        Console(width=200).print(table)
-    table = Table("gain", "points", "95 %", "expected", title="gains")
-    for key, value in gains.items():
-        if not value:
-            continue
-        points = value.get("gain", value.get("ratio", 0.0))
-        interval = f"{value['low']:+.3f} to {value['high']:+.3f}"
-        expected, reason = EXPECTED.get(key, (None, ""))
-        wanted = "" if expected is None else f"{expected:+.2f} {reason}"
-        table.add_row(key, f"{points:+.3f}", interval, wanted)
-    Console(width=160).print(table)

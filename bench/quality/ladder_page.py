@@ -9,16 +9,13 @@ a ladder cannot help.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench import page
 from bench.quality.ladder import ALONE, MIN_GAIN, OUT, QUARTERS
 
-PAGE = Path("docs/benchmarks.md")
-PICTURE = Path("docs/ladder_public.png")
 INCHES = (8.0, 3.6)
 ARMS = (
     "small",
@@ -49,7 +46,6 @@ RATIOS = {
     "once_ours_over_large_ours.cost_ratio": "cost in second halves: `once_ours` over "
     "`large_ours`",
 }
-_MARKED = re.compile(r"(<!-- ladder begins -->\n).*?(<!-- ladder ends -->)", re.DOTALL)
 Report = Mapping[str, Any]
 
 
@@ -61,11 +57,8 @@ def main() -> int:
 
     report = json.loads(OUT.read_text("utf-8"))
     parts = [*help_table(report), "", *arm_table(report), "", *gain_table(report)]
-    text = "\n".join([*parts, "", ""]).replace("-0", "−0").replace("+0.000", "0.000")
-    before = PAGE.read_text("utf-8")
-    after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
-    PAGE.write_text(after, "utf-8")
-    PICTURE.write_bytes(draw(report))
+    text = "\n".join([*parts, ""]).replace("-0", "−0").replace("+0.000", "0.000")
+    page.write_section("ladder", text, draw(report), "ladder_public.png")
     return 0
 
 
@@ -94,7 +87,7 @@ ARM_HEADS = ("stream", "arm", "solved", "cost a task")
 
 def help_table(report: Report) -> Iterator[str]:
     """Yield a row for each stream: whether the large model alone solves more."""
-    yield from _head(HELP_HEADS)
+    yield from page.head(HELP_HEADS)
     for name in streams_of(report, ALONE):
         small = report["figures"][name]["small"]
         large = report["figures"][name]["large"]
@@ -102,19 +95,19 @@ def help_table(report: Report) -> Iterator[str]:
         gain = report["gains"][f"{name}.large_over_small.solved"]
         cells = [name, f"{small['tasks']:.0f}", *map(_share, shares), _interval(gain)]
         can_help = "yes" if gain["gain"] >= MIN_GAIN else "no"
-        yield _row([*cells, can_help])
+        yield page.row([*cells, can_help])
 
 
 def arm_table(report: Report) -> Iterator[str]:
     """Yield a row for each stream and arm: what it solves and costs."""
-    yield from _head(ARM_HEADS)
+    yield from page.head(ARM_HEADS)
     for name in streams_of(report, LINES):
         for arm in ARMS:
             figures = report["figures"][name].get(arm)
             if figures is None:
                 continue
             cost = f"{figures['cost']:.0f}"
-            yield _row([name, arm, _share(figures["solved"]), cost])
+            yield page.row([name, arm, _share(figures["solved"]), cost])
 
 
 def gain_table(report: Report) -> Iterator[str]:
@@ -122,29 +115,20 @@ def gain_table(report: Report) -> Iterator[str]:
     names = streams_of(report, LINES)
     groups = [*names, "open"] if len(names) > 1 else names
     titles = ["all, alike" if name == "open" else name for name in groups]
-    yield from _head(["figure, with its 95 % interval", *titles])
+    yield from page.head(["figure, with its 95 % interval", *titles])
     for key, title in GAINS.items():
         gains = [report["gains"].get(f"{name}.{key}") for name in groups]
         if any(gains):
-            yield _row([title, *map(_interval, gains)])
+            yield page.row([title, *map(_interval, gains)])
     for key, title in RATIOS.items():
         ratios = [report["gains"].get(f"{name}.{key}") for name in groups]
         if any(ratios):
-            yield _row([title, *map(_ratio, ratios)])
+            yield page.row([title, *map(_ratio, ratios)])
 
 
 def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
     """Return a figure of each quarter of a stream."""
     return [figures[f"{measure}_quarter_{n}"] for n in range(1, QUARTERS + 1)]
-
-
-def _head(cells: Sequence[str]) -> Iterator[str]:
-    yield _row(cells)
-    yield f"|{'---|' * len(cells)}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _share(share: float) -> str:
@@ -165,8 +149,6 @@ def _ratio(ratio: Mapping[str, float] | None) -> str:
 
 def draw(report: Report) -> bytes:
     """Return a PNG: what the small model answers alone, and the cost, by quarter."""
-    import io
-
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -192,9 +174,7 @@ def draw(report: Report) -> bytes:
             axes.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
         figure.suptitle(f"0.5B, then 1.5B: mean of {', '.join(names)}", fontsize=11)
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=150)
-        return file.getvalue()
+        return page.png(figure)
 
 
 def _places() -> range:

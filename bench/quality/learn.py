@@ -31,13 +31,9 @@ wrong answer there, or the rule is the same for all tasks.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from bench.quality.answers import KeptModels, Live, open_kept_models, say
 from bench.quality.arms import ABLATIONS, ARMS, ask_again, run_arm
@@ -53,7 +49,7 @@ from bench.quality.paired import (
     solved,
     summarize,
 )
-from bench.quality.rows import Row
+from bench.quality.rows import Row, say_expectation, write_json
 from bench.quality.streams import CORRECTED, OPEN, READERS, RULES, Stream
 
 OUT = Path("bench/out/learn.json")
@@ -118,7 +114,7 @@ Results = dict[str, dict[str, dict[tuple[int, str], Outcome]]]
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
-    """Yield the rows of each model; write tables and `bench/out/learn.json`.
+    """Yield the rows of each model; write `bench/out/learn.json`.
 
     Raises SystemExit after all rows if an arm with memory had none.
     """
@@ -128,10 +124,8 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
         summaries = summaries_of(results)
         gains = compare_arms(sources, results)
-        _print_gains(size, gains)
         report[size] = report_of(model, summaries, gains, results)
-        OUT.parent.mkdir(parents=True, exist_ok=True)
-        OUT.write_text(json.dumps(report, indent=1) + "\n")
+        write_json(OUT, report)
         silent += [f"{size} {title}" for title in silent_arms(summaries)]
         yield from _rows(size, summaries, gains)
     if silent:
@@ -172,7 +166,7 @@ class _StreamJob:
     results: dict[str, dict[tuple[int, str], Outcome]]
 
     async def run(self) -> None:
-        """Run each arm in each order, then print the table of the stream."""
+        """Run each arm in each order."""
         async with asyncio.TaskGroup() as group:
             for order in range(self.live.orders or SIZES[self.size].orders):
                 budget: asyncio.Task[list[Outcome]] | None = None
@@ -181,7 +175,6 @@ class _StreamJob:
                     arm = group.create_task(self._run_arm(name, order, budget))
                     if name == BUDGET:
                         budget = arm
-        _print_stream(f"{self.source.name} {self.size}", _summarize(self.results))
 
     async def _run_arm(
         self, name: str, order: int, budget: asyncio.Task[list[Outcome]] | None
@@ -331,62 +324,13 @@ def _gains_of(
     yield f"{key}.solved", gain(pairs, solved, late_only=False)
 
 
-def _print_stream(title: str, summaries: Mapping[str, Summary]) -> None:
-    table = Table("arm", title=title)
-    for heading in _columns(next(iter(summaries.values()))):
-        table.add_column(heading)
-    for name, summary in summaries.items():
-        table.add_row(name, *_columns(summary).values())
-    Console(width=130).print(table)
-
-
-def _columns(summary: Summary) -> dict[str, str]:
-    """Return the cells of an arm by their headings; tokens are means of a task."""
-    return {
-        "tasks": f"{summary.tasks}",
-        "first": f"{summary.first:.3f}",
-        "second half": f"{summary.second_half:.3f}",
-        "solved": f"{summary.solved:.3f}",
-        "calls": f"{summary.calls:.2f}",
-        "first prompt": f"{summary.first_prompt_tokens:.0f}",
-        "prompts": f"{summary.prompt_tokens:.0f}",
-        "answers": f"{summary.completion_tokens:.0f}",
-        "seconds": f"{summary.seconds:.1f}",
-        "told": f"{summary.told:.2f}",
-        "compared": f"{summary.compared}",
-        "won": f"{summary.won}",
-        "lost": f"{summary.lost}",
-    }
-
-
-def _print_gains(size: str, gains: Mapping[str, Mapping[str, Gain | None]]) -> None:
-    headings = ("streams", "gain", "points", "95 %", "won", "lost", "expected")
-    table = Table(*headings, title=f"gains {size}")
-    for group, figures in gains.items():
-        for key, figure in figures.items():
-            if figure is None:
-                continue
-            table.add_row(
-                group,
-                key,
-                f"{figure.gain:+.3f}",
-                f"{figure.low:+.3f} to {figure.high:+.3f}",
-                f"{figure.won}",
-                f"{figure.lost}",
-                _expectation(group, key),
-            )
-    Console(width=160).print(table)
-
-
 def _expectation(group: str, key: str) -> str:
     """Return what was expected of a gain before the first run, "" if nothing was."""
     comparison, _, measure = key.partition(".")
     counted = "solved" if comparison.endswith(SAMPLED) else "second_half"
-    expected = EXPECTED.get(f"{group}.{comparison}")
-    if expected is None or measure != counted:
+    if measure != counted:
         return ""
-    points, reason = expected
-    return f"{points:+.2f} {reason}"
+    return say_expectation(EXPECTED.get(f"{group}.{comparison}"))
 
 
 def report_of(
@@ -435,5 +379,7 @@ def _rows(
                 yield Row(key=key, ours=value, baseline=other)
     for group, figures in gains.items():
         for key, figure in figures.items():
+            anchor = _expectation(group, key)
             for measure, value in (plain_figures(figure) or {}).items():
-                yield Row(key=f"learn.{group}.{size}.{key}.{measure}", ours=value)
+                name = f"learn.{group}.{size}.{key}.{measure}"
+                yield Row(key=name, ours=value, anchor=anchor)

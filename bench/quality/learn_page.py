@@ -8,16 +8,13 @@ the docs. Won and lost stand beside every gain.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from bench import page
 from bench.quality.learn import BUDGET, OUT, PLAIN, RIVAL
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
-PAGE = Path("docs/benchmarks.md")
-PICTURE = Path("docs/learning_public.png")
 COLUMNS = (PLAIN, RIVAL, BUDGET)
 GAIN = f"{BUDGET}_over_{RIVAL}.second_half"
 POOL_TITLES = {
@@ -27,7 +24,6 @@ POOL_TITLES = {
 }
 INCHES = (8.0, 4.4)
 COLORS = {True: "#0072B2", False: "#666666"}  # of a gain above 0 for sure, and others
-_MARKED = re.compile(r"(<!-- learn begins -->\n).*?(<!-- learn ends -->)", re.DOTALL)
 Report = Mapping[str, Any]
 
 
@@ -39,10 +35,8 @@ def main() -> int:
 
     reports = json.loads(OUT.read_text("utf-8"))
     text = "\n".join(table(size, report) for size, report in reports.items())
-    before = PAGE.read_text("utf-8")
-    after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
-    PAGE.write_text(after, "utf-8")
-    PICTURE.write_bytes(draw(next(iter(reports.values()))))
+    picture = draw(next(iter(reports.values())))
+    page.write_section("learn", text, picture, "learning_public.png")
     return 0
 
 
@@ -63,8 +57,7 @@ def table(size: str, report: Report) -> str:
     lines = [
         f"Right at the first try, second halves, {report['model']}:",
         "",
-        f"| {' | '.join(heads)} |",
-        f"|{'---|' * len(heads)}",
+        *page.head(heads),
     ]
     streams = report["streams"]
     for name, arms in streams.items():
@@ -80,15 +73,15 @@ def table(size: str, report: Report) -> str:
         if pool in report["gains"]:
             figures = report["gains"][pool][GAIN]
             lines.append(_row([title, f"{figures['tasks']}", "", "", ""], figures, []))
-    return "\n".join([*lines, "", ""])
+    return "\n".join([*lines, ""])
 
 
 def _row(cells: Sequence[str], gain: Mapping[str, float], lost: Sequence[int]) -> str:
     interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
     figures = [f"{gain['gain']:+.3f} ({interval})", f"{gain['won']}", f"{gain['lost']}"]
     losses = [f"{count}" for count in lost] or ["", ""]
-    row = " | ".join([*cells, *figures, *losses])
-    return f"| {row} |".replace("-", "−").replace("+0.000", "0.000")
+    row = page.row([*cells, *figures, *losses])
+    return row.replace("-", "−").replace("+0.000", "0.000")
 
 
 def draw(report: Report) -> bytes:
@@ -96,8 +89,6 @@ def draw(report: Report) -> bytes:
 
     Won and lost stand beside each of them.
     """
-    import io
-
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -134,9 +125,7 @@ def draw(report: Report) -> bytes:
             "Public streams, second halves: heedful over the nearest answers"
         )
         axes.spines[["top", "right"]].set_visible(False)
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=150)
-        return file.getvalue()
+        return page.png(figure)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from typing import Any
 import heedful
 from bench.quality.attacks import CachingEmbedder
 from bench.quality.failures import event_view
-from bench.quality.rows import Row, read
+from bench.quality.rows import Row, read, share, write_json
 from heedful.episodes import course as trace
 from heedful.errors import UsageError
 from heedful.models import open_embedder
@@ -97,9 +97,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     cases = asyncio.run(_reflect_on(mended))
     unmended = asyncio.run(_reflect_on(_load("unmended.json")))
 
-    PAIRS.parent.mkdir(parents=True, exist_ok=True)
     views = sorted(map(reader_view, [*cases, *unmended]), key=lambda view: view["id"])
-    PAIRS.write_text(json.dumps(views, ensure_ascii=False, indent=1) + "\n")
+    write_json(PAIRS, views)
 
     cures = len(_load("mended_recorded.json"))
     anchor = f"of {cures} recorded runs with a cure; the others are not in the data"
@@ -113,8 +112,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
         shapes[case.shape].append(case)
     for shape, group in shapes.items():
         key = f"mended.shape.{shape}"
-        share = _share(case.has_cure for case in group)
-        yield Row(key=f"{key}.cure", ours=share, anchor="0.7")
+        cures_shown = share(case.has_cure for case in group)
+        yield Row(key=f"{key}.cure", ours=cures_shown, anchor="0.7")
 
     yield _no_rule("unmended", unmended, anchor="0.9")
     for name, half in _halves(unmended).items():
@@ -123,24 +122,25 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 def _figures(key: str, cases: Sequence[Case]) -> Iterator[Row]:
     """Yield the shares of runs with a rule, with the cure, told, and told astray."""
-    yield Row(key=f"{key}.rule", ours=_share(bool(case.rule) for case in cases))
-    cure = _share(case.has_cure for case in cases)
-    yield Row(key=f"{key}.cure", ours=cure, anchor="0.85")
-    recalled = _share(case.recalled for case in cases)
-    yield Row(key=f"{key}.recalled", ours=recalled)
-    yield Row(key=f"{key}.told", ours=_share(case.told for case in cases))
-    yield Row(key=f"{key}.answered", ours=_share(case.answered for case in cases))
-    reached = _share(case.told or case.answered for case in cases)
-    yield Row(key=f"{key}.reached", ours=reached, anchor="0.85")
-    yield Row(key=f"{key}.astray", ours=_share(case.astray for case in cases))
-    answered_astray = _share(case.answered_astray for case in cases)
-    yield Row(key=f"{key}.answered_astray", ours=answered_astray)
+    marks: dict[str, Callable[[Case], bool]] = {
+        "rule": lambda case: bool(case.rule),
+        "cure": lambda case: case.has_cure,
+        "recalled": lambda case: case.recalled,
+        "told": lambda case: case.told,
+        "answered": lambda case: case.answered,
+        "reached": lambda case: case.told or case.answered,
+        "astray": lambda case: case.astray,
+        "answered_astray": lambda case: case.answered_astray,
+    }
+    for name, mark in marks.items():
+        anchor = "0.85" if name in ("cure", "reached") else ""
+        yield Row(key=f"{key}.{name}", ours=share(map(mark, cases)), anchor=anchor)
 
 
 def _no_rule(key: str, cases: Sequence[Case], anchor: str = "") -> Row:
     """Return the row of the share of runs from which no rule is learnt."""
-    share = _share(not case.rule for case in cases)
-    return Row(key=f"{key}.no_rule", ours=share, anchor=anchor)
+    without = share(not case.rule for case in cases)
+    return Row(key=f"{key}.no_rule", ours=without, anchor=anchor)
 
 
 def _halves(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -154,12 +154,6 @@ def _halves(cases: Iterable[Case]) -> dict[str, list[Case]]:
         half = "unseen" if is_written and case.number % 2 else "seen"
         halves[half].append(case)
     return halves
-
-
-def _share(marks: Iterable[bool]) -> float:
-    """Return the share of true marks."""
-    values = list(marks)
-    return sum(values) / len(values)
 
 
 def _load(name: str) -> list[dict[str, Any]]:

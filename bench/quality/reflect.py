@@ -12,7 +12,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 import heedful
-from bench.quality.rows import Row, read
+from bench.quality.rows import Row, read, share
 from heedful.episodes.episode import Ended
 from heedful.errors import ModelError
 from heedful.memory.reflect import Reflected
@@ -171,25 +171,18 @@ def _rows(
     other: Sequence[ReflectionText],
     anchor: str = "",
 ) -> Iterator[Row]:
-    anchor = anchor or "recorded: a large model"
-    yield Row(
-        key=f"{key}grounded",
-        ours=grounded_share(ours),
-        baseline=grounded_share(other),
-        anchor=anchor,
-    )
-    yield Row(
-        key=f"{key}repetition",
-        ours=mean_repetition(ours),
-        baseline=mean_repetition(other),
-        anchor=anchor,
-    )
-    yield Row(
-        key=f"{key}entity",
-        ours=naming_share(ours),
-        baseline=naming_share(other),
-        anchor=anchor,
-    )
+    measures: dict[str, Callable[[Sequence[ReflectionText]], float | None]] = {
+        "grounded": grounded_share,
+        "repetition": mean_repetition,
+        "entity": naming_share,
+    }
+    for name, measure in measures.items():
+        yield Row(
+            key=f"{key}{name}",
+            ours=measure(ours),
+            baseline=measure(other),
+            anchor=anchor or "recorded: a large model",
+        )
 
 
 def read_failed(data: Path, split: str) -> Iterator[Attempt]:
@@ -352,7 +345,7 @@ def naming_share(reflections: Sequence[ReflectionText]) -> float:
         if reflection.entities:
             text = _plain(reflection.text)
             right.append(any(name in text for name in reflection.entities))
-    return sum(right) / len(right) if right else 0.0
+    return share(right)
 
 
 def choose_tasks(attempts: Sequence[Attempt]) -> list[Attempt]:

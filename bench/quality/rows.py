@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,27 @@ class Row:
     ours: float | None
     baseline: float | None = None
     anchor: str = ""
+
+
+def say_expectation(expected: tuple[float, str] | None) -> str:
+    """Return a figure that was expected before the first run, and why; "" if none."""
+    if expected is None:
+        return ""
+    figure, reason = expected
+    return f"expected {figure:+.2f}: {reason}"
+
+
+def share(marks: Iterable[bool]) -> float:
+    """Return the share of true marks, 0 without any."""
+    values = list(marks)
+    return sum(values) / len(values) if values else 0.0
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write what a job leaves in `bench/out`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", "utf-8")
 
 
 def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import heedful
 from bench.quality import traces
-from bench.quality.rows import Row, read
+from bench.quality.rows import Row, read, share
 from heedful.episodes.episode import call_arguments
 from heedful.episodes.signals import canonical_json
 
@@ -182,11 +182,6 @@ def first_error(row: dict[str, Any]) -> int:
 def hits(rows: Rows, answer: Callable[[dict[str, Any]], int]) -> list[bool]:
     """Return for each row whether the answer is the step that was the mistake."""
     return [answer(row) == row["mistake_step"] for row in rows]
-
-
-def share(right: Sequence[bool]) -> float:
-    """Return the share of what is right."""
-    return sum(right) / len(right) if right else 0.0
 
 
 def longest(rows: Rows) -> int:
