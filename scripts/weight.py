@@ -69,11 +69,11 @@ CEILINGS: Mapping[str, float] = {
 }
 # The files that each of the frequent changes opens, tests and pages among them.
 JOURNEYS: Mapping[str, int] = {
-    "Change or add a stop rule": 4,
-    "Add a column of a loop": 7,
+    "Change or add a stop rule": 6,
+    "Add a column of a loop": 10,
     "Add a check": 4,
-    "Add a coding agent": 4,
-    "Change what a lesson says": 3,
+    "Add a coding agent": 5,
+    "Change what a lesson says": 7,
 }
 
 

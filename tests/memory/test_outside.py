@@ -10,6 +10,7 @@ import pytest
 import heedful
 from heedful.lessons.commands import option_words, quote_words, trust_command
 from heedful.lessons.origin import Origin
+from heedful.lessons.render import FIX_HEADING
 from tests.memory.agent_sessions import learn, step
 from tests.tables import cases
 
@@ -89,7 +90,7 @@ async def test_a_released_fix_stands_beside_the_words_of_a_person(memory, is_fir
     for entry in await memory.quarantine.waiting():
         await memory.quarantine.release([entry.id], by="bob")
     text = await told(memory, ERROR)
-    assert text.startswith("Ask Ann.\nWhat put it right:\nBash `scp ")
+    assert text.startswith(f"Ask Ann.\n{FIX_HEADING}:\nBash `scp ")
 
 
 HONEST_FIXES = {

@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful.episodes.episode import Event
 from heedful.lessons import render
+from heedful.lessons.render import FIX_HEADING
 from heedful.store import calls, exposures
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import edit, learn, session_of, step
@@ -71,7 +72,7 @@ async def test_a_fix_is_stored_beside_the_words_of_a_person(
     await memory.edit(lesson["id"], "Ask Ann.", by="ada")
     await heedful.learn_session(after, memory=memory)
     [lesson] = await memory.top(5)
-    assert lesson["text"].startswith("Ask Ann.\nWhat put it right:\n")
+    assert lesson["text"].startswith(f"Ask Ann.\n{FIX_HEADING}:\n")
     assert lesson["trust"] == "user"
     [call] = lesson["mistake"]["fix"]["calls"]
     assert call["text"] == f"{program} test"

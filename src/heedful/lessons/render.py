@@ -17,6 +17,8 @@ from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
 from heedful.sanitize import clean
 
 MAX_LINE_CHARS = 280
+# Stands before what put a mistake right.
+FIX_HEADING = "What put it right"
 # Stands in a table for what a person has not released.
 OUTSIDE_WORDS = "words from outside wait"
 
@@ -98,7 +100,7 @@ def fix_lines(mistake: Mistake) -> tuple[str, ...]:
 
 def _fix_heading(mistake: Mistake) -> str:
     """Return the words before a fix."""
-    return "What may help" if _is_untried(mistake) else "What put it right"
+    return "What may help" if _is_untried(mistake) else FIX_HEADING
 
 
 def _is_untried(mistake: Mistake) -> bool:

@@ -341,6 +341,7 @@ class Echo:
     across: Literal["loop", "scope"] = "loop"
     name: ClassVar[str] = "echo"
     words: ClassVar[str] = "the same finding again"
+    unit: ClassVar[str] = "attempts"
     limits: ClassVar[Mapping[str, str]] = {
         "times": ("a limit of {to} attempt{s} with the same finding instead of {was}")
     }
@@ -398,6 +399,7 @@ class Repeat:
     near: bool = True
     name: ClassVar[str] = "repeat"
     words: ClassVar[str] = "repeated answer"
+    unit: ClassVar[str] = "repeats"
     limits: ClassVar[Mapping[str, str]] = {
         "times": "a limit of {to} repeated answer{s} instead of {was}"
     }
@@ -480,6 +482,7 @@ class Plateau:
     floor: float | None = None
     name: ClassVar[str] = "plateau"
     words: ClassVar[str] = "no improvement"
+    unit: ClassVar[str] = "attempts"
     limits: ClassVar[Mapping[str, str]] = {
         "patience": "a patience of {to} attempt{s} instead of {was}",
         "floor": "a least severity of {to} instead of {was}",

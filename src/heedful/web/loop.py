@@ -186,7 +186,8 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
             value, limit = _reading(loop, part)
             stops = _stop_words(loop, part)
             row = {"rule": name, "now": value, "of": limit, "stops": stops}
-            rows.append({**row, "only_if": only_if})
+            unit = getattr(part, "unit", "")
+            rows.append({**row, "unit": unit, "only_if": only_if})
     return rows
 
 
