@@ -119,7 +119,8 @@ def figures(vectors: Rows, embedder: PreparedEmbedder, count: int) -> Iterable[F
         for n, (_, vector) in enumerate(turns):
             first = n * per_tenant
             of_tenant = noisy[first : first + per_tenant]
-            shares.append(len(found_ids[n] & nearest(of_tenant, vector, first)) / 10)
+            nearest = first + np.argpartition(of_tenant @ vector, -10)[-10:]
+            shares.append(len(found_ids[n].intersection(nearest.tolist())) / 10)
         yield Figure(
             name=f"{name}, vector leg, recall@10",
             value=mean(shares),
@@ -129,11 +130,6 @@ def figures(vectors: Rows, embedder: PreparedEmbedder, count: int) -> Iterable[F
         recalls = asyncio.run(time_recalls(store, scopes, embedder))
         yield from spread(f"{name}, recall", recalls)
         asyncio.run(store.close())
-
-
-def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
-    """Return the ten nearest of one tenant by an exact product in float32."""
-    return {first + int(n) for n in np.argpartition(vectors @ query, -10)[-10:]}
 
 
 def fill(

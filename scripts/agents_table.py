@@ -6,11 +6,11 @@ two marks of docs/coding-agents.md.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.page import head, replace_section, row
 from heedful.integrations.agents import (
     AGENTS,
     NO_CONTEXT_BEFORE,
@@ -37,14 +37,10 @@ def agents_table() -> str:
     """Return the tables of what each agent can, and of what to know about it."""
     moments = [moment for moment, _ in _MOMENTS]
     heading = ["agent", *moments, "deny a call", "hold up a stop", "settings"]
-    lines = [_row(heading), _row(["---"] * len(heading))]
-    lines += [_row(_cells(name, agent)) for name, agent in AGENTS.items()]
+    lines = [*head(heading)]
+    lines += [row(_cells(name, agent)) for name, agent in AGENTS.items()]
     lines += ["", *_notes()]
     return "\n".join(lines)
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cells(name: str, agent: Agent) -> list[str]:
@@ -85,9 +81,7 @@ def _capitalised(text: str) -> str:
 
 def written(page: str) -> str:
     """Return the page with the table in its place."""
-    pattern = rf"{re.escape(BEGIN)}\n.*?{re.escape(END)}"
-    part = f"{BEGIN}\n\n{agents_table()}\n\n{END}"
-    return re.sub(pattern, lambda _: part, page, flags=re.DOTALL)
+    return replace_section(page, f"\n{agents_table()}\n", begin=BEGIN, end=END)
 
 
 if __name__ == "__main__":

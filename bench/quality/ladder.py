@@ -52,13 +52,12 @@ from bench.quality.answers import (
 )
 from bench.quality.curve import Outcome, Task, new_memory
 from bench.quality.paired import (
-    COVERAGE,
-    RESAMPLED,
     Gain,
     Pair,
     gain,
     pair,
     plain_figures,
+    resample,
     right_at_once,
     solved,
 )
@@ -508,27 +507,14 @@ def _compare(pairs: Sequence[Sequence[Pair]]) -> dict[str, Gain | None]:
 
 def _ratio(pairs: Sequence[Sequence[Pair]]) -> dict[str, float]:
     """Return the cost of one arm over the other's in second halves, streams alike."""
-    rng = np.random.default_rng(0)
-    points = []
-    draws = []
-    for both in pairs:
-        costs = np.array(
-            [
-                (cost_of(outcome), cost_of(other))
-                for outcome, other in both
-                if outcome.late
-            ]
+    costs = [
+        np.array(
+            [(cost_of(first), cost_of(other)) for first, other in both if first.late]
         )
-        chosen = rng.integers(len(costs), size=(RESAMPLED, len(costs)))
-        sums = costs[chosen].sum(axis=1)
-        points.append(costs[:, 0].sum() / costs[:, 1].sum())
-        draws.append(sums[:, 0] / sums[:, 1])
-    low, high = np.quantile(np.mean(draws, axis=0), COVERAGE)
-    return {
-        "ratio": round(float(mean(points)), 4),
-        "low": round(float(low), 4),
-        "high": round(float(high), 4),
-    }
+        for both in pairs
+    ]
+    ratio, low, high = resample(costs)
+    return {"ratio": round(ratio, 4), "low": round(low, 4), "high": round(high, 4)}
 
 
 def report_of(results: Results) -> dict[str, Any]:

@@ -127,35 +127,43 @@ def gain(
     late_only: bool,
 ) -> Gain | None:
     """Return the mean over streams of the gain of the first arm; None without pairs."""
-    points: list[float] = []
-    draws: list[np.ndarray] = []
     counted: list[Pair] = []
-    tasks = 0
-    rng = np.random.default_rng(0)
+    sums: list[np.ndarray] = []
     for pairs in streams:
         pairs = [both for both in pairs if both[0].late or not late_only]
-        if not pairs:
-            continue
-        sums = _sum_by_task(pairs, measure)
-        chosen = rng.integers(len(sums), size=(RESAMPLED, len(sums)))
-        totals = sums[chosen].sum(axis=1)
-        points.append(float(sums[:, 0].sum() / sums[:, 1].sum()))
-        draws.append(totals[:, 0] / totals[:, 1])
-        counted += pairs
-        tasks += len(sums)
-    if not points:
+        if pairs:
+            sums.append(_sum_by_task(pairs, measure))
+            counted += pairs
+    if not sums:
         return None
 
-    low, high = np.quantile(np.mean(draws, axis=0), COVERAGE)
+    points, low, high = resample(sums)
     won, lost = count_changes(counted, measure)
     return Gain(
-        gain=mean(points),
-        low=float(low),
-        high=float(high),
-        tasks=tasks,
+        gain=points,
+        low=low,
+        high=high,
+        tasks=sum(map(len, sums)),
         won=won,
         lost=lost,
     )
+
+
+def resample(streams: Iterable[np.ndarray]) -> tuple[float, float, float]:
+    """Return the mean over streams of the first sum over the second, and its interval.
+
+    A row of a stream has what a task adds to both sums.
+    """
+    rng = np.random.default_rng(0)
+    points = []
+    draws = []
+    for rows in streams:
+        chosen = rng.integers(len(rows), size=(RESAMPLED, len(rows)))
+        totals = rows[chosen].sum(axis=1)
+        points.append(float(rows[:, 0].sum() / rows[:, 1].sum()))
+        draws.append(totals[:, 0] / totals[:, 1])
+    low, high = np.quantile(np.mean(draws, axis=0), COVERAGE)
+    return mean(points), float(low), float(high)
 
 
 def _sum_by_task(

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 import heedful
 from bench.quality.rows import Row, read
 from heedful.lessons.lesson import Match
@@ -152,7 +154,8 @@ async def recall_turns(talks: Mapping[str, Rows], embedder: Embedder | None) -> 
         matches = await memories[question_row["conv"]].recall(
             question_row["question"], 5
         )
-        scores.append(recall5(ids(matches), question_row))
+        ids = [match.error_type for match in matches]
+        scores.append(recall5(ids, question_row))
     for memory in memories.values():
         await memory.store.close()
     return mean(scores)
@@ -172,11 +175,6 @@ def questions(talks: Mapping[str, Rows]) -> Iterator[tuple[Rows, Mapping[str, An
 def spoken(turn: Mapping[str, Any]) -> str:
     """Return who said what."""
     return f"{turn['speaker']}: {turn['text']}"
-
-
-def ids(matches: Sequence[Match]) -> list[str]:
-    """Return the ids under which they were remembered."""
-    return [match.error_type for match in matches]
 
 
 def recall5(ranked_ids: Sequence[str], question_row: Mapping[str, Any]) -> float:
@@ -213,16 +211,8 @@ def share(scores: Sequence[float], least: float = 1e-9) -> float:
 
 def auroc(known: Sequence[float], new: Sequence[float]) -> float:
     """Return how often a known question scores above a new one; a tie counts half."""
-    scores = []
-    for known_score in known:
-        for new_score in new:
-            if known_score > new_score:
-                scores.append(1.0)
-            elif known_score == new_score:
-                scores.append(0.5)
-            else:
-                scores.append(0.0)
-    return mean(scores)
+    signs = np.sign(np.subtract.outer(known, new))
+    return float((1 + signs.mean()) / 2)
 
 
 def group_by(

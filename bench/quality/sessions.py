@@ -331,7 +331,8 @@ class _Replay:
         if is_first and earlier:
             # What is announced about the failure is not said again after it.
             announced = before if outcome == "held" else ""
-            self._count_known(action, earlier, _joined(announced, after))
+            told = "\n".join(filter(None, (announced, after)))
+            self._count_known(action, earlier, told)
             is_prevented = any(
                 is_about(text.text, action, earlier) for text in texts_before
             )
@@ -443,11 +444,6 @@ class _Replay:
         for part in parts:
             self.counts[f"{part}brief_cost"] += action.cost
             self.counts[f"{part}brief_kept"] += saved
-
-
-def _joined(*texts: str) -> str:
-    """Return the texts that an agent reads together, one below the other."""
-    return "\n".join(filter(None, texts))
 
 
 def list_rows(key: str, tally: Tally) -> Iterator[Row]:

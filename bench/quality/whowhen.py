@@ -51,7 +51,11 @@ def run(data: Path, split: str) -> Iterator[Row]:
         part = [row for row in rows if row["subset"] == name]
         yield from figures(f"whowhen.{name.lower().replace('-', '_')}.", part)
 
-    yield from attribution("whowhen", [wrong_message(row) for row in rows])
+    # A recorded chat with the message that people call the mistake.
+    messages = [
+        WrongStep(episode=episode_of(row), step=row["mistake_step"]) for row in rows
+    ]
+    yield from attribution("whowhen", messages)
     failed_runs = read(data, "taubench_airline", split)
     calls = [wrong_call(row) for row in failed_runs if row["reward"] < 1]
     yield from attribution("whowhen.taubench", [call for call in calls if call])
@@ -77,9 +81,8 @@ def figures(prefix: str, rows: Rows) -> Iterator[Row]:
         baseline=share(hits(rows, first_error)),
         anchor="best LLM .142",
     )
-    constant = max(
-        share(hits(rows, constant_answer(step))) for step in range(longest(rows))
-    )
+    longest = max(len(row["events"]) for row in rows)
+    constant = max(share(hits(rows, constant_answer(step))) for step in range(longest))
     yield Row(key=f"{prefix}step_best_constant", ours=constant)
 
     right = 0
@@ -111,11 +114,6 @@ def attribution(key: str, runs: Sequence[WrongStep]) -> Iterator[Row]:
     for name, marks in (("strongest", strongest), ("any", among)):
         anchor = f"{sum(marks)} of {len(runs)} runs"
         yield Row(key=f"{key}.{name}", ours=share(marks), anchor=anchor)
-
-
-def wrong_message(row: dict[str, Any]) -> WrongStep:
-    """Return a recorded chat with the message that people call the mistake."""
-    return WrongStep(episode=episode_of(row), step=row["mistake_step"])
 
 
 def wrong_call(row: dict[str, Any]) -> WrongStep | None:
@@ -182,11 +180,6 @@ def first_error(row: dict[str, Any]) -> int:
 def hits(rows: Rows, answer: Callable[[dict[str, Any]], int]) -> list[bool]:
     """Return for each row whether the answer is the step that was the mistake."""
     return [answer(row) == row["mistake_step"] for row in rows]
-
-
-def longest(rows: Rows) -> int:
-    """Return the most events of a run."""
-    return max(len(row["events"]) for row in rows)
 
 
 def inject_faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int]]:
