@@ -153,14 +153,9 @@ def import_ratio(python: Path, folder: Path) -> float:
     for _ in range(IMPORT_TRIALS):
         for code, trials in (("pass", bare), ("import heedful", importing)):
             began = time.perf_counter()
-            run_quietly([str(python), "-c", code], folder)
+            subprocess.run([python, "-c", code], cwd=folder, check=True)
             trials.append(time.perf_counter() - began)
     return min(importing) / min(bare)
-
-
-def run_quietly(command: Sequence[str], folder: Path) -> None:
-    """Run a command whose time is measured. Raises CalledProcessError."""
-    subprocess.run(command, cwd=folder, check=True)
 
 
 def install(

@@ -122,7 +122,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     silent: list[str] = []
     for size in live.models:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
-        summaries = summaries_of(results)
+        summaries = {name: _summarize(arms) for name, arms in results.items()}
         gains = compare_arms(sources, results)
         report[size] = report_of(model, summaries, gains, results)
         write_json(OUT, report)
@@ -232,11 +232,6 @@ def _summarize(
 ) -> dict[str, Summary]:
     plain = arms.get(PLAIN, {})
     return {name: summarize(outcomes, plain) for name, outcomes in arms.items()}
-
-
-def summaries_of(results: Results) -> dict[str, dict[str, Summary]]:
-    """Return the figures of each arm, by stream and arm."""
-    return {name: _summarize(arms) for name, arms in results.items()}
 
 
 def silent_arms(summaries: Mapping[str, Mapping[str, Summary]]) -> Iterator[str]:

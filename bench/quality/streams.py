@@ -66,38 +66,21 @@ def load_checker(data: Path, name: str) -> ModuleType:
 
 def read_geo(data: Path, split: str) -> Stream:
     """Return questions on one database of geography."""
-    checker = load_checker(data, "sql")
     db = sqlite3.connect(f"file:{data / 'geo.sqlite'}?mode=ro", uri=True)
-    system = f"{SQL_SYSTEM}\nThe tables:\n{_describe_tables(db)}"
-    tasks = [
-        _query_task(row, row["question"], system, checker=checker, db=db)
-        for row in read(data, "sql_geo", split)
-    ]
-    return Stream(name="geo", tasks=tuple(tasks))
+    return _query_stream("geo", data, split, lambda row: db)
 
 
 def read_restaurants(data: Path, split: str) -> Stream:
     """Return questions on one database of restaurants."""
-    checker = load_checker(data, "sql")
     db = load_checker(data, "restaurants").database(data)
-    system = f"{SQL_SYSTEM}\nThe tables:\n{_describe_tables(db)}"
-    tasks = [
-        _query_task(row, row["question"], system, checker=checker, db=db)
-        for row in read(data, "sql_restaurants", split)
-    ]
-    return Stream(name="restaurants", tasks=tuple(tasks))
+    return _query_stream("restaurants", data, split, lambda row: db)
 
 
 def read_spider(data: Path, split: str) -> Stream:
     """Return questions on several databases; the prompt has the tables of its own."""
     checker = load_checker(data, "sql")
     databases = checker.spider_databases(data / "sql_spider_dbs.jsonl.gz")
-    tasks = []
-    for row in read(data, "sql_spider", split):
-        db = databases[row["db"]]
-        system = f"{SQL_SYSTEM}\nThe tables:\n{_describe_tables(db)}"
-        tasks.append(_query_task(row, row["question"], system, checker=checker, db=db))
-    return Stream(name="spider", tasks=tuple(tasks))
+    return _query_stream("spider", data, split, lambda row: databases[row["db"]])
 
 
 def read_lifelong(data: Path, split: str) -> Stream:
@@ -150,24 +133,28 @@ def read_defog(data: Path, split: str) -> Stream:
     return Stream(name="defog", tasks=tuple(tasks))
 
 
-def _query_task(
-    row: DatasetRow,
-    text: str,
-    system: str,
-    *,
-    checker: ModuleType,
-    db: sqlite3.Connection,
-) -> Task:
-    """Return the task whose answer has the rows of the gold query on `db`."""
-    check = partial(checker.query, db, row)
-    reviewer = _reviewer(row, checker, db=db, golds=[row["gold_sql"]])
-    return Task(
-        id=row["id"],
-        text=text,
-        system=system,
-        judge=partial(sql.findings, check, reviewer),
-        extract=sql.statement,
-    )
+def _query_stream(
+    name: str,
+    data: Path,
+    split: str,
+    database_of: Callable[[DatasetRow], sqlite3.Connection],
+) -> Stream:
+    """Return tasks whose answers have the rows of the gold query on their database."""
+    checker = load_checker(data, "sql")
+    tasks = []
+    for row in read(data, f"sql_{name}", split):
+        db = database_of(row)
+        check = partial(checker.query, db, row)
+        reviewer = _reviewer(row, checker, db=db, golds=[row["gold_sql"]])
+        task = Task(
+            id=row["id"],
+            text=row["question"],
+            system=f"{SQL_SYSTEM}\nThe tables:\n{_describe_tables(db)}",
+            judge=partial(sql.findings, check, reviewer),
+            extract=sql.statement,
+        )
+        tasks.append(task)
+    return Stream(name=name, tasks=tuple(tasks))
 
 
 def _reviewer(
