@@ -126,11 +126,6 @@ def gain_table(report: Report) -> Iterator[str]:
             yield page.row([title, *map(_ratio, ratios)])
 
 
-def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
-    """Return a figure of each quarter of a stream."""
-    return [figures[f"{measure}_quarter_{n}"] for n in range(1, QUARTERS + 1)]
-
-
 def _share(share: float) -> str:
     return f"{share:.3f}"
 
@@ -182,8 +177,9 @@ def _places() -> range:
 
 
 def _means(report: Report, names: Sequence[str], arm: str, measure: str) -> list[float]:
-    by_stream = [quarters_of(report["figures"][name][arm], measure) for name in names]
-    return [mean(quarter) for quarter in zip(*by_stream, strict=True)]
+    figures = [report["figures"][name][arm] for name in names]
+    keys = [f"{measure}_quarter_{n}" for n in _places()]
+    return [mean(of_stream[key] for of_stream in figures) for key in keys]
 
 
 if __name__ == "__main__":

@@ -240,24 +240,19 @@ async def _reflect_on_run(
 
     rule = reflected.strategy.text
     calls = entry["calls"]
+    matches = await memory.recall(entry["similar_task"])
     return Case(
         run=entry,
         number=number,
         episode=episode,
         lesson=reflected.text,
         rule=rule,
-        recalled=await _is_recalled(memory, entry["similar_task"], rule),
+        recalled=any(match.lesson == rule for match in matches),
         told=await _is_shown(memory, entry["similar_task"], rule),
         answered=await _is_answer(memory, calls["similar"], rule),
         astray=await _is_shown(memory, entry["unlike_task"], rule),
         answered_astray=await _is_answer(memory, calls["unlike"], rule),
     )
-
-
-async def _is_recalled(memory: heedful.Memory, task: str, rule: str) -> bool:
-    """Return whether the rule is among the lessons that are recalled for a task."""
-    matches = await memory.recall(task)
-    return any(match.lesson == rule for match in matches)
 
 
 async def _is_shown(memory: heedful.Memory, task: str, rule: str) -> bool:

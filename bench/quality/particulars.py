@@ -189,18 +189,15 @@ async def _tell(stream: Stream, count: int) -> str:
 
 def _find_particulars(stream: Stream, texts: Sequence[str]) -> list[str]:
     """Return the particulars of the stream that stand in one of the texts."""
+    # Headings have numbers and names of ours.
+    lines = chain.from_iterable(map(str.splitlines, texts))
+    lessons = [line for line in lines if not line.startswith("---")]
     values = []
     for value in stream["particulars"]:
         pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
-        if any(pattern.search(_drop_headings(text)) for text in texts):
+        if any(map(pattern.search, lessons)):
             values.append(value)
     return values
-
-
-def _drop_headings(text: str) -> str:
-    """Return the lines that are lessons: headings have numbers and names of ours."""
-    lines = text.splitlines()
-    return "\n".join(line for line in lines if not line.startswith("---"))
 
 
 def _build_check(stream: Stream, loop: Stream) -> Check:
