@@ -75,4 +75,4 @@ def test_a_file_is_new_if_it_was_not_read_before(calls, files):
 )
 def test_an_error_without_names_of_the_session(error, call, bare):
     names = MadeNames(frozenset({"feat/x", "fix"}), frozenset({"cart.py"}))
-    assert names.named_in(error, call).left_out(error) == bare
+    assert names.named_in(error, call).masked(error) == bare

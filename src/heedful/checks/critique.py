@@ -479,7 +479,7 @@ def _read_line(answer: Mapping[str, Any], name: str) -> str:
 class Critic:
     """A check that asks one or more judges; also an evaluator.
 
-    `critic` and `critics` make it.
+    Create one with `critic` or `critics`.
     """
 
     judges: tuple[Judge, ...]
@@ -505,6 +505,7 @@ class Critic:
                     opinion = judge.opinion(candidate, context)
                     tasks.append(group.create_task(opinion))
         except ExceptionGroup as failed:
+            # Callers handle the error of one judge; the first one cancels the others.
             raise failed.exceptions[0] from None
 
         return combine([task.result() for task in tasks])

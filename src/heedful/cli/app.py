@@ -70,7 +70,7 @@ COMMAND_GROUPS = {
         ),
         "trust": (
             "quarantine:trust",
-            "State sources whose words are told at once; list and remove them.",
+            "Trust sources: agents see their texts at once; list and remove them.",
         ),
         "quarantine": (
             "quarantine:quarantine",
@@ -333,15 +333,15 @@ class Commands(TyperGroup):
         """
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
-        own_words = words[:end]
-        renamed = _renamed([word for word in own_words if word != "--debug"])
+        words_before_dashes = words[:end]
+        renamed = _renamed([word for word in words_before_dashes if word != "--debug"])
         arguments = renamed + words[end:]
 
         running = output.CommandLine(
             arguments=arguments,
-            json="--json" in own_words,
-            debug="--debug" in own_words,
-            as_hooks="--as-hooks" in own_words,
+            json="--json" in words_before_dashes,
+            debug="--debug" in words_before_dashes,
+            as_hooks="--as-hooks" in words_before_dashes,
         )
         token = output.CURRENT_COMMAND.set(running)
         # Typer would print errors itself.

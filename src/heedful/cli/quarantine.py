@@ -258,7 +258,7 @@ def revoke(
 def _subject_cell(review: Mapping[str, Any]) -> str:
     """Return what a review was about: an example of a source, or a source.
 
-    A source that is no longer stated is marked so.
+    A source that is no longer trusted is marked so.
     """
     record = review["record"]
     if record.get("example"):
@@ -294,18 +294,18 @@ def trust(
             help="Programs or tools that fetch, MCP servers, key:ID, reviewer:ID."
         ),
     ] = None,
-    listed: Annotated[bool, Option("--list", help="List the stated names.")] = False,
-    remove: Annotated[Texts, Option(help="State this name no more.")] = None,
+    listed: Annotated[bool, Option("--list", help="List the trusted names.")] = False,
+    remove: Annotated[Texts, Option(help="Stop trusting this name.")] = None,
     by: Annotated[str, Option(help="Who does it.", show_default="your login")] = "",
     why: Why = "",
 ) -> int:
-    """State sources by name: agents see their words at once. Texts that wait only
-    because of these sources are released. Without a name, list the stated sources.
+    """Trust sources by name: agents see their texts at once. Texts held only because of
+    these sources are released. Without names, list the trusted sources.
     """
     if listed or not (names or remove):
         return _list_names()
 
-    async def state(memory: Memory) -> list[int]:
+    async def decide(memory: Memory) -> list[int]:
         actor = by or getuser()
         released: list[int] = []
         if names:
@@ -316,13 +316,13 @@ def trust(
             await embed_later(memory.scope)
         return released
 
-    released = ask(state, new=True)
+    released = ask(decide, new=True)
     lines = []
     if names:
         text = counted(len(released), "text")
-        lines.append(f"stated: {', '.join(map(clean_name, names))}; {text} released")
+        lines.append(f"trusted: {', '.join(map(clean_name, names))}; {text} released")
     if remove:
-        lines.append(f"no longer stated: {', '.join(map(clean_name, remove))}")
+        lines.append(f"no longer trusted: {', '.join(map(clean_name, remove))}")
     document = {"stated": names or [], "removed": remove or [], "released": released}
     return answer(document, lines, following("trust", list=True))
 
@@ -333,13 +333,13 @@ def clean_name(name: str) -> str:
 
 
 def _list_names() -> int:
-    """List the stated names, those of the settings too."""
+    """List the trusted names, those of the settings too."""
     names = sorted(ask(lambda memory: memory.quarantine.stated()))
     return emit(
         [{"name": name} for name in names],
         columns("name"),
         key="trusted",
         text_columns=1,
-        empty="no source is stated: what comes from outside waits",
+        empty="no source is trusted: what comes from outside waits",
         then=following("quarantine", "log"),
     )

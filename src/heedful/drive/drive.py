@@ -193,7 +193,7 @@ class Run(Generic[C]):
         return journal.LoopMemory(
             memory=memory,
             task=record.text_of(self.task),
-            together=shares_store and memory.scope == self._lease.scope,
+            shares_transaction=shares_store and memory.scope == self._lease.scope,
             evidence="measured" if self._judge_names else "none",
             memory_key=self.memory_key or "",
             model=self._producers[0].model,

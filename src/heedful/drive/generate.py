@@ -49,7 +49,7 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import StopRule, uncounted
-from heedful.models.answers import answer_of, answer_of_pair, joined, unfinished
+from heedful.models.answers import answer_of, answer_of_pair, join_parts, unfinished
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
 from heedful.redact import redact
@@ -480,7 +480,7 @@ def single_answer(function: str, result: Any) -> Answer | None:
     For the answer of an SDK it is that answer. None is returned for other results.
     """
     if isinstance(result, Yielded):
-        return joined(function, result)
+        return join_parts(function, result)
     if isinstance(result, tuple) and len(result) == 2:
         return answer_of_pair(*result)
     if isinstance(result, list | tuple):

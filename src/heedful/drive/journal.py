@@ -439,19 +439,19 @@ class LoopMemory:
     `unwritten`. The next entry writes it with its exposures. The entry that ends the
     loop writes the lessons and the outcome.
 
-    If memory has the store and the scope of the journal (`together`), each of these is
-    in the transaction of its entry. If not, exposures are written before the entry,
-    because the prompt may have influenced the attempt, and lessons after the entry,
+    If memory has the store and the scope of the journal (`shares_transaction`), each of
+    these is in the transaction of its entry. If not, exposures are written before the
+    entry, because the prompt may have influenced the attempt, and lessons after it,
     because only the holder of the lease may teach. When a loop is opened again, `open`
     writes what a crash prevented. `memory_key`, `model`, the names of the `checks` and
     `tell` are as in `Memory.brief`; `judges` are the functions that judge,
-    if they are known. The lessons of a `large` loop are found while the event loop goes
-    on.
+    if they are known. The lessons of a loop that `is_large` are found while the event
+    loop goes on.
     """
 
     memory: Memory
     task: str
-    together: bool
+    shares_transaction: bool
     evidence: Evidence = "measured"
     briefing: Briefing | None = None
     memory_key: str = ""
@@ -460,7 +460,7 @@ class LoopMemory:
     judges: Sequence[Callable[..., Any]] = ()
     tell: Tell = "both"
     unwritten: Briefing | None = None
-    large: bool = False
+    is_large: bool = False
 
     async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; teach what an ended loop has not taught.
@@ -469,7 +469,7 @@ class LoopMemory:
         StoreError.
         """
         ended = isinstance(verdict, Done)
-        if ended and self.together:
+        if ended and self.shares_transaction:
             return
 
         under_way = answered or loop.is_under_way
@@ -528,7 +528,7 @@ class LoopMemory:
         memory = self.memory
         briefing = self.unwritten
 
-        if not self.together:
+        if not self.shares_transaction:
             if briefing is None:
                 return MemoryEntry()
             if briefing.exposures:
@@ -543,7 +543,7 @@ class LoopMemory:
         lessons: list[Lesson] = []
         outcome = None
         if isinstance(entry.verdict, Done):
-            if self.large:
+            if self.is_large:
                 lessons, outcome = await offload(self._lessons_and_outcome, loop)
             else:
                 lessons, outcome = self._lessons_and_outcome(loop)
@@ -564,14 +564,14 @@ class LoopMemory:
         `outcome_number` is that of the outcome which the entry wrote, 0 for none.
         """
         self.unwritten = None
-        alarms = () if self.together else self._alarms(entry)
+        alarms = () if self.shares_transaction else self._alarms(entry)
         if alarms:
             await self.memory.store.write(
                 self.memory.scope, exposures.count_alarms, alarms
             )
 
         if isinstance(entry.verdict, Done):
-            if not self.together:
+            if not self.shares_transaction:
                 outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
 

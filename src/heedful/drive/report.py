@@ -95,7 +95,6 @@ class AttemptReport:
         output = self.output
         usage: Any = self.usage
         model = self.model
-        check_name("model", model)
         if not isinstance(output, str | dict | None):
             answer = answer_of(output)
             if answer is not None:
@@ -107,12 +106,12 @@ class AttemptReport:
         if not isinstance(usage, record.Usage):
             usage = usage_of(usage)
 
-        allowed = "a Usage, or the usage of an SDK"
-        require(usage is not None, "usage", self.usage, allowed)
+        check_name("model", self.model)
+        is_usage = usage is not None
+        require(is_usage, "usage", self.usage, "a Usage, or the usage of an SDK")
 
         is_evaluation = isinstance(self.evaluation, record.Evaluation | None)
-        allowed = "an Evaluation, or None"
-        require(is_evaluation, "evaluation", self.evaluation, allowed)
+        require(is_evaluation, "evaluation", self.evaluation, "an Evaluation, or None")
 
         is_list = isinstance(self.checks, Sequence)
         require(is_list, "checks", self.checks, "a list of checks")
@@ -121,7 +120,8 @@ class AttemptReport:
         has_detail = self.digest or self.checks or self.request
         if output is None and self.evaluation is None and not has_detail:
             raise errors.UsageError(
-                "the report is empty: give output, digest or evaluation"
+                "the report is empty: give output, digest, evaluation, checks or "
+                "request"
             )
 
         object.__setattr__(self, "output", output)
@@ -866,11 +866,11 @@ async def _write_entry(
     loop_memory = journal.LoopMemory(
         memory=memory,
         task=task,
-        together=True,
+        shares_transaction=True,
         evidence="measured" if is_measured else "outside",
         briefing=briefing,
         judges=judges,
-        large=large,
+        is_large=large,
     )
     await snapshot.journal(loop_memory).write(entry, loop)
 

@@ -163,7 +163,7 @@ class MistakeFinder:
     def errors_without_names(self) -> dict[int, list[str]]:
         """Return the errors of each failed call without the names that the run made."""
         return {
-            failed: [self._names_in(failed, error).left_out(error) for error in errors]
+            failed: [self._names_in(failed, error).masked(error) for error in errors]
             for failed, errors in self.errors.items()
         }
 
@@ -182,7 +182,7 @@ class MistakeFinder:
             return
         cures: set[tuple[int, ...]] = set()
         for error in self.errors[step]:
-            bare_error = self._names_in(step, error).left_out(error)
+            bare_error = self._names_in(step, error).masked(error)
             if signature("", bare_error).digest in self._digests:
                 continue
             finding = self._study_error(step, error)
@@ -232,7 +232,7 @@ class MistakeFinder:
         text = f"{error}\n{self.failures[failed]}".lower()
         mistake = Mistake(
             action=self._call_of(failed, leave_out, changed, text),
-            signature=signature("", names.left_out(error)).digest,
+            signature=signature("", names.masked(error)).digest,
             error=_telling(leave_out(error)),
             fix=fix,
             maybe=tuple(self._call_of(n, leave_out) for n in maybe),
@@ -243,7 +243,7 @@ class MistakeFinder:
         )
         return FoundMistake(
             mistake=mistake,
-            error=names.left_out(error),
+            error=names.masked(error),
             failed=failed,
             positions=tuple(dict.fromkeys((failed, result, *tries, *cure, end))),
             cure=cure,
@@ -270,7 +270,7 @@ class MistakeFinder:
 
         def leave_out(text: str) -> str:
             """Return a text of the mistake without particulars."""
-            text = self.particulars.leave_out(names.left_out(text), position)
+            text = self.particulars.leave_out(names.masked(text), position)
             for id, mask in ids.items():
                 text = text.replace(id, mask)
             return text

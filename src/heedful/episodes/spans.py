@@ -352,15 +352,18 @@ def _content_key(event: Event) -> Hashable:
 
 
 def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
-    """Return the episode of a trace; its last failed root is its fault."""
+    """Return the episode of a trace; the error of its last failed root becomes its
+    fault.
+    """
     log = _EventLog(limits)
     started: list[SpanStep] = []
-    for time, _, step, ends in _list_moments(steps):
-        if not ends:
+    for time, _, step, is_end in _list_moments(steps):
+        if not is_end:
             started.append(step)
 
+        # A step without a kind, such as an HTTP request, has no events.
         if step.kind:
-            record = log.end if ends else log.begin
+            record = log.end if is_end else log.begin
             record(step, time)
 
     session = ""

@@ -84,17 +84,13 @@ class HeedfulAgentMiddleware(AgentMiddleware):
     async def _begin(
         self, context: AgentContext, call_next: CallNext
     ) -> _MiddlewareRun:
-        """Return the run of the user's turn, or after a pause the one that goes on."""
+        """Return the run of this user turn or, after a pause, the run being resumed."""
         prompts = [message.text for message in context.messages if _is_prompt(message)]
-        id = secrets.token_hex(8)
-        record: dict[str, Any] = {}
-        if context.session is not None:
-            id = context.session.session_id
-            record = context.session.state.setdefault(RESULT_KEY, {})
+        id, record = _session_record(context)
 
-        # Without words of the user, the user has approved a call, or refused it.
-        is_turn = bool(prompts) or not record.get("open")
-        if is_turn:
+        # No new prompt means that the user has just approved or refused a call.
+        is_new_turn = bool(prompts) or not record.get("open")
+        if is_new_turn:
             turn = record.get("turn", 0) + 1
             id = f"{id}:{turn}" if turn > 1 else id
             task = prompts[-1] if prompts else ""
@@ -108,7 +104,7 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             messages=list(context.messages),
         )
         run.past = run.history()
-        if is_turn:
+        if is_new_turn:
             await run.begin_turn()
             record["open"] = run.run.id
         else:
@@ -117,6 +113,17 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             # Only the feedback on the last answer is not kept.
             context.messages = [Message("user", [run.feedback])]
         return run
+
+
+def _session_record(context: AgentContext) -> tuple[str, dict[str, Any]]:
+    """Return the id of the session and what its state keeps of runs.
+
+    Without a session, they are a random id and an empty record.
+    """
+    if context.session is None:
+        return secrets.token_hex(8), {}
+    record = context.session.state.setdefault(RESULT_KEY, {})
+    return context.session.session_id, record
 
 
 @dataclass(eq=False, kw_only=True)

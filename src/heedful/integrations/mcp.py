@@ -220,7 +220,7 @@ async def remember(
         list[str], Field(description="Words by which lessons are selected.")
     ] = [],  # noqa: B006 - a schema's default
 ) -> RememberAnswer:
-    """Call this when you know what puts an error right, so that later runs learn it.
+    """Call this when you know how to fix an error, so that later runs learn it.
 
     The lesson waits in quarantine until an operator releases it or trusts its source.
     """

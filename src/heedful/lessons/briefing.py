@@ -408,30 +408,45 @@ class Selection:
         nearest miss if no lesson is shown for a similar task, with those that wait in
         quarantine before it; with `every`, about all lessons that the search found.
         """
+        drawn = self._drawn_choices(exposures)
+        has_similar_task = any(choice.leg != "cause" for choice in drawn)
+        missed = self._missed_choices(has_similar_task=has_similar_task, every=every)
+        return (*drawn, *missed)
+
+    def _drawn_choices(self, exposures: Sequence[Exposure]) -> list[Choice]:
+        """Return the choices about lessons that the draw shows or withholds."""
+        if not exposures:
+            return []
+
         names = shown_names(exposures)
+        # A memory that does harm withholds nearly all: the harm is why, not chance.
+        is_harmful = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
+        obstacle = HARMFUL_MEMORY if is_harmful else Obstacle("holdout")
         choice_of = partial(Choice.of, memory_key=self.memory_key)
-        stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
-        coin_obstacle = HARMFUL_MEMORY if stands_aside else Obstacle("holdout")
         choices = []
-        for match in self.chosen if exposures else ():
+        for match in self.chosen:
             if _name_of(match) in names:
                 choices.append(choice_of(match, "told"))
             else:
-                choices.append(choice_of(match, "withheld", coin_obstacle))
+                choices.append(choice_of(match, "withheld", obstacle))
+        return choices
 
-        has_similar_task = any(choice.leg != "cause" for choice in choices)
+    def _missed_choices(self, *, has_similar_task: bool, every: bool) -> list[Choice]:
+        """Return the choices about lessons that were found but not chosen."""
+        choice_of = partial(Choice.of, memory_key=self.memory_key)
+        choices = []
         for match, obstacle in self.others:
             if every or match.cause:
                 choices.append(choice_of(match, "missed", obstacle, words=every))
             elif not has_similar_task:
                 choice = choice_of(match, "closest", obstacle, words=False)
                 choices.append(choice)
-                # The others are less similar, but who may not review does not see
-                # what waits.
+                # The rest are less similar. Go on only past lessons in quarantine,
+                # which a key without review rights cannot see.
                 if not choice.waits:
                     break
 
-        return tuple(choices)
+        return choices
 
 
 # The name of a lesson, and the id of an example. The words of a lesson may come from an

@@ -55,7 +55,7 @@ class MadeNames:
         return bool(self.branches or self.files)
 
     def named_in(self, error: str, call: str) -> "MadeNames":
-        """Return the names that an error has; a file only if the call has it, too.
+        """Return the names that occur in the error; a file must occur in the call too.
 
         The error itself may say which branch is checked out. A plain word is a branch
         only if the call runs git.
@@ -70,13 +70,16 @@ class MadeNames:
         files = (name for name in self.files if name in error and name in call)
         return MadeNames(frozenset(branches), frozenset(files))
 
-    def left_out(self, text: str) -> str:
-        """Return a text with `<branch>` and `FILE_MASK` in place of the names."""
+    def masked(self, text: str) -> str:
+        """Replace the names in `text` with `<branch>` and `FILE_MASK`."""
         for branch in sorted(self.branches, key=len, reverse=True):
             text = branch_pattern(branch).sub("<branch>", text)
         for name in sorted(self.files, key=len, reverse=True):
-            path = rf"(?<![\w./-])(?:[\w.@+-]*/)*{re.escape(name)}(?![\w-]|\.\w)"
-            text = re.sub(path, FILE_MASK, text)
+            # The name with the folders before it; not as a part of a longer name.
+            path_pattern = (
+                rf"(?<![\w./-])(?:[\w.@+-]*/)*{re.escape(name)}(?![\w-]|\.\w)"
+            )
+            text = re.sub(path_pattern, FILE_MASK, text)
         return text
 
 

@@ -812,17 +812,18 @@ class Loop:
             return None
 
         attempts = []
-        besides = self.extra
+        overhead_usage = self.extra
         for attempt in self.attempts:
             if attempt.draft:
-                besides += attempt.usage  # it says nothing about the rung
+                # A draft's cost is overhead, not the rung's.
+                overhead_usage += attempt.usage
                 continue
             evaluation = attempt.evaluation
             usage = attempt.usage
             attempts.append(
                 RungAttempt(
-                    attempt.rung,
-                    evaluation is not None and evaluation.passes(self.goals),
+                    rung=attempt.rung,
+                    passed=evaluation is not None and evaluation.passes(self.goals),
                     calls=usage.calls,
                     tokens=usage.tokens,
                     cost=usage.cost,
@@ -834,10 +835,10 @@ class Loop:
             tuple(attempts),
             names=self.ladder.names,
             overhead=Overhead(
-                calls=besides.calls,
-                tokens=besides.tokens,
-                cost=besides.cost,
-                seconds=besides.seconds,
+                calls=overhead_usage.calls,
+                tokens=overhead_usage.tokens,
+                cost=overhead_usage.cost,
+                seconds=overhead_usage.seconds,
             ),
         )
 

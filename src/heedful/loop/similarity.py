@@ -23,9 +23,10 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
     """Return the number of the first earlier attempt with nearly the same text.
 
     Texts are nearly the same if the Dice similarity of their tokens is at least 0.9 and
-    if they have equal digits, English negations and operators in the same order. A
-    candidate of more than 100,000 characters is never nearly the same. None means that
-    there is no such attempt.
+    if they have equal digits, English negations and operators in the same order. A text
+    that is more than 1.25 times as long as the other, or a candidate of more than
+    100,000 characters, is never nearly the same. None means that there is no such
+    attempt.
     """
     text = candidate.text
     if text is None or len(text) > MAX_COMPARED_CHARS:
@@ -36,7 +37,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         if attempt.candidate.digest == candidate.digest:
             return attempt.number
 
-        # Texts of other lengths cannot have enough tokens in common.
+        # Texts of very different lengths are not compared, whatever they share.
         other = attempt.candidate.text
         if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
             continue

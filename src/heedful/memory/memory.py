@@ -822,9 +822,7 @@ def _signatures(
     pattern = signature(error_type, text[:MAX_SIGNED_CHARS])
     raw_lines = error_lines(output(text).splitlines())
     # A lesson of a session has no branch that git says is checked out.
-    bare_lines = [
-        MadeNames().named_in(line, "git").left_out(line) for line in raw_lines
-    ]
+    bare_lines = [MadeNames().named_in(line, "git").masked(line) for line in raw_lines]
     unique_lines = dict.fromkeys([*bare_lines, *raw_lines])
     lines = [mask_personal(line) for line in unique_lines]
     return pattern, [(line, signature(error_type, line)) for line in lines]
@@ -856,28 +854,29 @@ async def _without_refused(
 async def write_lessons(
     memory: Memory,
     lessons: Sequence[Lesson],
-    work: Callable[..., list[Remembered]],
+    store_function: Callable[..., list[Remembered]],
     *key: Any,
     **options: Any,
 ) -> list[Remembered]:
-    """Embed lessons and store them by the store's function `work`.
+    """Embed lessons and store them with `store_function`.
 
-    `key` are the arguments of `work` before the lessons, and `options` others by their
-    names. If the memory embeds `later`, the lessons are stored without a vector.
+    It gets `key` before the lessons, and `options` by their names. If the memory embeds
+    `later`, the lessons are stored without a vector.
     """
     if memory.later is None:
         texts = [
             lesson.example.task if lesson.example else lesson.text for lesson in lessons
         ]
         embeddings = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
-        lessons = [
-            replace(lesson, space=embeddings[text][0], vector=embeddings[text][1])
-            for lesson, text in zip(lessons, texts, strict=True)
-        ]
+        embedded = []
+        for lesson, text in zip(lessons, texts, strict=True):
+            space, vector = embeddings[text]
+            embedded.append(replace(lesson, space=space, vector=vector))
+        lessons = embedded
 
     answers = await memory.store.write(
         memory.scope,
-        work,
+        store_function,
         *key,
         lessons,
         most=memory.max_entries or 0,

@@ -116,9 +116,7 @@ class FailureInquiry:
         )
         names = made_names(calls)
         call_text = json.dumps(self.arguments, ensure_ascii=False, default=repr)
-        masked = [
-            names.named_in(line, call_text).left_out(line) for line in self.errors
-        ]
+        masked = [names.named_in(line, call_text).masked(line) for line in self.errors]
         errors = dict.fromkeys([*masked, *self.errors])
         lines = [(line, signature(self.tool, line)) for line in errors]
         seen = await self.memory.store.read(

@@ -308,11 +308,11 @@ def answer_of_pair(first: Any, second: Any) -> Answer | None:
     return answer
 
 
-def joined(function: str, parts: Iterable[Any]) -> Answer:
+def join_parts(function: str, parts: Iterable[Any]) -> Answer:
     """Return the text that a function yielded in parts, as one answer.
 
     A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google.
-    `function` is its name for errors. Raises InvalidInput for other parts.
+    Errors name the function as `function`. Raises InvalidInput for other parts.
     """
     texts = []
     answer = Answer("")
@@ -322,12 +322,16 @@ def joined(function: str, parts: Iterable[Any]) -> Answer:
         usage = usage_of(part)
         if isinstance(part, str):
             texts.append(part)
+        # The chunk that ends a stream is read as an answer, too: one without its text.
         elif delta is not None:
             texts.append(_text_at(delta, ("content",)))
         elif chunk is not None and isinstance(chunk.text, str):
             texts.append(chunk.text)
         elif usage is None:
-            allowed = "a text or a chunk of a stream; return several candidates as list"
+            allowed = (
+                "a text or a chunk of a stream; to return several candidates, return a "
+                "list"
+            )
             raise InvalidInput(f"what {function} yielded", part, allowed)
 
         finish, detail = ending_of(part)

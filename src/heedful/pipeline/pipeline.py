@@ -384,20 +384,20 @@ class PipelineRun:
         reports["degraded"] = [stage.name for stage in self._reports if stage.degraded]
 
     async def _stage(
-        self, place: int, stage: Stage, by_name: StoredLoop | None
+        self, place: int, stage: Stage, stored: StoredLoop | None
     ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
         attempts = StageState(
             stage=stage,
             state=self.state,
             run=self.id if self.pipeline.store is not None else "",
-            candidates=by_name.values if by_name is not None else (),
-            rungs=[attempt.rung for attempt in by_name.loop.attempts]
-            if by_name is not None
+            candidates=stored.values if stored is not None else (),
+            rungs=[attempt.rung for attempt in stored.loop.attempts]
+            if stored is not None
             else (),
         )
-        if by_name is not None and by_name.ended:
-            report = by_name.stage_report(self.id)
+        if stored is not None and stored.ended:
+            report = stored.stage_report(self.id)
             position = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(
                 f"{position} stage {stage.name}: done before, attempt {report.kept}"
@@ -417,6 +417,7 @@ class PipelineRun:
             )
             await attempts.restore(kept_context)
 
+        # `hints[-1]` is for an attempt that is not made: the last one got `hints[-2]`.
         last_hint = hints[-2] if len(hints) > 1 else ""
         stages.set_feedback(self.state, report.name, last_hint)
         attempts.close()

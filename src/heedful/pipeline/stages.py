@@ -415,8 +415,10 @@ class StageState:
     def _record_change(self, output: Any, attempt: int) -> Any:
         """Remember what an attempt changed; return it as JSON data.
 
-        Changes inside a value that JSON cannot represent are only seen in a frame.
+        A change inside a value that JSON cannot represent is noticed only in a data
+        frame.
         """
+        # A thread cannot stop: once its stage is closed, what it returns is ignored.
         if self._closed:
             return {}
 
@@ -429,6 +431,22 @@ class StageState:
         self._changes[attempt] = change
         self._latest = attempt
 
+        stored_change, described = self._split_change(change, output_field, attempt)
+
+        self.unstored = ""
+        if described and self.run and not self.stage.rerun:
+            name = next(iter(described))
+            kind = _describe_kind(change.changed[name])
+            self.unstored = self._unstorable_message(name, kind)
+
+        if described or self.stage.rerun:
+            stored_change = replace(stored_change, described=described)
+        return stored_change.plain()
+
+    def _split_change(
+        self, change: StateChange, output_field: str, attempt: int
+    ) -> tuple[StateChange, dict[str, str]]:
+        """Return what is stored of a change, and descriptions of the other values."""
         storable = {}
         described = {}
         type_name = ""
@@ -439,17 +457,7 @@ class StageState:
                 described[name] = self._describe(name, value, attempt)
             else:
                 storable[name] = value
-
-        self.unstored = ""
-        if described and self.run and not self.stage.rerun:
-            name = next(iter(described))
-            kind = _describe_kind(change.changed[name])
-            self.unstored = self._unstorable_message(name, kind)
-
-        stored_change = StateChange(storable, change.gone, type_name=type_name)
-        if described or self.stage.rerun:
-            stored_change = replace(stored_change, described=described)
-        return stored_change.plain()
+        return StateChange(storable, change.gone, type_name=type_name), described
 
     def set_output(self, attempt: int, value: Any) -> None:
         """Take the object that was read from the output of an attempt as its output."""

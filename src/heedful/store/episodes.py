@@ -304,7 +304,7 @@ def error_digests(
     lines += named_errors(text, arguments)
     if names is not None:
         call = json.dumps(arguments, default=repr)
-        lines += [names.named_in(line, call).left_out(line) for line in lines]
+        lines += [names.named_in(line, call).masked(line) for line in lines]
     without_tool = frozenset(signature("", line).digest for line in lines)
     return without_tool.union(signature(tool, line).digest for line in lines)
 

@@ -284,7 +284,8 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if isinstance(error, UnicodeDecodeError):
-        return _damage_error(error, path)  # SQLite does not check what is in a text
+        # SQLite does not check that text is valid UTF-8.
+        return _damage_error(error, path)
     if isinstance(error, OSError):
         place = error.filename or path or "the file"
         reason = error.strerror or str(error)

@@ -180,8 +180,10 @@ class Store:
     ) -> T:
         """Run `work(db, scope, ...)` on one consistent snapshot; return its result.
 
-        A read that turns out to be large is done again, in bulk; a very large one waits
-        for the turn of its call.
+        A read has three tiers: up to `MAX_SHORT_READ_BYTES` it uses the lane "short";
+        a larger one is done again in the lane "long", and above `MAX_FREE_READ_BYTES`
+        once more, after it has waited for the turn of its call. The `bulk_reads` wait
+        for a turn of short reads at once, and use the lane "bulk".
         """
 
         def job(db: Db) -> T:
@@ -192,7 +194,7 @@ class Store:
             try:
                 return job(db)
             except LargeRead as large_read:
-                # It is returned without its frames, which hold what was read.
+                # Drop the traceback: its frames still hold the rows already read.
                 return large_read.with_traceback(None)
             finally:
                 db.free_bytes = None

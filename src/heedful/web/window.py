@@ -216,10 +216,15 @@ def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Plain:
 
     `told` has a row for each choice of a lesson, with how often it was made.
     """
-    facts: Plain = {"silence": "", "silent_because": [], "told": [], "prompt": ""}
-    facts |= {"outcomes": "", "prompt_tokens": 0}
     if not stored_briefing:
-        return facts
+        return {
+            "silence": "",
+            "silent_because": [],
+            "told": [],
+            "outcomes": "",
+            "prompt": "",
+            "prompt_tokens": 0,
+        }
     briefing = Briefing.of(json.loads(stored_briefing))
     if not reviews:
         briefing = briefing.without_waiting()

@@ -185,18 +185,15 @@ async def _read_agents(
 def _agent_row(run: Document, summary: Document) -> Document:
     """Return what a list shows of a run of an agent, or of the parts of a session.
 
-    `summary` has its task and steps, and is empty for a key that may not review.
+    `summary` has its task and steps, and is empty for a key without review rights.
     """
+    failed = summary.get("failed")
     where = ""
-    if summary.get("failed"):
-        where = f"step {summary['failed']}"
+    if failed:
+        where = f"step {failed}"
         where += ", then recovered" if summary["recovered"] else ""
-    status = "quiet"
-    if run["outcome"] in FAILED_OUTCOMES:
-        status = "failed"
-    # A run that says success after a failure that stayed is not marked as right.
-    elif run["outcome"] == "success" and (not where or summary["recovered"]):
-        status = "passed"
+    has_recovered = not failed or summary["recovered"]
+    status = _status_of(run["outcome"], has_recovered=has_recovered)
     error = run["error"]
     task = run["task"] or summary.get("task", "")
     if not summary:
@@ -219,6 +216,16 @@ def _agent_row(run: Document, summary: Document) -> Document:
         "seconds": summary.get("seconds"),
         "at": summary.get("began") or run["at"],
     }
+
+
+def _status_of(outcome: str, *, has_recovered: bool) -> str:
+    """Return the status of a run; `has_recovered` is True without a failure, too."""
+    if outcome in FAILED_OUTCOMES:
+        return "failed"
+    # A run that reports success after an unrecovered failure is not shown as passed.
+    if outcome == "success" and has_recovered:
+        return "passed"
+    return "quiet"
 
 
 def worker_command(visit: Visit, waiting: int) -> str:

@@ -47,7 +47,9 @@ class Movement(NamedTuple):
 
 
 def number_claims(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each number in digits, and each that refers to cells."""
+    """Yield a claim for each number written in digits, and for each other number that
+    refers to cells.
+    """
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
@@ -60,26 +62,35 @@ def number_claims(sentence: Sentence) -> Iterator[Claim]:
             continue
 
         if waiting and _is_range(sentence, quantity, waiting[-1]):
-            second = waiting.pop()
-            least = quantity.least
-            greatest = second.greatest
-            second_cells = referred_cells(sentence, second)
-            cells = referred_cells(sentence, quantity) or second_cells
-            if len(cells) == 1:
-                quantity = quantity._replace(least=least, greatest=greatest)
-                second = second._replace(least=least, greatest=greatest)
-                second_cells = cells
-            yield _judge_number(sentence, quantity, cells)
-            yield _judge_number(sentence, second, second_cells)
+            yield from _range_claims(sentence, quantity, waiting.pop())
             continue
 
         cells = referred_cells(sentence, quantity)
-        # "Table 2" is a name.
+        # The 2 of "Table 2" is part of a name, not a figure.
         is_name = len(sentence.lows[quantity.first]) < 3 and sentence.is_name(
             quantity.first - 1
         )
         if cells or (quantity.digits and not is_name):
             yield _judge_alone(sentence, quantity, cells)
+
+
+def _range_claims(
+    sentence: Sentence, first: Quantity, second: Quantity
+) -> Iterator[Claim]:
+    """Yield the claims of the ends of a range: "between 3 and 5".
+
+    If they refer to one cell, it supports both with any value from 3 to 5.
+    """
+    second_cells = referred_cells(sentence, second)
+    cells = referred_cells(sentence, first) or second_cells
+    if len(cells) == 1:
+        least = first.least
+        greatest = second.greatest
+        first = first._replace(least=least, greatest=greatest)
+        second = second._replace(least=least, greatest=greatest)
+        second_cells = cells
+    yield _judge_number(sentence, first, cells)
+    yield _judge_number(sentence, second, second_cells)
 
 
 def _judge_alone(
