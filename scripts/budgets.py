@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 41_780,
+        "statements": 41_480,
         "largest module": 455,
         "mean line": 43.5,
         "long lines, %": 0,

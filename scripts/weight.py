@@ -15,6 +15,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +42,8 @@ LIST_WORDS = 5
 SERVER = ("service/*", "web/*", "cli/serve.py", "cli/worker.py", "cli/keys.py")
 AGENTS = ("integrations/*", "cli/hook.py", "cli/sessions.py", "cli/rules.py")
 
+# Files of tests that have no lines.
+PACKED = (".gz", ".png", ".zip", ".db")
 CREATE_TABLE = re.compile(r"^create table", re.MULTILINE)
 RECIPE = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -48,21 +51,21 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_780,
-    "statements of the library": 32_200,
+    "statements": 41_480,
+    "statements of the library": 31_960,
     "statements of server and pages": 5_340,
-    "statements for coding agents": 4_250,
-    "statements of bench, scripts, examples": 11_600,
-    "named limits per 1,000": 8.9,
-    "patterns per 1,000": 5.2,
-    "word lists per 1,000": 2.4,
-    "imports inside functions": 83,
-    "circles inside rooms": 2,
-    "basenames used again": 31,
+    "statements for coding agents": 4_205,
+    "statements of bench, scripts, examples": 11_290,
+    "named limits per 1,000": 8.4,
+    "patterns per 1,000": 5.1,
+    "word lists per 1,000": 2.3,
+    "imports inside functions": 60,
+    "circles inside rooms": 0,
+    "basenames used again": 29,
     "tables": 37,
-    "lines of SQL": 2_825,
-    "lines of tests": 87_200,
-    "words of docs": 43_400,
+    "lines of SQL": 2_821,
+    "lines of tests": 72_550,
+    "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,
     "parameters of run": 14,
@@ -263,9 +266,18 @@ def figures_of_texts() -> dict[str, float]:
     return {
         "tables": len(tables),
         "lines of SQL": count_lines(sql),
-        "lines of tests": count_lines((ROOT / "tests").rglob("*.py")),
+        "lines of tests": count_lines(files_of_tests()),
         "words of docs": sum(pages),
     }
+
+
+def files_of_tests() -> list[Path]:
+    """Return the tests and their samples: a line becomes no lighter in a text."""
+    names = subprocess.check_output(
+        ("git", "ls-files", "-z", "tests"), cwd=ROOT, text=True
+    )
+    paths = [ROOT / name for name in names.split("\0") if name]
+    return [path for path in paths if path.is_file() and path.suffix not in PACKED]
 
 
 def figures_of_faces() -> dict[str, float]:
