@@ -207,13 +207,13 @@ def _confirmed(lesson: Lesson, row: Row) -> Lesson:
 
 def _refresh_files(db: Db, lesson: Lesson, row: Row) -> None:
     """Store the files of a lesson as they are now, if its text comes back trusted."""
-    stored = from_json(row["mistake"])
+    mistake = from_json(row["mistake"])
     waits = "quarantined" in (lesson.state, row["state"])
     has_other_text = row["text"] != storable(lesson.text)
-    if waits or has_other_text or lesson.mistake is None or stored is None:
+    if waits or has_other_text or lesson.mistake is None or mistake is None:
         return
-    files = {**stored.files, **lesson.mistake.files}
-    values = {"mistake": lessons.mistake_json(replace(stored, files=files))}
+    files = {**mistake.files, **lesson.mistake.files}
+    values = {"mistake": lessons.mistake_json(replace(mistake, files=files))}
     db.update("lesson", {"id": row["id"]}, values)
 
 
@@ -224,8 +224,8 @@ def _replaces(lesson: Lesson, row: Row) -> bool:
     on: that its words came back makes them no cleaner.
     """
     waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
-    stored = from_json(row["mistake"])
-    is_other = stored is None or stored.action != (
+    mistake = from_json(row["mistake"])
+    is_other = mistake is None or mistake.action != (
         lesson.mistake and lesson.mistake.action
     )
     return waits and is_other and lesson.state != "quarantined"
@@ -239,6 +239,6 @@ def _remove_waiting(db: Db, lesson: Lesson, waiting: Sequence[Row]) -> None:
     """
     has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
     for row in waiting:
-        stored = from_json(row["mistake"])
-        if has_fix or stored is None or stored.fix is None:
+        mistake = from_json(row["mistake"])
+        if has_fix or mistake is None or mistake.fix is None:
             db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})

@@ -40,7 +40,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         limit=MAX_PAGE_ROWS,
     )
 
-    told = await read(
+    lessons_told = await read(
         figures.rows, "told_in", session=row["session"], limit=MAX_PAGE_ROWS
     )
     signs = await offload(_signals, episode)
@@ -62,7 +62,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "began": min(times, default=None),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
-        "told": [dict(lesson) for lesson in told],
+        "told": [dict(lesson) for lesson in lessons_told],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
         "cure": cure_reflection(row["error"]),
