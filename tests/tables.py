@@ -19,12 +19,12 @@ def cases(
 
 
 # Where a runner of CI works; in parts, because no file names the folders of a machine.
-RUNNER_HOME = "/".join(("", "home", "runner"))
+WORKSPACE = "/".join(("", "home", "runner", "work", "shop", "shop"))
 
 
 def read_sample_file(path: Path) -> str:
     """Return the text of a file, with its carriage returns."""
-    return path.read_bytes().decode().replace("RUNNER_HOME", RUNNER_HOME)
+    return path.read_bytes().decode().replace("WORKSPACE", WORKSPACE)
 
 
 def read_samples(path: Path) -> dict[str, tuple[str, ...]]:
