@@ -86,7 +86,7 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(
 ):
     await teach(stores[1])
     driver = open_run(stores, "x", WANTED)
-    break_changes(tmp_path / "memory.db", "insert on taught")
+    break_changes(tmp_path / "memory.db", "insert on learnt")
     with pytest.raises(StoreError):
         await driver.finish()
     ended = await stores[0].read(SCOPE, loops.read, "l")

@@ -134,7 +134,7 @@ def await_gone(pid: int) -> None:
 def await_learning(folder: Path) -> None:
     """Wait until the detached process has learnt from a session."""
     until = time.monotonic() + SECONDS
-    while not rows(folder, "select * from replayed"):
+    while not rows(folder, "select * from learnt where steps > 0"):
         assert time.monotonic() < until, log(folder)
         time.sleep(0.05)
 

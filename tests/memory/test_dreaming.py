@@ -52,7 +52,7 @@ async def test_what_a_newer_rule_contradicts_ends_and_comes_back(memory, path):
     assert change.survivor == second
     assert change.members == (first,)
     assert (await Dreams(memory).show(dream.id)).texts[first] == RETRY
-    assert "Retry" not in str(rows(path, "select * from dream, link"))  # no text
+    assert "Retry" not in str(rows(path, "select * from ruling, link"))  # no text
     assert dream.before == 2
     assert dream.after == 1
     assert dream.nothing == ""

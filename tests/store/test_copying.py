@@ -59,8 +59,8 @@ insert into call_success values ('two', 'p', '1f', 2.5);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
   ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, 0, 1);
-insert into loop_note (loop, seq, text, by, created)
-  select n, 1, 'read this first', 'ann', 2.5 from loop;
+insert into note values
+  ('one', 'p', '', 'on loop 0/001', 'loop 0', '{"text": "read", "by": "ann"}', 2.5);
 insert into span (tenant, project, trace, id, parent, root, record, known)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}', 1);
 """
@@ -184,8 +184,8 @@ def test_numbers_go_on_where_the_source_was(source, postgres):
 
 
 def test_a_target_that_holds_anything_is_refused(source, postgres, tmp_path):
-    rows(postgres.owner, "insert into taught values ('two', 'p', 'x')")
-    with pytest.raises(Conflict, match=r"holds rows already \(in taught\); copy into"):
+    rows(postgres.owner, "insert into learnt values ('two', 'p', 'x', 1, 1.5)")
+    with pytest.raises(Conflict, match=r"holds rows already \(in learnt\); copy into"):
         copy(str(source), postgres.owner)
     assert rows(postgres.owner, "select count(*) from loop") == [(0,)]
     other = tmp_path / "other.db"

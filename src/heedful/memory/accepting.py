@@ -24,7 +24,7 @@ from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of
 from heedful.redact import redact, redact_data
 from heedful.store import exposures, lessons as lesson_store, loop_notes, loops
-from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, resumable
+from heedful.store.connection import Db, resumable
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from heedful.validation import require
@@ -129,8 +129,9 @@ def store_answer(
     The same answer for the same loop is stored once: then nothing is returned. `most`
     and `quota` are as in `exposures.remember`. Raises NotFound, InvalidInput.
     """
-    row = {**key_of(scope), "loop": f"{id} corrected {digest_of('answer', answer)}"}
-    if not db.insert_now("taught", row, CONFLICT_SKIP_SQL).rowcount:
+    now = time.time()
+    correction = f"{id} corrected {digest_of('answer', answer)}"
+    if not exposures.is_first_lesson(db, scope, correction, now):
         return []
 
     note = f"Accepted answer: {answer}"
@@ -138,7 +139,7 @@ def store_answer(
         note = f"Accepted answer ({why}): {answer}"
     loop_notes.add(db, scope, id, text=note[: loop_notes.MAX_LOOP_NOTE_CHARS], by=by)
     answers = lesson_store.upsert(
-        db, scope, lessons=lessons, now=time.time(), quota=quota, most=most
+        db, scope, lessons=lessons, now=now, quota=quota, most=most
     )
     for remembered in answers:
         # The loop was counted when it ended.

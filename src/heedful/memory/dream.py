@@ -304,8 +304,9 @@ def supersede(
     """
     key = key_of(scope)
     # The report comes last, because it has the outcomes.
-    dream = {**key, "report": "{}", "by": storable(by), "at": time.time()}
-    id = int(db.insert_now("dream", dream, "returning id").fetchone()["id"])
+    dream = {**key, "action": "dream", "subject": "dream", "why": ""}
+    dream |= {"by": storable(by), "at": time.time()}
+    id = int(db.insert_now("ruling", dream, "returning id").fetchone()["id"])
 
     results = []
     for proposal in proposals:
@@ -326,7 +327,7 @@ def supersede(
             results.append(replace(proposal, survivor=survivor, outcome=outcome))
 
     record = {**report, "proposals": [asdict(result) for result in results]}
-    db.update("dream", {"id": id}, {"report": json.dumps(record)})
+    db.update("ruling", {"id": id}, {"record": json.dumps(record)})
     return id
 
 
@@ -506,7 +507,6 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
                 db.update("lesson", key, {"state": "superseded"})
 
     now = time.time()
-    db.update("dream", {"id": id}, {"undone": now})
     rule(
         db,
         scope,

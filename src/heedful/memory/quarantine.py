@@ -657,7 +657,7 @@ def _forget_sources(
 
 def _forget_run(db: Db, key: Plain, source: str) -> None:
     """Delete what became of the calls of a run."""
-    for table in ("call_failure", "replayed"):
+    for table in ("call_failure", "learnt"):
         db.delete(table, {**key, "source": source})
 
 

@@ -61,8 +61,8 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     """
     source = storable(source)
     now = time.time()
-    replayed = {"source": source, "steps": len(steps), "at": now}
-    db.send("replayed", {**key_of(scope), **replayed})
+    run = {"source": source, "steps": len(steps), "at": now}
+    db.send("record_steps", {**key_of(scope), **run})
     lost = Counter[Mark]()
     for number, step in enumerate(steps):
         time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)

@@ -23,7 +23,7 @@ from heedful.store.sqlite import (
 )
 
 # The tables to which other tables refer are written first.
-REFERENCED_TABLES = ("loop", "lesson", "example", "dream")
+REFERENCED_TABLES = ("loop", "lesson", "example")
 # Columns of SQLite that are not copied. The tenant is, but by an expression of its own.
 OMITTED_COLUMNS = ("tenant", "changed", "place")
 # SQL for the tenant of a row `t` whose table in SQLite has neither the column `tenant`

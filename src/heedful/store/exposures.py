@@ -78,14 +78,19 @@ def remember(
     # The loops whose lessons are stored now; "" stands for lessons without a loop.
     new_loops = {""}
     for loop in {lesson.loop for lesson in lessons if lesson.loop}:
-        row = {**key_of(scope), "loop": loop}
-        if db.insert_now("taught", row, CONFLICT_SKIP_SQL).rowcount:
+        if is_first_lesson(db, scope, loop, now):
             new_loops.add(loop)
 
     new_lessons = [lesson for lesson in lessons if lesson.loop in new_loops]
     return lesson_store.upsert(
         db, scope, lessons=new_lessons, now=now, quota=quota, most=most
     )
+
+
+def is_first_lesson(db: Db, scope: Scope, loop: str, now: float) -> bool:
+    """Note that a loop taught lessons; return whether it had taught none before."""
+    row = {**key_of(scope), "source": f"loop:{loop}", "steps": 0, "at": now}
+    return bool(db.insert_now("learnt", row, CONFLICT_SKIP_SQL).rowcount)
 
 
 def expose(
@@ -499,11 +504,9 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the newest `limit` rulings of the scope as plain data, newest first."""
-    columns = "action, subject, by, why, record, at"
-    order = f"order by at desc, id desc limit {limit:d}"
     return [
         {**dict(row), "record": json.loads(row["record"])}
-        for row in db.select(columns, "ruling", key_of(scope), order)
+        for row in db.all("newest_rulings", scope, limit=limit)
     ]
 
 

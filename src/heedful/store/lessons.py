@@ -756,10 +756,11 @@ def clear(db: Db, scope: Scope) -> int:
 
     # Rows of other tables follow by cascades.
     for table in (
-        "dream link exposure outcome climb trial taught episode span trace "
-        "call_failure call_success replayed session_mark reminder"
+        "link exposure outcome climb trial learnt episode span trace "
+        "call_failure call_success session_mark reminder"
     ).split():
         db.delete(table, key_of(scope))
+    db.delete("ruling", {**key_of(scope), "subject": "dream"})
     session_marks.forget_events(db, scope, key_of(scope))
     db.send("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})

@@ -1,11 +1,12 @@
 """What persons wrote about a loop: notes with their author, which stay as they are."""
 
+import json
 import time
 from dataclasses import dataclass
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.scope import Scope
-from heedful.store.connection import Db, from_row, resumable, storable
+from heedful.store.connection import Db, key_of, resumable, storable
 
 MAX_LOOP_NOTES = 200
 MAX_LOOP_NOTE_CHARS = 2_000
@@ -28,25 +29,31 @@ def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
         allowed = f"a note of 1 to {MAX_LOOP_NOTE_CHARS:,} characters"
         raise InvalidInput("text", text, allowed)
 
-    row = db.one("last_loop_note", scope, id=id)
-    if row is None:
+    if not db.select("n", "loop", {**key_of(scope), "id": id}):
         raise NotFound("loop", id, db.url)
-    if row["seq"] >= MAX_LOOP_NOTES:
+    last = 0  # the number of the last note on the loop
+    for row in db.all("loop_notes", scope, id=id):
+        last = int(row["key"].rpartition("/")[2])
+    if last >= MAX_LOOP_NOTES:
         allowed = f"at most {MAX_LOOP_NOTES} notes on a loop"
         raise InvalidInput("text", text, allowed)
 
     note = LoopNote(text=storable(words), by=storable(by), at=time.time())
     values = {
-        "loop": row["n"],
-        "seq": row["seq"] + 1,
-        "text": note.text,
-        "by": note.by,
+        **key_of(scope),
+        "name": "",
+        "key": f"on {id}/{last + 1:03}",
+        "loop": id,
+        "record": json.dumps({"text": note.text, "by": note.by}),
         "created": note.at,
     }
-    db.insert("loop_note", values)
+    db.insert("note", values)
     return note
 
 
 def notes_of(db: Db, scope: Scope, id: str) -> list[LoopNote]:
     """Return the notes on a loop, oldest first."""
-    return [from_row(LoopNote, row) for row in db.all("loop_notes", scope, id=id)]
+    return [
+        LoopNote(**json.loads(row["record"]), at=row["at"])
+        for row in db.all("loop_notes", scope, id=id)
+    ]

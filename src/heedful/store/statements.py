@@ -14,7 +14,7 @@ from typing import Final, Literal
 from heedful.errors import StoreNewer, StoreOlder
 
 Dialect = Literal["sqlite", "postgres"]
-SCHEMA_VERSION: Final = 7  # that of `schema_sqlite.sql` and `schema_postgres.sql`
+SCHEMA_VERSION: Final = 8  # that of `schema_sqlite.sql` and `schema_postgres.sql`
 SQL_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 _OTHER_FILE: dict[Dialect, str] = {"sqlite": "postgres.sql", "postgres": "sqlite.sql"}
 

@@ -15,13 +15,12 @@ case when state <> 'passed' or kind = 'run' then state
        from attempt where attempt.loop = loop.n order by number desc limit 1), state) end
 
 -- name: latest
--- Persons wrote the notes, so there are few: SQLite reads them in this order, not all loops.
+-- Persons wrote the notes, so there are few.
 select coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0) as loops,
        coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
        coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings,
-       (select count(*) from loop_note cross join loop
-        where loop.n = loop_note.loop and loop.tenant = :tenant and loop.project = :project) as notes;
+       (select count(*) from note where tenant = :tenant and project = :project and name = '') as notes;
 
 -- name: summaries
 select n, id, kind, run, stage, ladder, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,

@@ -31,9 +31,14 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and not exists (select 1 from example where lesson_id = l.id and state = 'quarantined');
 
 -- name: read_dreams
--- The dream :dream, or all dreams older than :before; null means any.
-select id, report, by, at, undone from dream
-where tenant = :tenant and project = :project and (cast(:dream as bigint) is null or id = :dream)
+-- The dream :dream, or all dreams older than :before; null means any. A ruling says when one was `undone`.
+select id, record as report, by, at, (
+  select at from ruling
+  where tenant = :tenant and project = :project and subject = 'dream/' || dream.id and action = 'rollback'
+) as undone
+from ruling as dream
+where tenant = :tenant and project = :project and subject = 'dream' and action = 'dream'
+  and (cast(:dream as bigint) is null or id = :dream)
   and (cast(:before as bigint) is null or id < :before)
 order by id desc limit :limit;
 

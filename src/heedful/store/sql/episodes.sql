@@ -69,14 +69,14 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 
--- name: replayed
-insert into replayed (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
+-- name: record_steps
+insert into learnt (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
 on conflict (tenant, project, source) do update set steps = excluded.steps;
 
 -- name: brief_since
 -- When the newest of the last :sessions sessions were stored, and how many there are.
 select min(at) as since, count(*) as sessions from (
-  select at from replayed where tenant = :tenant and project = :project and steps > 0
+  select at from learnt where tenant = :tenant and project = :project and steps > 0
   order by at desc limit :sessions) as newest;
 
 -- name: brief_errors

@@ -115,6 +115,12 @@ select model, count(distinct loop) as n from (
   where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now
 ) as pending group by model;
 
+-- name: newest_rulings
+-- Without dreams, which have a log of their own.
+select action, subject, by, why, record, at from ruling
+where tenant = :tenant and project = :project and action <> 'dream'
+order by at desc, id desc limit :limit;
+
 -- name: reset_useful
 update lesson set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
 

@@ -269,8 +269,8 @@ from loop where tenant = :tenant and project = :project and (
 
 -- name: delete_key_notes
 -- What a key wrote about loops: its id ends the name of the author.
-delete from loop_note where by like '% (' || substr(:source, 5) || ')'
-  and loop in (select n from loop where tenant = :tenant and project = :project);
+delete from note
+where tenant = :tenant and project = :project and name = '' and json_extract(record, '$.by') like '% (' || substr(:source, 5) || ')';
 
 -- name: outcomes_of
 -- The outcomes that a key reported, and those of loops whose prompts it recalled.

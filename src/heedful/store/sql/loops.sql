@@ -109,14 +109,11 @@ update override set used = used + 1
 where loop = :n and used < decisions
   and seq = (select seq from override where loop = :n order by seq limit 1 offset :index);
 
--- name: last_loop_note
--- A loop, and the number of the last note on it.
-select n, (select coalesce(max(seq), 0) from loop_note where loop = loop.n) as seq
-from loop where tenant = :tenant and project = :project and id = :id;
-
 -- name: loop_notes
-select text, by, created as at from loop_note
-where loop = (select n from loop where tenant = :tenant and project = :project and id = :id) order by seq;
+select key, record, created as at from note
+where tenant = :tenant and project = :project and name = '' and loop = :id
+  and key between 'on ' || :id || '/' and 'on ' || :id || '0'
+order by key;
 
 -- name: noted_tags
 -- The notes with this prefix about the newest attempts that have any.

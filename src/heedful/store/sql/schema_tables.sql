@@ -78,17 +78,6 @@ create table override (
   primary key (loop, seq)
 ) without rowid;
 
--- What persons wrote about a loop, in order: each note with its author, for the next reader.
-create table loop_note (
-  /*postgres tenant text not null, */
-  loop integer not null references loop (n) on delete cascade,
-  seq integer not null,
-  text text not null,
-  by text not null,
-  created real not null,
-  primary key (loop, seq)
-) without rowid;
-
 -- The journal: the finished steps of the current attempt. They are deleted when the attempt is recorded.
 create table step (
   /*postgres tenant text not null, */
@@ -99,7 +88,8 @@ create table step (
 ) without rowid;
 
 -- What a host noted about the attempt `name` of a loop, which may be reported later or never. A key that begins with
--- 'bias: ' is a bias tag; 'reasoning' is why the loop runs again.
+-- 'bias: ' is a bias tag; 'reasoning' is why the loop runs again. Without a name, what a person wrote about the loop: the
+-- key is then 'on LOOP/' with the number of the note.
 create table note (
   tenant text not null,
   project text not null,
@@ -283,7 +273,7 @@ create table hardened (
 ) without rowid;
 create index hardened_key on hardened (tenant, project, memory_key) where state = 'accepted';
 
--- A decision of a person or a proof about lessons, and its reason.
+-- A decision of a person or a proof about lessons, and its reason. A dream is one, too: its `record` is the report.
 create table ruling (
   id integer primary key,
   tenant text not null,
@@ -390,14 +380,6 @@ create table climb (
 ) without rowid;
 create index climb_newest on climb (tenant, project, at);
 
--- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
-create table taught (
-  tenant text not null,
-  project text not null,
-  loop text not null,
-  primary key (tenant, project, loop)
-) without rowid;
-
 -- A run of an agent, stored once. `error` says why reflecting on it failed. A worker claimed a waiting episode at `taken`.
 create table episode (
   id integer primary key,
@@ -456,8 +438,9 @@ create table call_success (
   primary key (tenant, project, digest)
 ) without rowid;
 
--- How many steps a run had, first at the time `at`.
-create table replayed (
+-- What lessons were learnt from, since the time `at`: a run with so many `steps`, or with none, a loop (`loop:ID`), whose
+-- lessons are written once, so that a deleted lesson does not return.
+create table learnt (
   tenant text not null,
   project text not null,
   source text not null,
@@ -465,7 +448,7 @@ create table replayed (
   at real not null,
   primary key (tenant, project, source)
 ) without rowid;
-create index replayed_at on replayed (tenant, project, at);
+create index learnt_at on learnt (tenant, project, at) where steps > 0;
 
 -- What has happened in the session of an agent that has not ended: 'read …', a file; 'told …', a mark of a call. Both are
 -- digests. 'past DAY KEY': events of the session went, and KEY sent them; this stays.
@@ -513,16 +496,6 @@ create table link (
 create index link_parent on link (tenant, project, parent, relation);
 create index link_became on link (tenant, project, dream) where relation = 'became';
 
--- A consolidation: its report, and the time `undone` of its rollback.
-create table dream (
-  id integer primary key,
-  tenant text not null,
-  project text not null,
-  report text not null,
-  by text not null,
-  at real not null,
-  undone real
-);
 -- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
 -- tenant. `may` is a JSON list of permissions.
 create table key (
