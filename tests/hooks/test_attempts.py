@@ -104,3 +104,50 @@ async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
     assert await attempts.ask("Bash", build, "call-2") == ""
     await attempts.keep("Bash", "done", "call-2")
     await attempts.end("success")
+
+
+async def test_a_watched_call_keeps_its_result_or_its_error(tmp_path: Path) -> None:
+    host = host_in(tmp_path)
+    attempts = await attempts_of(host)
+
+    async def work() -> str:
+        return "no such table"
+
+    async def fail() -> str:
+        raise KeyError("price")
+
+    async def wait() -> str:
+        raise TimeoutError("the user is asked")
+
+    async def watch(call: str, work: Any) -> Any:
+        return await attempts.watch(
+            "query",
+            {"call": call},
+            call,
+            work=work,
+            failed=lambda result: result.startswith("no"),
+            others=(TimeoutError,),
+        )
+
+    assert await watch("call-1", work) == "no such table"
+    with pytest.raises(KeyError):
+        await watch("call-2", fail)
+    with pytest.raises(TimeoutError):
+        await watch("call-3", wait)
+    errors = [event["error"] for event in await attempts.run.events() if event["call"]]
+    assert list(filter(None, errors)) == ["no such table", "KeyError: 'price'"]
+    # A call that waits has no result yet.
+    assert attempts.running == {"call-3"}
+
+
+async def test_a_run_that_repeats_ends_with_the_last_text_that_it_heard(
+    tmp_path: Path,
+) -> None:
+    attempts = await attempts_of(host_in(tmp_path))
+    assert attempts.closing() == ""
+    for number in range(6):
+        call = f"call-{number}"
+        await attempts.ask("Bash", {"command": "ls"}, call)
+        await attempts.keep("Bash", "nothing", call)
+        closing = attempts.closing(["I look.", ""])
+    assert closing == "I look."

@@ -148,17 +148,20 @@ class Attempts:
         """Keep the last text of the model, unless it says nothing."""
         self.last_text = text or self.last_text
 
-    def closing(self, *, at_limit: bool = False) -> str:
+    def closing(self, heard: Iterable[str] = (), *, at_limit: bool = False) -> str:
         """Return the answer that ends the run because a call repeats, or "".
 
         Ask before each request to the model, which the answer replaces, and `at_limit`
-        when the framework itself would end the run. It is the best answer of the run,
-        else its last text, else a sentence about the call. Raises CancelledError if a
-        client of the model has swallowed one.
+        when the framework itself would end the run. `heard` are texts of the model that
+        `hear` did not get. It is the best answer of the run, else its last text, else a
+        sentence about the call. Raises CancelledError if a client of the model has
+        swallowed one.
         """
         if count_cancels() > self._cancels:
             raise asyncio.CancelledError
 
+        for text in heard:
+            self.hear(text)
         self.repeats.before_request(at_limit=at_limit)
         if self.repeats.stopped is None:
             return ""
@@ -246,12 +249,14 @@ class Attempts:
         *,
         work: Callable[[], Awaitable[Any]],
         text: Callable[[Any], str] = str,
+        failed: Callable[[Any], bool] = lambda _: False,
         others: tuple[type[Exception], ...] = (),
     ) -> Any:
         """Return what a call returns, or why it is held back.
 
-        Keeps its result, of which `text` makes a text, or its error. Raises what the
-        call raises; of that, the `others` are no failures of the tool.
+        Keeps its result, of which `text` makes a text, or its error: a result may be
+        one, as `failed` says. Raises what the call raises; of that, the `others` are no
+        failures of the tool.
         """
         held_back = await self.ask(tool, arguments, call)
         if held_back:
@@ -260,9 +265,10 @@ class Attempts:
             result = await work()
         except Exception as error:
             if not isinstance(error, others):
-                await self.keep(tool, str(error), call, failed=True)
+                error_text = f"{type(error).__name__}: {error}"
+                await self.keep(tool, error_text, call, failed=True)
             raise
-        await self.keep(tool, text(result), call)
+        await self.keep(tool, text(result), call, failed=failed(result))
         return result
 
     def call_advice(self) -> dict[str, str]:
