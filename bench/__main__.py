@@ -7,7 +7,7 @@ import json
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -34,26 +34,31 @@ from bench import (
 from bench.rows import Figure
 
 OUT = Path("bench/out/bench.json")
+GROUPS: Mapping[str, Callable[..., Iterable[Figure]]] = {
+    "core": core.figures,
+    "durable": durable.figures,
+    "frames": frames.figures,
+    "grounding": grounding.figures,
+    "growth": growth.figures,
+    "hooks": hooks.figures,
+    "hostile": hostile.figures,
+    "http": http.figures,
+    "lookups": lookups.figures,
+    "postgres": postgres.figures,
+    "recall": recall.figures,
+    "several": several.figures,
+    "starts": starts.figures,
+    "ui": ui.figures,
+}
 
 
 def main() -> int:
     """Run the groups; return 0 where every target is reached, else 1."""
     options = parse_arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
-        "core": core.figures,
-        "durable": partial(durable.figures, before=options.before),
-        "frames": frames.figures,
-        "grounding": grounding.figures,
+        **GROUPS,
         "growth": partial(growth.figures, million=options.million),
-        "hooks": hooks.figures,
-        "hostile": hostile.figures,
-        "http": partial(http.figures, before=options.before),
-        "lookups": lookups.figures,
-        "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
-        "several": several.figures,
-        "starts": starts.figures,
-        "ui": ui.figures,
     }
     figures: list[Figure] = []
     console = Console()
@@ -78,12 +83,8 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
-    groups = (
-        "core durable frames grounding growth hooks hostile http lookups "
-        "postgres recall several starts ui"
-    ).split()
     parser.add_argument(
-        "--only", action="append", choices=groups, help="this group, or several"
+        "--only", action="append", choices=GROUPS, help="this group, or several"
     )
     texts = (
         "recall in a scope of N texts, too, each embedded (4 ms; 100000 take 7 "
@@ -95,8 +96,6 @@ def parse_arguments() -> argparse.Namespace:
         "too (15 minutes each, 8 GB of memory, 5 GB of disk)"
     )
     parser.add_argument("--million", action="store_true", help=million)
-    before = "measure an earlier commit, too, in turns with this one (durable, http)"
-    parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()
 
 

@@ -17,7 +17,6 @@ from threading import Thread
 from typing import Any
 
 import heedful
-from bench.before import install_wheel
 from bench.core import generate, short
 from bench.rows import Figure
 from bench.timing import best_async, milliseconds
@@ -38,7 +37,7 @@ async def impure(candidate: str, context: heedful.Context) -> list[heedful.Findi
     return short(candidate, context)
 
 
-def figures(folder: str, before: str = "") -> Iterable[Figure]:
+def figures(folder: str) -> Iterable[Figure]:
     """Measure a durable attempt beside as many bare commits of the same size.
 
     Ours and the floor take turns, and the ratio is the median of the pairs, so that a
@@ -78,7 +77,6 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
     yield from measure_fsyncs(folder)
     yield from measure_group(f"{folder}/together.db")
     yield measure_stores(f"{folder}/stores.db")
-    yield from measure_commits(folder, before)
 
 
 def measure_pair(
@@ -247,68 +245,3 @@ def measure_stores(path: str) -> Figure:
         unit="ms",
         most=500.0,
     )
-
-
-# A cycle of two attempts: alone, and 64 at once. It runs on any commit, and prints
-# milliseconds.
-OURS = """
-import asyncio, sys, time, heedful
-def short(candidate, context):
-    if len(candidate.split()) > 2:
-        return [heedful.Finding("words", "3 words", fix="At most 2 words")]
-    return []
-short.pure = True
-async def generate(task, hint):
-    return "a b" if hint else "a b c"
-async def cycle(store):
-    await heedful.run("task", generate=generate, checks=[short], store=store)
-async def main(path):
-    async def time_calls(work, times):
-        began = time.perf_counter()
-        for _ in range(times):
-            await work()
-        return (time.perf_counter() - began) / times * 1e3
-    def run_many():
-        return asyncio.gather(*(cycle(path) for _ in range(64)))
-    await time_calls(run_many, 3)
-    alone = await time_calls(lambda: cycle(path), 60)
-    together = await time_calls(run_many, 4) / 64
-    print(alone, together, await time_calls(lambda: cycle(None), 500))
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-def measure_commits(folder: str, before: str) -> Iterable[Figure]:
-    """Time ours, and the commit `before` if named, in turns, in processes.
-
-    The earlier commit is built as a wheel. A ratio is the median of the rounds.
-    """
-    kinds = {"now": "src"}
-    if before:
-        kinds["before"] = install_wheel(before, folder)
-    # By kind, the milliseconds of each round: one value for each name.
-    rounds: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
-    for number in range(ROUNDS):
-        for kind, path in kinds.items():
-            process = subprocess.run(
-                [sys.executable, "-c", OURS, f"{folder}/{kind}-{number}.db"],
-                check=True,
-                capture_output=True,
-                text=True,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-            rounds[kind].append([float(value) for value in process.stdout.split()])
-
-    names = ("cycle", f"cycle, {TOGETHER} at once", "cycle in process")
-    for column, name in enumerate(names):
-        now = [values[column] for values in rounds["now"]]
-        for kind, of_rounds in rounds.items():
-            times = [values[column] for values in of_rounds]
-            yield Figure(name=f"{name}: {kind}", value=median(times), unit="ms")
-            if kind != "now":
-                ratios = [other / ours for other, ours in zip(times, now, strict=True)]
-                yield Figure(
-                    name=f"{name}: {kind} ÷ now",
-                    value=median(ratios),
-                    unit="×",
-                )

@@ -270,8 +270,9 @@ def waits_during(
 class Tenants:
     """An attacker and a neighbour, each with a key of a tenant of its own."""
 
-    def __init__(self, service: Service, folder: Path) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
+        folder = Path(f"/proc/{service.process.pid}/cwd").resolve()
         attacker, self.neighbour = asyncio.run(create_keys(folder / "heedful.db"))
         self.client = httpx.Client(
             base_url=service.url,
@@ -371,11 +372,6 @@ def repeat(works: Sequence[Work], at_once: int) -> None:
         thread.join()
 
 
-def folder_of(service: Service) -> Path:
-    """Return the folder in which a service works."""
-    return Path(f"/proc/{service.process.pid}/cwd").resolve()
-
-
 def begin_large_loops(tenants: Tenants) -> None:
     """Begin 12 loops with dense tasks of 1.5 MB, and report an attempt of each."""
     for n in range(12):
@@ -408,7 +404,7 @@ PAGES = (
 
 def show_large_loops(service: Service) -> Iterable[Figure]:
     """12 loops of 1.5 MB on pages: a page reads no more than it shows."""
-    tenants = Tenants(service, folder_of(service))
+    tenants = Tenants(service)
     begin_large_loops(tenants)
     sizes = []
 
@@ -433,7 +429,7 @@ def show_large_loops(service: Service) -> Iterable[Figure]:
 
 def show_many_findings(service: Service) -> Iterable[Figure]:
     """Attempts of 1,000 findings, as many as a loop may have: its page is short."""
-    tenants = Tenants(service, folder_of(service))
+    tenants = Tenants(service)
     policy = {"rules": [{"rule": "attempts", "limit": 60}]}
     tenants.send("PUT", "/v1/loops/many", {"task": "begin", "policy": policy})
     for number in range(1, 28):
@@ -455,7 +451,7 @@ def show_many_findings(service: Service) -> Iterable[Figure]:
 
 def replay_large_loops(service: Service) -> Iterable[Figure]:
     """25 loops of 2 MB are replayed: a few at a time, each decided and dropped."""
-    tenants = Tenants(service, folder_of(service))
+    tenants = Tenants(service)
     for n in range(25):
         tenants.send("PUT", f"/v1/loops/large{n}", {"task": DENSE})
         body = wrong_attempt(1_000, n, message="x" * 500)
@@ -470,7 +466,7 @@ def replay_large_loops(service: Service) -> Iterable[Figure]:
 
 def report_many_findings(service: Service) -> Iterable[Figure]:
     """40 attempts of 60 findings are reported: others go on."""
-    tenants = Tenants(service, folder_of(service))
+    tenants = Tenants(service)
     policy = {"rules": [{"rule": "attempts", "limit": 40}]}
     slowest = [0.0]
     rounds = iter(range(1_000))
@@ -494,7 +490,7 @@ def report_many_findings(service: Service) -> Iterable[Figure]:
 
 def send_dense_bodies(service: Service) -> Iterable[Figure]:
     """Dense bodies of 1.5 MB: the neighbour does not wait for them."""
-    tenants = Tenants(service, folder_of(service))
+    tenants = Tenants(service)
     rounds = iter(range(1_000))
 
     def send_all() -> None:

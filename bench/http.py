@@ -30,7 +30,6 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.before import install_wheel
 from bench.durable import open_floor, time_commits
 from bench.postgres import LETTERS
 from bench.rows import Figure
@@ -65,8 +64,8 @@ _numbers = count()
 Ask = Callable[[str, bytes], Coroutine[Any, Any, int]]
 
 
-def figures(folder: str, before: str = "") -> Iterable[Figure]:
-    """Measure in this process, then services in turns with those of `before`."""
+def figures(folder: str) -> Iterable[Figure]:
+    """Measure in this process, then services under load."""
     with closing(open_floor(f"{folder}/floor.db")) as floor:
         ways = {"the library": time_library, "the service": time_service}
         for name, way in ways.items():
@@ -85,110 +84,67 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
         rate = 1 / min(time_commits(floor, 200) for _ in range(ROUNDS))
     yield Figure(name="bare SQLite commits (WAL, FULL)", value=rate, unit="/s")
 
-    kinds = {"": ""}
-    if before:
-        kinds[f", {before}"] = install_wheel(before, folder)
     for clients, loops in ((1, 100), (AT_ONCE, 20)):
         for fresh in (False, True):
-            runs: dict[str, list[Run]] = {kind: [] for kind in kinds}
-            for _ in range(SERVED):
-                for kind, site in kinds.items():
-                    run = load_new_service(
-                        folder, site, clients=clients, loops=loops, fresh=fresh
-                    )
-                    runs[kind].append(run)
+            runs = [
+                load_new_service(folder, clients=clients, loops=loops, fresh=fresh)
+                for _ in range(SERVED)
+            ]
             who = "1 client" if clients == 1 else f"{clients} clients"
             tasks = "new tasks" if fresh else "repeated tasks"
-            yield from _compare(f"{who}, {tasks}", runs)
-    yield from measure_lookups(folder, kinds)
-    yield from measure_on_postgres(folder, kinds)
+            most_cpu = None if clients == 1 else 1.5
+            yield from _figures_of(f"{who}, {tasks}", runs, most_cpu)
+    yield from measure_lookups(folder)
+    yield from measure_on_postgres(folder)
 
 
-def measure_on_postgres(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
-    """Load services on a PostgreSQL server of their own, each with a fresh database,
-    whose tables are those of its commit.
-    """
+def measure_on_postgres(folder: str) -> Iterator[Figure]:
+    """Load services on a PostgreSQL server of their own, each with a fresh database."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
-    runs: dict[str, list[Run]] = {kind: [] for kind in kinds}
+    runs: list[Run] = []
     with alone("max_connections = 300") as server:
         for turn in range(SERVED):
-            for place, (kind, site) in enumerate(kinds.items()):
-                name = f"served_{turn}_{place}"
-                urls = server.blank(name)
-                run_migrate(site, urls.owner)
-                run = load_new_service(
-                    folder,
-                    site,
-                    clients=AT_ONCE,
-                    loops=10,
-                    fresh=False,
-                    db=urls.service,
-                )
-                runs[kind].append(run)
-    yield from _compare(f"{AT_ONCE} clients, PostgreSQL", runs, most_cpu=2.0)
+            urls = server.blank(f"served_{turn}")
+            run_migrate(urls.owner)
+            run = load_new_service(
+                folder, clients=AT_ONCE, loops=10, fresh=False, db=urls.service
+            )
+            runs.append(run)
+    yield from _figures_of(f"{AT_ONCE} clients, PostgreSQL", runs, most_cpu=2.0)
 
 
-def run_migrate(site: str, url: str) -> None:
-    """Make the tables of a database with the packages in `site`."""
+def run_migrate(url: str) -> None:
+    """Make the tables of a database."""
     command = [sys.executable, "-m", "heedful.cli", "db", "migrate", "--db", url]
     subprocess.run(
-        [*command, "--role", "heedful"],
-        env={**os.environ, "PYTHONPATH": python_path(site)},
-        check=True,
-        stdout=subprocess.DEVNULL,
+        [*command, "--role", "heedful"], check=True, stdout=subprocess.DEVNULL
     )
 
 
-def python_path(site: str) -> str:
-    """Return the PYTHONPATH of a process that uses the packages in `site` first."""
-    return os.pathsep.join(filter(None, (site, os.environ.get("PYTHONPATH"))))
-
-
-def _compare(
-    who: str, runs: Mapping[str, Sequence[Run]], most_cpu: float = 1.5
+def _figures_of(
+    who: str, runs: Sequence[Run], most_cpu: float | None
 ) -> Iterator[Figure]:
-    for kind, rounds in runs.items():
-        now = not kind
-        yield Figure(
-            name=f"reports over HTTP, {who}{kind}",
-            value=median(run.rate for run in rounds),
-            unit="/s",
-        )
-        cpu = min(run.cpu for run in rounds) * 1e3
-        limit = most_cpu if now and who.startswith("64") else None
-        yield Figure(
-            name=f"CPU of the service a report, {who}{kind}",
-            value=cpu,
-            unit="ms",
-            most=limit,
-        )
-        for place in (50, 99):
-            cut = median(percentile(run.waits, place) for run in rounds) * 1e3
-            yield Figure(
-                name=f"a report over HTTP, {who}{kind}, p{place}", value=cut, unit="ms"
-            )
-        yield Figure(
-            name=f"CPU after the last report, {who}{kind}",
-            value=rounds[-1].later,
-            unit="s",
-        )
-        yield Figure(
-            name=f"seconds after the last report, {who}{kind}",
-            value=rounds[-1].drained,
-            unit="s",
-        )
-        yield Figure(
-            name=f"memory of the service, {who}{kind}",
-            value=rounds[-1].memory,
-            unit="MB",
-        )
-    if len(runs) > 1:
-        ours, theirs = runs.values()
-        ratio = median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
-        yield Figure(
-            name=f"reports ÷ those of the commit before, {who}", value=ratio, unit="×"
-        )
+    yield Figure(
+        name=f"reports over HTTP, {who}",
+        value=median(run.rate for run in runs),
+        unit="/s",
+    )
+    yield Figure(
+        name=f"CPU of the service a report, {who}",
+        value=min(run.cpu for run in runs) * 1e3,
+        unit="ms",
+        most=most_cpu,
+    )
+    for place in (50, 99):
+        cut = median(percentile(run.waits, place) for run in runs) * 1e3
+        yield Figure(name=f"a report over HTTP, {who}, p{place}", value=cut, unit="ms")
+    last = runs[-1]
+    yield Figure(name=f"CPU after the last report, {who}", value=last.later, unit="s")
+    yield Figure(
+        name=f"seconds after the last report, {who}", value=last.drained, unit="s"
+    )
+    yield Figure(name=f"memory of the service, {who}", value=last.memory, unit="MB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +165,12 @@ class Run:
 
 
 def load_new_service(
-    folder: str, site: str, clients: int, loops: int, fresh: bool, db: str = ""
+    folder: str, clients: int, loops: int, fresh: bool, db: str = ""
 ) -> Run:
     """Load a service of its own, after some requests that warm it up."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
-        serve(place, site, db) as (url, pid),
+        serve(place, db) as (url, pid),
     ):
         asyncio.run(load_service(url, clients, loops=5, fresh=fresh))
         spent = cpu_seconds(pid)
@@ -273,23 +229,18 @@ LOOKUPS: Mapping[str, tuple[str, Any, float]] = {
 }
 
 
-def measure_lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
+def measure_lookups(folder: str) -> Iterator[Figure]:
     """Ask services whose memory has 10,000 lessons, with 64 clients."""
     path = f"{folder}/heedful.db"
     asyncio.run(fill_memory(path))
-    kinds = that_open(kinds, folder, db=str(Path(path).absolute()))
     for name, (route, body, least) in LOOKUPS.items():
-        for kind, site in kinds.items():
-            meant = "minilm" if "vectors" in name else "none"
-            with serve(folder, site, HEEDFUL_EMBEDDER=meant) as (url, _):
-                asyncio.run(time_questions(url, route, body, AT_ONCE))
-                rate = ASKED / asyncio.run(time_questions(url, route, body, ASKED))
-            yield Figure(
-                name=f"{name}, {LESSONS} lessons{kind}",
-                value=rate,
-                unit="/s",
-                least=None if kind else least,
-            )
+        embedder = "minilm" if "vectors" in name else "none"
+        with serve(folder, HEEDFUL_EMBEDDER=embedder) as (url, _):
+            asyncio.run(time_questions(url, route, body, AT_ONCE))
+            rate = ASKED / asyncio.run(time_questions(url, route, body, ASKED))
+        yield Figure(
+            name=f"{name}, {LESSONS} lessons", value=rate, unit="/s", least=least
+        )
 
 
 async def fill_memory(path: str) -> None:
@@ -421,48 +372,23 @@ async def time_reports(ask: Ask) -> float:
     return time.perf_counter() - began
 
 
-class NotServing(Exception):
-    """A service ended before it listened; the text is its log."""
-
-
-def that_open(kinds: Mapping[str, str], folder: str, db: str) -> dict[str, str]:
-    """Return the kinds whose service opens a database of this commit.
-
-    A service of an earlier commit refuses tables that are newer than it. That is said,
-    and this commit is measured alone.
-    """
-    able: dict[str, str] = {}
-    for kind, site in kinds.items():
-        try:
-            with serve(folder, site, db):
-                able[kind] = site
-        except NotServing as error:
-            if not kind:
-                raise
-            print(f"  not measured{kind}: {error}", file=sys.stderr)
-    return able
-
-
 @contextmanager
-def serve(
-    folder: str, site: str = "", db: str = "", **settings: str
-) -> Iterator[tuple[str, int]]:
-    """Run `heedful serve` with the packages in `site`; yield its URL and process id."""
+def serve(folder: str, db: str = "", **settings: str) -> Iterator[tuple[str, int]]:
+    """Run `heedful serve`; yield its URL and process id."""
     if not db:  # not a repository's
         db = str(Path(folder, "heedful.db").absolute())
     with Path(folder, "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", "--db", db],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": python_path(site), **settings},
+            env={**os.environ, **settings},
             stdout=subprocess.PIPE,
             stderr=log,
         )
     try:
         assert process.stdout is not None
         match = re.search(r"http://\S+", process.stdout.readline().decode())
-        if match is None:
-            raise NotServing(Path(folder, "log").read_text().strip())
+        assert match is not None, Path(folder, "log").read_text().strip()
         yield match.group(), process.pid
     finally:
         process.send_signal(signal.SIGTERM)

@@ -227,13 +227,8 @@ def fastest_searches(
     rounds: Sequence[Sequence[tuple[float, set[int]]]],
 ) -> tuple[list[float], list[set[int]]]:
     """Return the fastest round of each search, and its results in the first."""
-    times = [seconds_of(searches) for searches in rounds]
+    times = [[spent for spent, _ in searches] for searches in rounds]
     return fastest(times), [ids for _, ids in rounds[0]]
-
-
-def seconds_of(searches: Sequence[tuple[float, set[int]]]) -> list[float]:
-    """Return how long each search of a round took."""
-    return [seconds for seconds, _ in searches]
 
 
 def scan_exactly(

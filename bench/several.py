@@ -70,7 +70,7 @@ def measure_services(server: Server, folder: str) -> Iterable[Figure]:
     for turn in range(ROUNDS):
         for count in COUNTS:
             urls = server.blank(f"several_{turn}_{count}")
-            run_migrate("", urls.owner)
+            run_migrate(urls.owner)
             rate, cost = load_services(f"{folder}/{turn}-{count}", urls.service, count)
             rates[count].append(rate)
             costs[count].append(cost)

@@ -55,7 +55,7 @@ CEILINGS: Mapping[str, float] = {
     "statements of the library": 31_960,
     "statements of server and pages": 5_340,
     "statements for coding agents": 4_205,
-    "statements of bench, scripts, examples": 11_290,
+    "statements of bench, scripts, examples": 11_000,
     "named limits per 1,000": 8.4,
     "patterns per 1,000": 5.1,
     "word lists per 1,000": 2.3,

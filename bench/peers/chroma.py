@@ -73,7 +73,7 @@ def keep_writing(work: Work) -> Iterator[Line]:
     collection = open_collection(work)
 
     def add(number: int) -> None:
-        text = lessons.texts[number % len(lessons.texts)]
+        text = lessons.text_of(number)
         vector = lessons.embed_one(text)
         collection.add(ids=[str(number)], embeddings=[vector], documents=[text])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import sqlite3
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,12 +22,12 @@ from bench.peers.contract import Line, Work, serve, spread
 from bench.peers.loop import (
     LONG_FAULTS,
     TASK,
-    TOGETHER,
     Double,
     check_answer,
     find_fault,
     find_long_fault,
     long_double,
+    time_batches,
     time_cycles,
 )
 from bench.peers.memories import (
@@ -122,17 +121,11 @@ def time_loops_together(work: Work) -> Iterator[Line]:
     """Time batches with an AsyncSqliteSaver, for one loop of the batch."""
 
     async def run_batches() -> list[float]:
-        seconds = []
         async with AsyncSqliteSaver.from_conn_string(work.file) as saver:
             app = build_graph().compile(checkpointer=saver)
-            for _ in range(work.times + 1):  # the first one warms up
-                began = time.perf_counter()
-                loops = [
-                    app.ainvoke(first_state(), new_thread()) for _ in range(TOGETHER)
-                ]
-                await asyncio.gather(*loops)
-                seconds.append((time.perf_counter() - began) / TOGETHER)
-        return seconds[1:]
+            return await time_batches(
+                lambda: app.ainvoke(first_state(), new_thread()), work.times
+            )
 
     yield from spread("cycle", asyncio.run(run_batches()))
 
@@ -224,8 +217,7 @@ def keep_writing(work: Work) -> Iterator[Line]:
     with open_store(work, lessons) as store:
 
         def put(number: int) -> None:
-            text = lessons.texts[number % len(lessons.texts)]
-            store.put(NAMESPACE, str(number), {"text": text})
+            store.put(NAMESPACE, str(number), {"text": lessons.text_of(number)})
 
         yield from write_until_killed(put, work.times)
 

@@ -122,3 +122,18 @@ def time_async_cycles(
         return seconds
 
     return list(spread(prefix, asyncio.run(run_cycles())))
+
+
+async def time_batches(
+    cycle: Callable[[], Awaitable[object]], batches: int
+) -> list[float]:
+    """Return the seconds of a cycle in each batch of `TOGETHER` at once.
+
+    A batch before them warms up.
+    """
+    seconds = []
+    for _ in range(batches + 1):
+        began = time.perf_counter()
+        await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
+        seconds.append((time.perf_counter() - began) / TOGETHER)
+    return seconds[1:]

@@ -99,8 +99,7 @@ def keep_writing(work: Work) -> Iterator[Line]:
     memory = open_memory(work, lessons)
 
     def add(number: int) -> None:
-        text = lessons.texts[number % len(lessons.texts)]
-        memory.add(text, user_id=USER, infer=False)
+        memory.add(lessons.text_of(number), user_id=USER, infer=False)
 
     yield from write_until_killed(add, work.times)
 

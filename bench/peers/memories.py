@@ -46,6 +46,10 @@ class Lessons:
             components=components,
         )
 
+    def text_of(self, number: int) -> str:
+        """Return the text of a number; they begin again after the last one."""
+        return self.texts[number % len(self.texts)]
+
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the texts, which were embedded beforehand."""
         return [self.embed_one(text) for text in texts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +15,13 @@ from bench.peers.contract import Line, Work, serve, spread
 from bench.peers.loop import (
     LONG_FAULTS,
     TASK,
-    TOGETHER,
     Double,
     check_answer,
     find_fault,
     find_long_fault,
     long_double,
     time_async_cycles,
+    time_batches,
 )
 from bench.peers.memories import (
     DIMENSIONS,
@@ -33,6 +32,7 @@ from bench.peers.memories import (
     write_together,
     write_until_killed,
 )
+from bench.recall import letters
 from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import ANY_LESSON
 from heedful.memory.memory import MIN_LEG_CANDIDATES
@@ -111,16 +111,8 @@ def time_durable_loop(work: Work) -> Iterator[Line]:
 
 def time_loops_together(work: Work) -> Iterator[Line]:
     """Time batches of loops that are stored, for one loop of the batch."""
-
-    async def run_batches() -> list[float]:
-        seconds = []
-        for _ in range(work.times + 1):  # the first one warms up
-            began = time.perf_counter()
-            await asyncio.gather(*(cycle(Double(), work.file) for _ in range(TOGETHER)))
-            seconds.append((time.perf_counter() - began) / TOGETHER)
-        return seconds[1:]
-
-    yield from spread("cycle", asyncio.run(run_batches()))
+    batches = time_batches(lambda: cycle(Double(), work.file), work.times)
+    yield from spread("cycle", asyncio.run(batches))
 
 
 def count_bytes(work: Work) -> Iterator[Line]:
@@ -154,11 +146,6 @@ class PreparedEmbedder:
 def open_memory(work: Work, lessons: Lessons) -> heedful.Memory:
     """Return the memory in the file of the work."""
     return heedful.Memory(work.file, embedder=PreparedEmbedder(lessons))
-
-
-def letters(number: int) -> str:
-    """Write a number in letters: digits are masked as particulars."""
-    return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
 
 def keep_lessons(work: Work) -> Iterator[Line]:
@@ -218,8 +205,7 @@ def keep_writing(work: Work) -> Iterator[Line]:
     with asyncio.Runner() as runner:
 
         def remember(number: int) -> None:
-            text = lessons.texts[number % len(lessons.texts)]
-            runner.run(memory.remember(letters(number), text))
+            runner.run(memory.remember(letters(number), lessons.text_of(number)))
 
         yield from write_until_killed(remember, work.times)
 

@@ -70,9 +70,7 @@ def main() -> int:
     live = Live(
         models=tuple(options.models.split(",")),
         limit=options.limit,
-        threads=options.threads,
         workers=options.workers,
-        embedded=options.embedded,
         streams=tuple(options.streams),
         arms=tuple(options.arms),
         orders=options.orders,
@@ -120,12 +118,8 @@ def parse_options() -> argparse.Namespace:
         "--models", default=MODELS[0], help=f"sizes with commas between: {sizes}"
     )
     live.add_argument("--limit", type=int, help="tasks of a stream or a check")
-    live.add_argument("--threads", type=int, default=1, help="of each worker")
     live.add_argument(
         "--workers", type=int, default=1, help="models that run at the same time"
-    )
-    live.add_argument(
-        "--embedded", action="store_true", help="run the prebuilt wheel of the model"
     )
     live.add_argument(
         "--streams",

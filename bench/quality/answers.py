@@ -41,14 +41,13 @@ create table if not exists answer (
 class Live:
     """How to run: the models by size, at most `limit` tasks, and where answers are.
 
-    `workers` models run at the same time, each with `threads`. With `embedded`, `learn`
-    runs them by the prebuilt wheel though a native build is possible. Without names of
+    `workers` models run at the same time, each with one thread. With `embedded`, the
+    prebuilt wheel runs them though a native build is possible. Without names of
     `streams` and `arms` and without `orders`, `learn` runs its plan.
     """
 
     models: tuple[str, ...] = ("0.5b",)
     limit: int | None = None
-    threads: int = 1
     workers: int = 1
     embedded: bool = False
     streams: tuple[str, ...] = ()
@@ -170,10 +169,10 @@ async def open_kept_models(
         models = list[Model]()
         for _ in range(live.workers):
             if program is None:
-                model = heedful.open_model(f"embedded:{file}", threads=live.threads)
+                model = heedful.open_model(f"embedded:{file}", threads=1)
                 stack.push_async_callback(model.close)
             else:
-                server = native.serve(program, file, threads=live.threads)
+                server = native.serve(program, file)
                 model = await stack.enter_async_context(server)
             models.append(model)
         if program is not None:

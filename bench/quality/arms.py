@@ -28,14 +28,6 @@ from bench.quality.curve import (
     new_memory,
     stream,
 )
-from bench.quality.methods import (
-    CoveringSet,
-    Method,
-    OtherArm,
-    Past,
-    RejectedPairs,
-    Skeletons,
-)
 from bench.quality.streams import Stream
 from heedful.models.contract import Message
 
@@ -51,9 +43,8 @@ class Arm:
     `nearest` is the number of accepted answers that are shown before the first attempt,
     found by the `embedder`; on `trial`, they come as texts through a heedful.Trial.
     `memory` makes the memory that the decorated functions share. `options` are further
-    ones of `self_correcting`. `method` makes what changes the prompts of a stream.
-    With `samples`, the arm asks again and again at a temperature, and the check picks;
-    it has as many calls as the arm `ours`.
+    ones of `self_correcting`. With `samples`, the arm asks again and again at a
+    temperature, and the check picks; it has as many calls as the arm `ours`.
     """
 
     nearest: int = 0
@@ -63,7 +54,6 @@ class Arm:
     trial: bool = False
     memory: Callable[[], heedful.Memory] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    method: Callable[[], Method] | None = None
     samples: bool = False
 
     @property
@@ -77,11 +67,6 @@ OURS = Arm(memory=new_memory)
 ABLATIONS: Mapping[str, Arm] = {
     "ours_rules": replace(OURS, options={"tell": "rules"}),
     "ours_examples": replace(OURS, options={"tell": "examples"}),
-    "ours_other_arm": replace(OURS, method=OtherArm),
-    "ours_without": replace(OURS, method=partial(OtherArm, keeps_feedback=True)),
-    "ours_rejected": replace(OURS, method=RejectedPairs),
-    "ours_skeletons": replace(OURS, method=Skeletons),
-    "ours_covering": replace(OURS, method=CoveringSet),
 }
 ARMS: Mapping[str, Arm] = {
     "nothing": Arm(options={"policy": ONCE}),
@@ -108,10 +93,6 @@ async def run_arm(
     trial = None
     if arm.trial:
         trial = heedful.Trial("accepted answers", ":memory:", holdout=0)
-    past: list[Past] = []
-    prepare = None
-    if arm.method is not None:
-        prepare = partial(arm.method().prepare, past=past)
     functions: dict[str, Callable[[Task, Answers], Awaitable[None]]] = {}
     for group in sorted({task.group for task in tasks}):
         accepted = AcceptedAnswers(arm.nearest, arm.embedder) if arm.nearest else None
@@ -123,7 +104,6 @@ async def run_arm(
             chat=True,
             tokens=source.tokens,
             options=arm.options,
-            prepare=prepare,
         )
         functions[group] = partial(_call, function)
         if accepted:
@@ -131,20 +111,8 @@ async def run_arm(
 
     async def answer(task: Task, answers: Answers) -> None:
         await functions[task.group](task, answers)
-        past.append(_past_of(task, answers))
 
     return await stream(title, tasks, answer, model, late_ids)
-
-
-def _past_of(task: Task, answers: Answers) -> Past:
-    """Return the answers to a task that has ended, as its check judged them."""
-    accepted = [text for text in answers.texts if not task.judge(text)]
-    rejected = tuple(text for text in answers.texts if text not in accepted)
-    return Past(
-        task=task.text,
-        rejected=rejected,
-        accepted=accepted[-1] if accepted else "",
-    )
 
 
 async def _call(function: Function, task: Task, answers: Answers) -> None:

@@ -111,14 +111,13 @@ def decorate(
     chat: bool = False,
     tokens: int = 40,
     options: Mapping[str, Any] = MappingProxyType({}),
-    prepare: Callable[[heedful.Context], heedful.Context] | None = None,
 ) -> Function:
     """Return a decorated function called `answer_NAME` for these tasks.
 
     It puts hint and task into one prompt; with `chat`, it shows worked examples as chat
     turns, as a Writer does. It adds each answer to `answers`. The messages `examples`
     come before the task. `options` are further ones of `self_correcting`, or others
-    than these. `prepare` changes the context from which `chat` makes a prompt.
+    than these.
     """
     tasks_by_text = {task.text: task for task in tasks}
 
@@ -130,8 +129,6 @@ def decorate(
     ) -> heedful.Answer:
         system = Message("system", tasks_by_text[task].system)
         context = heedful.context()
-        if prepare is not None:
-            context = prepare(context)
         turns = [Message("user", "\n\n".join(part for part in (hint, task) if part))]
         if chat:
             turns = heedful.Writer(model).messages(context)

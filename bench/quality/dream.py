@@ -205,9 +205,9 @@ async def measure_sessions(sessions: Sequence[Session]) -> tuple[list[Row], list
         for text in await memory.store.read(memory.scope, patterns.findings_of, id):
             wanted[text].add(id)
 
-    before = await recall_reflections(memory, wanted)
+    before = await recall_each(memory, wanted, kind="reflection")
     dream = await heedful.consolidate(memory)
-    after = await recall_reflections(memory, wanted)
+    after = await recall_each(memory, wanted, kind="reflection")
     await memory.store.close()
 
     texts = [
@@ -231,19 +231,6 @@ async def measure_sessions(sessions: Sequence[Session]) -> tuple[list[Row], list
     return rows, texts
 
 
-async def recall_reflections(
-    memory: heedful.Memory, wanted: Mapping[str, set[int]]
-) -> dict[str, list[tuple[int, float | None, float]]]:
-    """Return what each query finds of the lessons of runs, also without evidence."""
-    results = {}
-    for query in wanted:
-        best = await memory.recall(query, 5, kind="reflection")
-        results[query] = [
-            (match.lesson_id, match.cosine, match.coverage) for match in best
-        ]
-    return results
-
-
 def choose_queries(
     recorded: Sequence[RecordedLesson], ids: Mapping[RecordedLesson, int]
 ) -> dict[str, set[int]]:
@@ -263,12 +250,12 @@ def choose_queries(
 
 
 async def recall_each(
-    memory: heedful.Memory, wanted: Mapping[str, set[int]]
+    memory: heedful.Memory, wanted: Mapping[str, set[int]], kind: str = ""
 ) -> dict[str, list[tuple[int, float | None, float]]]:
     """Return what each query finds: the first five, by lesson, cosine and coverage."""
     results = {}
     for query in wanted:
-        best = await memory.recall(query, 5)
+        best = await memory.recall(query, 5, kind=kind)
         results[query] = [
             (match.lesson_id, match.cosine, match.coverage) for match in best
         ]

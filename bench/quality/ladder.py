@@ -24,8 +24,8 @@ figure of a half or a quarter counts tasks in the order of the stream. What an a
 costs is the price of its tokens. Every answer is kept: stop a run with Ctrl-C, and the
 next one goes on.
 
-`EXPECTED` and `HOURS` were written before the first run of their arms; that of `once`
-after `ladder` had run on banking77.
+`EXPECTED` was written before the first run of its arms; that of `once` after `ladder`
+had run on banking77.
 """
 
 from __future__ import annotations
@@ -81,14 +81,6 @@ QUARTERS = 4
 EXTRA = 60  # candidates of `explore` and `even` for a stream
 EXTRA_CANDIDATES = 2  # of an attempt
 EXTRA_TEMPERATURE = 0.8
-# Core hours of 60 tasks on quiet cores: 1.5B takes three times as long as 0.5B.
-HOURS: Mapping[str, float] = {
-    "large, four streams": 0.3,
-    "large_ours, four streams": 0.5,
-    "ladder and ladder_ours, four streams": 0.4,
-    "small and small_ours, four streams": 0.2,
-    "explore and even, two streams": 0.2,
-}
 EXPECTED: Mapping[str, tuple[float, str]] = {
     "geo.large_over_small.solved": (0.20, "the 0.5B model knows no such schema"),
     "spider.large_over_small.solved": (0.15, "1.5B is trained on more SQL"),

@@ -102,11 +102,6 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     "rules.ours_over_nearest": (0.10, "a rule reaches unlike tasks, an example less"),
     "open.ours_rules_over_ours": (-0.10, "examples carry most of what is learnt"),
     "open.ours_examples_over_ours": (0.02, "rules of these checks hold particulars"),
-    "open.ours_other_arm_over_ours": (0.01, "a few more right answers in memory"),
-    "open.ours_without_over_ours": (0.01, "as the other arm, with the feedback"),
-    "open.ours_rejected_over_ours": (0.0, "small models repeat what was rejected"),
-    "open.ours_covering_over_ours": (0.0, "as measured before with right answers"),
-    "open.ours_skeletons_over_ours": (-0.02, "names of a label are the answer itself"),
 }
 Order = tuple[int, list[Task], frozenset[str]]
 # The outcomes of a model, by the stream, the arm, and the order with the task's id.

@@ -17,7 +17,7 @@ from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import heedful
 from bench.quality import recall, stop
@@ -56,15 +56,6 @@ def _leave_out(
         choices[left_out] = choose([name for name in names if name != left_out])
         say(f"logo {title}, without {left_out}: {choices[left_out]}")
     return choices
-
-
-def _group(
-    rows: Iterable[Mapping[str, Any]], key: str
-) -> dict[str, list[Mapping[str, Any]]]:
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row[key]].append(row)
-    return groups
 
 
 def _stops(data: Path, split: str) -> Iterator[Row]:
@@ -111,7 +102,7 @@ def _replay_groups(
     name, candidate = stop.SETS[key]
     judge = stop.code if key == "stop.ldb" else stop.question
     figures = {}
-    for place, rows in _group(read(data, name, split), group).items():
+    for place, rows in recall.group_by(read(data, name, split), group).items():
         loops = [stop.record_loop(dict(row), judge, candidate) for row in rows]
         figures[place] = heedful.compare(loops, policies)
     return figures
@@ -130,7 +121,8 @@ def _cheapest(figures: Mapping[str, Sequence[Figures]], names: Sequence[str]) ->
 
 def _grounding(data: Path, split: str) -> Iterator[Row]:
     tasks: dict[str, list[tuple[bool, list[str]]]] = {}
-    for name, rows in _group(read(data, "grounding_quintd1", split), "task").items():
+    responses = recall.group_by(read(data, "grounding_quintd1", split), "task")
+    for name, rows in responses.items():
         tasks[name] = []
         for row in rows:
             levels: list[str] = [finding.level for finding in find(row)]
@@ -204,18 +196,9 @@ async def _search_pairs(
 ) -> dict[str, list[tuple[bool, list[Match]]]]:
     """Return for each question of a pair whether it is known, and what search finds."""
     embedder = open_embedder()
+    questions = recall.group_by(read(data, "mistake_retrieval_hotpot", split), "pair")
     pairs: dict[str, list[tuple[bool, list[Match]]]] = defaultdict(list)
-    groups = _group(read(data, "mistake_retrieval_hotpot", split), "pair")
-    for name, rows in groups.items():
-        memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
-        for row in rows:
-            if row["kind"] == "memory":
-                await memory.remember(row["id"], row["text"])
-        for row in rows:
-            if row["kind"] == "query":
-                matches = await recall.search_memory(
-                    memory, recall.question(row), embedder
-                )
-                pairs[name].append((bool(row["relevant"]), matches))
-        await memory.store.close()
+    async for name, row, memory in recall.ask_pairs(questions, embedder):
+        matches = await recall.search_memory(memory, recall.question(row), embedder)
+        pairs[name].append((bool(row["relevant"]), matches))
     return pairs

@@ -229,9 +229,7 @@ def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
 
 
 @asynccontextmanager
-async def serve(
-    program: Path, weights: Path, *, threads: int = 1
-) -> AsyncIterator[NativeModel]:
+async def serve(program: Path, weights: Path) -> AsyncIterator[NativeModel]:
     """Start a server on these weights, and end it with the block."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -245,7 +243,7 @@ async def serve(
     )
     with TemporaryDirectory(prefix="heedful-") as folder:
         command = [str(program), "--model", str(weights), "--port", str(port)]
-        command += ["--threads", str(threads), "--slot-save-path", folder]
+        command += ["--threads", "1", "--slot-save-path", folder]
         log = Path(folder) / "server.log"
         process = _start([*command, *SERVER_OPTIONS], key, log)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -85,6 +85,19 @@ async def score_questions(
     """
     recalled: Scores = [], []
     searched: Scores = [], []
+    async for _, row, memory in ask_pairs(pairs, embedder):
+        is_new = not row["relevant"]
+        text = question(row)
+        recalled[is_new].append(best_relevance(await memory.recall(text)))
+        matches = await search_memory(memory, text, embedder)
+        searched[is_new].append(best_relevance(matches))
+    return recalled, searched
+
+
+async def ask_pairs(
+    pairs: Mapping[str, Rows], embedder: Embedder
+) -> AsyncIterator[tuple[str, Mapping[str, Any], heedful.Memory]]:
+    """Yield each question with the name of its pair and the memory of its pair."""
     for name, rows in pairs.items():
         memory = heedful.Memory(":memory:", heedful.Scope(project=name), embedder)
         for row in rows:
@@ -92,13 +105,8 @@ async def score_questions(
                 await memory.remember(row["id"], row["text"])
         for row in rows:
             if row["kind"] == "query":
-                is_new = not row["relevant"]
-                text = question(row)
-                recalled[is_new].append(best_relevance(await memory.recall(text)))
-                matches = await search_memory(memory, text, embedder)
-                searched[is_new].append(best_relevance(matches))
+                yield name, row, memory
         await memory.store.close()
-    return recalled, searched
 
 
 async def search_memory(

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import heedful
 from bench.quality import traces
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
-from heedful.loop.replay import Figures
 from heedful.loop.similarity import find_near_repeat as near
 
 REPEATS = tuple(
@@ -39,17 +34,6 @@ MOST = 8  # the highest limit of attempts in the grid
 FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
 ON_REPEAT = heedful.Policy(
     (heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat"
-)
-ABLATIONS = (
-    "default",
-    "default, attempts.limit=1000",
-    "default, -repeat",
-    "default, -repeat+nothing_met",
-    "default, repeat.times=1",
-    "thorough",
-    "thorough, attempts.limit=1000",
-    "thorough, -repeat",
-    "thorough, repeat.near=true",
 )
 SETS = {
     "stop.ldb": ("episodes_code_ldb", "candidate"),
@@ -96,10 +80,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
             key=f"{key}.attempts_a_second",
             ours=sum(figures.attempts for figures in ours) / seconds,
         )
-        _print_details(key, loops, full)
     yield from traces.run(data, split)
-    for stop in traces.find_stops(data, split):
-        Console().print(f"stopped: {stop}", markup=False)
 
 
 def code(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation:
@@ -142,52 +123,3 @@ def record_loop(
     return heedful.RecordedLoop(
         heedful.Loop("recorded", attempts=tuple(attempts)), truth
     )
-
-
-def _print_details(key: str, loops: list[heedful.RecordedLoop], full: Figures) -> None:
-    """Print what each rule is for, and which policies are on the Pareto front."""
-    table = Table(
-        "policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations"
-    )
-    for figures in heedful.compare(loops, map(policy, ABLATIONS)):
-        share = f"{figures.solved / full.solved:.4f}"
-        cost = f"{figures.attempts / figures.oracle:.4f}"
-        table.add_row(figures.policy, share, cost)
-    Console().print(table)
-
-    presets = [PRESETS[name] for name in ("default", "thorough", "stage", "reflection")]
-    compared = heedful.compare(loops, [*presets, ON_REPEAT, FULL])
-    compared += heedful.compare(loops, grid())
-    table = Table(
-        "front", "solved share", "attempts ÷ oracle", title=f"{key}: Pareto front"
-    )
-    best = 0
-    for figures in sorted(compared, key=lambda row: (row.attempts, -row.solved)):
-        if figures.solved > best:
-            best = figures.solved
-            share = f"{figures.solved / full.solved:.4f}"
-            cost = f"{figures.attempts / figures.oracle:.4f}"
-            table.add_row(figures.policy, share, cost)
-    Console().print(table)
-    Console().print(_losses(loops), markup=False)
-
-
-def _losses(loops: list[heedful.RecordedLoop]) -> str:
-    """Say where `default` spends more than the oracle, and which rules lose."""
-    spent: Counter[str] = Counter()
-    lost: Counter[str] = Counter()
-    for recorded in loops:
-        replay = heedful.replay(recorded.loop, PRESETS["default"])
-        numbers = range(1, len(recorded.loop.attempts) + 1)
-        solvable = any(recorded.worth(number) == 1 for number in numbers)
-        group = "on loops that nothing solves"
-        if solvable:
-            group = "on loops that can be solved"
-        spent[group] += max(0, replay.attempts - recorded.oracle)
-        if solvable and recorded.worth(replay.kept) < 1:
-            rule = "passed the visible tests"
-            if isinstance(replay.verdict, heedful.Done) and replay.verdict.stopped_by:
-                rule = replay.verdict.stopped_by[0].rule
-            lost[rule] += 1
-    beyond = ", ".join(f"{n} {group}" for group, n in spent.items() if n)
-    return f"attempts beyond the oracle's: {beyond}; solutions lost by: {dict(lost)}"

@@ -77,7 +77,7 @@ def figures(prefix: str, rows: Rows) -> Iterator[Row]:
     """Yield how often the first signal is the mistake, and how reliable signals are."""
     yield Row(
         key=f"{prefix}step",
-        ours=share(hits(rows, first_signal)),
+        ours=share(hits(rows, lambda row: first_signal_of(episode_of(row)))),
         baseline=share(hits(rows, first_error)),
         anchor="best LLM .142",
     )
@@ -152,11 +152,6 @@ def episode_of(row: dict[str, Any]) -> heedful.Episode:
         for message in row["events"]
     )
     return heedful.Episode(tuple(events), row["outcome"], task=row["task"])
-
-
-def first_signal(row: dict[str, Any]) -> int:
-    """Return the step of the first signal, the first step without any."""
-    return first_signal_of(episode_of(row))
 
 
 def first_signal_of(episode: heedful.Episode) -> int:
