@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from heedful import Episode
+from heedful.episodes import read
 
 
 def cases(
@@ -31,10 +35,21 @@ def read_samples(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the samples of a text by their names, each as its parts.
 
     A sample begins with `===` and what it shows; its parts have `---` between them.
+    Without `---`, each line is a part.
     """
     _, *texts = read_sample_file(path).split("=== ")
     samples = {}
     for text in texts:
         name, _, rest = text.partition("\n")
-        samples[name] = tuple(part.strip("\n") for part in rest.split("---\n"))
+        parts = rest.split("---\n")
+        if len(parts) == 1:
+            parts = rest.splitlines()
+        samples[name] = tuple(part.strip("\n") for part in parts)
     return samples
+
+
+def read_run(text: str) -> Episode:
+    """Return a run: the first line has its fields, and each other line an event."""
+    fields, *events = map(json.loads, text.splitlines())
+    [episode] = read(json.dumps({**fields, "events": events}).encode())
+    return episode

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event
-from heedful.episodes import read
 from heedful.episodes.course import Course, call_failed, call_worked, course
 from heedful.episodes.fixes import (
     CallIndex,
@@ -20,7 +19,7 @@ from heedful.episodes.fixes import (
     was_wanted,
 )
 from tests.linear import assert_linear
-from tests.tables import cases, read_samples
+from tests.tables import cases, read_run, read_samples
 
 BROKEN = "Error: no such thing"
 
@@ -54,7 +53,7 @@ RUNS = read_samples(Path(__file__).parent / "fixes.txt")
 
 @cases("content, expected", RUNS)
 def test_what_made_the_difference_is_found(content, expected):
-    [run] = read(content.encode())
+    run = read_run(content)
     fixes = [
         f"tries {list(fix.tries)}, steps {list(fix.steps)}, works {fix.works}"
         for fix in find_fixes(course(run))

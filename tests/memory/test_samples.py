@@ -1,20 +1,19 @@
 """What a run teaches by rules alone.
 
 The folder `samples` has a text for each subject. A sample in it begins with `===` and
-what it shows; then comes the run as a file of heedful has it, behind the first `---`
-what `learn_session` learns of it as a session, and behind the second what `reflect`
-says of it.
+what it shows; then come the fields of the run and a line for each event, behind the
+first `---` what `learn_session` learns of it as a session, and behind the second what
+`reflect` says of it.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import heedful
-from heedful.episodes import read
 from heedful.lessons import render
 from heedful.memory.reflect import Reflected
 from heedful.memory.sessions import Learned
-from tests.tables import cases, read_samples
+from tests.tables import cases, read_run, read_samples
 
 SAMPLES = {
     f"{path.stem}: {name}": sample
@@ -44,7 +43,7 @@ def describe_reflected(reflected: Reflected | None) -> Iterator[str]:
 
 @cases("run, session, reflection", SAMPLES)
 async def test_a_run_teaches_what_the_sample_says(run, session, reflection):
-    [episode] = read(run.encode())
+    episode = read_run(run)
     memory = heedful.Memory(":memory:", holdout=0)
     learned = await heedful.learn_session(episode, memory=memory)
     assert "\n".join(describe_learned(learned)) == session
