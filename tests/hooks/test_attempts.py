@@ -144,7 +144,8 @@ async def test_a_run_that_repeats_ends_with_the_last_text_that_it_heard(
     tmp_path: Path,
 ) -> None:
     attempts = await attempts_of(host_in(tmp_path))
-    assert attempts.closing() == ""
+    closing = attempts.closing()
+    assert closing == ""
     for number in range(6):
         call = f"call-{number}"
         await attempts.ask("Bash", {"command": "ls"}, call)

@@ -23,9 +23,9 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
-from pydantic import TypeAdapter, ValidationError
 
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
@@ -42,9 +42,6 @@ from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
-
-# The tool that a rejected answer calls; its declaration is sent to no model.
-FEEDBACK_TOOL = "heedful_feedback"
 
 
 class HeedfulAdkPlugin(BasePlugin):
@@ -66,7 +63,6 @@ class HeedfulAdkPlugin(BasePlugin):
         self.hold_back = hold_back
         self.agents = frozenset(agents)
         self.runs: dict[str, _InvocationRun] = {}
-        self.feedback_tool = _FeedbackTool()
         # The agents that were called as tools: each runs in an invocation of its own.
         self.tool_agents: set[str] = set()
 
@@ -76,12 +72,10 @@ class HeedfulAdkPlugin(BasePlugin):
         if getattr(root, "name", "") in self.tool_agents:
             return
 
-        config = invocation_context.run_config
         invocation = invocation_context.invocation_id
-        id = ((config and config.custom_metadata) or {}).get(ID_KEY)
-        if not id:
-            id = f"{invocation_context.session.id}-{invocation}"
-
+        config = invocation_context.run_config
+        metadata = (config and config.custom_metadata) or {}
+        id = metadata.get(ID_KEY) or f"{invocation_context.session.id}-{invocation}"
         task = _text_of(invocation_context.user_content)
         is_live = invocation_context.live_request_queue is not None
         run = _InvocationRun(
@@ -110,16 +104,14 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None:
             return None
 
-        agent = callback_context.agent_name
         text = run.closing()
-        if agent in run.judged and run.known_answer is not None:
+        if callback_context.agent_name in run.judged and run.known_answer is not None:
             text = run.best_text
         if text:
             return LlmResponse(content=_content("assistant", text))
 
-        run.length = len(llm_request.contents)
         llm_request.contents = run.request(llm_request.contents)
-        llm_request.tools_dict[FEEDBACK_TOOL] = self.feedback_tool
+        llm_request.tools_dict[FEEDBACK_TOOL] = FunctionTool(heedful_feedback)
         return None
 
     async def after_model_callback(
@@ -160,10 +152,8 @@ class HeedfulAdkPlugin(BasePlugin):
             self.tool_agents.add(tool.name)
 
         run = self.runs.get(tool_context.invocation_id)
-        if run is None or tool.name == FEEDBACK_TOOL:
+        if run is None or tool.name in (FEEDBACK_TOOL, SetModelResponseTool.NAME):
             return None
-        if isinstance(tool, SetModelResponseTool):
-            return await run.judge_object(tool_args, tool_context.agent_name)
 
         call = tool_context.function_call_id or ""
         held_back = await run.ask(tool.name, tool_args, call)
@@ -171,26 +161,27 @@ class HeedfulAdkPlugin(BasePlugin):
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, result: Any
-    ) -> None:
-        """Keep the result of a call; ask memory about an error."""
+    ) -> dict[str, Any] | None:
+        """Keep the result of a call; judge an answer that is one."""
+        run = self.runs.get(tool_context.invocation_id)
+        if run is None:
+            return None
+        if tool.name == SetModelResponseTool.NAME:
+            return await run.judge_object(tool_context)
+
         error = _error_in(result)
-        text = error or str(result)
-        await self._keep(tool, tool_context, text, failed=bool(error))
+        call = tool_context.function_call_id or ""
+        await run.keep(tool.name, error or str(result), call, failed=bool(error))
+        return None
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
     ) -> None:
         """Keep the error of a call, and ask memory about it."""
-        await self._keep(tool, tool_context, str(error), failed=True)
-
-    async def _keep(
-        self, tool: BaseTool, context: Any, text: str, *, failed: bool
-    ) -> None:
-        """Keep the result of a call, in a run of heedful."""
-        run = self.runs.get(context.invocation_id)
+        run = self.runs.get(tool_context.invocation_id)
         if run is not None:
-            call = context.function_call_id or ""
-            await run.keep(tool.name, text, call, failed=failed)
+            call = tool_context.function_call_id or ""
+            await run.keep(tool.name, str(error), call, failed=True)
 
     async def on_event_callback(
         self, *, invocation_context: Any, event: Event
@@ -200,9 +191,8 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or event.partial:
             return None
 
-        tools = [call.name for call in event.get_function_calls()]
-        tools += [answer.name for answer in event.get_function_responses()]
-        if FEEDBACK_TOOL in tools:
+        calls = [*event.get_function_calls(), *event.get_function_responses()]
+        if any(call.name == FEEDBACK_TOOL for call in calls):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
@@ -228,15 +218,13 @@ class HeedfulAdkPlugin(BasePlugin):
             await run.end("error")
 
 
-class _FeedbackTool(BaseTool):
-    """The tool that a rejected answer calls, so that ADK asks the model again."""
+def heedful_feedback() -> None:
+    """Say that the answer is rejected: the next request has the feedback."""
 
-    def __init__(self) -> None:
-        super().__init__(name=FEEDBACK_TOOL, description="Feedback on an answer.")
 
-    async def run_async(self, *, args: Any, tool_context: Any) -> Any:
-        """Return nothing: the next request has the feedback."""
-        return {"status": "rejected"}
+# The tool that a rejected answer calls, so that ADK asks the model again; its
+# declaration is sent to no model.
+FEEDBACK_TOOL = heedful_feedback.__name__
 
 
 @dataclass(eq=False, kw_only=True)
@@ -254,25 +242,21 @@ class _InvocationRun(Attempts):
     last: int | None = None
     waits: bool = False
 
-    async def judge_object(
-        self, arguments: dict[str, Any], agent: str
-    ) -> dict[str, Any] | None:
-        """Judge an object that an agent with tools answers with; return what is wrong.
-
-        An object that does not fit its type is left to ADK.
-        """
-        schema = self.judged.get(agent)
-        if schema is None or not _fits(arguments, schema):
+    async def judge_object(self, context: Any) -> dict[str, Any] | None:
+        """Judge the object with which a tool of ADK answers; return what is wrong."""
+        actions = context.actions
+        if context.agent_name not in self.judged or actions.set_model_response is None:
             return None
-        if await self.judge(dict(arguments)):
+
+        if await self.judge(actions.set_model_response):
+            actions.set_model_response = None
             # The result of the call has the feedback.
             feedback = self.feedback
             self.feedback = ""
             return {"error": feedback}
 
-        if self.has_better and isinstance(self.run.best, dict):
-            arguments.clear()
-            arguments.update(self.run.best)
+        if self.has_better:
+            actions.set_model_response = self.run.best
         return None
 
     def request(self, contents: Sequence[types.Content]) -> list[types.Content]:
@@ -282,11 +266,12 @@ class _InvocationRun(Attempts):
             content.role == "user" and task in _text_of(content) for content in contents
         ]
         place = place_of(is_task, sought=True)
+        self.length = len(contents)
         last = place if self.last is None else self.last
         return self.advised(
             contents,
             task=place,
-            last=min(last, len(contents) - 1),
+            last=min(last, self.length - 1),
             calls=_result_calls,
             message=_content,
         )
@@ -297,13 +282,9 @@ def _is_reached_by_transfer(agent: Any) -> bool:
 
     A subagent with another mode than `chat` is a tool of the agent above it.
     """
-    while isinstance(agent, LlmAgent):
-        if agent.parent_agent is None:
-            return True
-        if agent.mode not in (None, "chat"):
-            return False
+    while isinstance(agent, LlmAgent) and agent.mode in (None, "chat"):
         agent = agent.parent_agent
-    return False
+    return agent is None
 
 
 def _content(role: Role, text: str) -> types.Content:
@@ -322,17 +303,6 @@ def _text_of(content: types.Content | None) -> str:
     """Return the text of a content, without thoughts."""
     parts = (content and content.parts) or []
     return "".join(part.text for part in parts if part.text and not part.thought)
-
-
-def _fits(arguments: dict[str, Any], schema: Any) -> bool:
-    """Return False if an object does not fit the type of an agent's answers."""
-    if not hasattr(schema, "model_validate"):
-        return True
-    try:
-        TypeAdapter(schema).validate_python(arguments)
-    except ValidationError:
-        return False
-    return True
 
 
 def _error_in(result: Any) -> str:
