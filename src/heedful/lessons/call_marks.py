@@ -1,9 +1,10 @@
-"""Before the action: what a call has in common with calls that failed. Pure.
+"""Marks: what a call has in common with calls that failed. Pure.
 
-A call is marked as a whole, by the path that it is about, and by the names in its
-arguments. A failure marks the call, each name that the error quotes, and the path if
-the error says that there is none. A success ends the mark of a call; a name or a path
-that ever worked is not marked. The contracts of tools are marks, too.
+A call has a mark for the whole of it, one for the path that it is about, and one for
+each name in its arguments. A failure is recorded under the mark of the whole call, of
+each name that the error quotes, and of the path if the error says that it is absent. It
+counts until a call with that mark passes; a name or a path that has ever passed counts
+no more. A contract that a call breaks is a mark, too.
 """
 
 import json
@@ -32,8 +33,8 @@ from heedful.redact import redact_start
 MarkKind = Literal["contract", "path", "name", "call", "command"]
 # One indexed read finds all marks of a call.
 MAX_CALL_MARKS = 60
-# A session has read so many files that one it has not read was not read before it was
-# resumed, either.
+# Once a session has read this many files, their list is taken as complete: another file
+# was not read, not even before the session was resumed.
 MIN_KNOWN_READS = 5
 # The codes of system events after which an agent does not know what it has read.
 FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
@@ -50,10 +51,11 @@ _FILTER_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a call has in common with another: the `kind`, a `name`, and a `tool`.
+    """What a call has in common with other calls.
 
-    The tool of a name in a command is the program whose argument it is; a command and a
-    path have none.
+    `name` is the text that they share: a path, a name, a contract or the whole call.
+    `tool` is the tool, or the program of a shell whose argument the name is; it is ""
+    for a command and a path, which any tool may use.
     """
 
     kind: MarkKind
@@ -62,23 +64,26 @@ class Mark:
 
     @property
     def digest(self) -> str:
-        """The digest by which it is found again."""
+        """The digest under which a store keeps the mark."""
         return digest_of("mark", "\0".join((self.kind, self.tool, self.name)))
 
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """The files that a session has `read` since it began, or lost its context."""
+    """The files that a session has `read` since it began or last lost its context."""
 
     read: frozenset[str] = frozenset()
 
     def after(self, arguments: Mapping[str, Any], folder: str) -> "FileReading":
-        """Return what is read after a call that worked."""
+        """Return the files read after a call that passed, with the file of the call."""
         path = touched_path(arguments, folder)
         return FileReading(self.read | {path}) if path else self
 
     def has_unread(self, arguments: Mapping[str, Any], folder: str) -> bool:
-        """Return True if a call is about a file that was surely not read."""
+        """Return True if a call is about a file that the session has surely not read.
+
+        It is sure only with `MIN_KNOWN_READS` files read.
+        """
         path = touched_path(arguments, folder)
         is_known = len(self.read) >= MIN_KNOWN_READS
         return path != "" and path not in self.read and is_known
@@ -86,14 +91,15 @@ class FileReading:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a finished run: the `marks` of its call, and those that `failed`.
+    """A step of a finished run: the `marks` of its call, and how the call ended.
 
-    `failed` pairs each of those with its error line. `errors` name the errors, none if
-    the call worked. `lesson` is the id of the lesson about the failure, 0 if there is
-    none. `at` is the time of its result in seconds since 1970, 0 if unknown. A failure
-    cost so many `calls`: itself, and those until a like call passed. `contract` is the
-    name of the contract that it broke, if any. The errors have the `origin` of what the
-    call reads.
+    `errors` are the lines that name its errors, empty if the call passed. `failed` are
+    the marks that these errors are about, each with its error line. `lesson` is the id
+    of the lesson about the failure, 0 if there is none. `at` is the time of the result
+    in seconds since 1970, 0 if unknown. `calls` is what the failure cost: the call, and
+    those after it until a like call passed. `contract` is the name of the contract that
+    the call broke, "" if none. `origin` is that of what the call reads, and so of its
+    errors.
     """
 
     marks: tuple[Mark, ...]
@@ -110,13 +116,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A known failure of earlier calls that share a mark with the call.
+    """A failure of earlier calls that share a mark with the present call.
 
-    The mark has a `kind`, a `name`, a `tool` and a `digest`. Calls with this mark
-    failed in `runs` runs, last at the time `failed`, in seconds since 1970. `error` is
-    the last error, `words` are those of a person or a model about it, and `fix` is what
-    fixed it, each "" if unknown. `lesson` is the id of the lesson, 0 without one, with
-    its `trust` and its `lesson_state`. `text` says all this in words.
+    `kind`, `name`, `tool` and `digest` are those of the mark; `name` is "" for a whole
+    call. Calls with the mark failed in `runs` runs, last at the time `failed`, in
+    seconds since 1970. `error` is the last error, `words` are what a person or a model
+    said about it, and `fix` is what fixed it; each is "" if unknown or held back.
+    `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
+    its `lesson_state`. `text` says all this in words.
     """
 
     kind: MarkKind
@@ -143,10 +150,10 @@ class KnownFailure:
 class ActionHistory:
     """The result of `Memory.before`; true if something speaks against the action.
 
-    `failures` are the known failures. `marks` are the digests of the marks that they,
-    and others with the same errors, have in common with the action. `waiting` are the
-    ids of lessons about the action that wait in quarantine; their texts are not shown.
-    `checks` are the checks of lessons that find something in the action, and `rules`
+    `failures` are the known failures. `marks` are the digests of all marks with which
+    the action would fail, also of those that are not among `failures`. `waiting` are
+    the ids of the quarantine entries with lessons about the action; their texts are not
+    shown. `checks` are the checks of lessons that refuse the action, and `rules` are
     the rules of the user that name it.
     """
 
@@ -161,7 +168,7 @@ class ActionHistory:
 
     @property
     def warnings(self) -> Mapping[int, str]:
-        """What to say before the action, by the ids of lessons, 0 without one."""
+        """What to say before the action, by lesson id; 0 is for what has no lesson."""
         texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
         for failure in self.failures:
             before = texts.get(failure.lesson)
@@ -170,7 +177,7 @@ class ActionHistory:
 
     @property
     def release(self) -> str:
-        """The command that releases the lessons that wait, or ""."""
+        """The command that releases the entries in `waiting`; "" if there are none."""
         return release_command(self.waiting)
 
 
@@ -184,9 +191,9 @@ def touched_path(arguments: Mapping[str, Any], folder: str = "") -> str:
 def marks_of(
     tool: str, arguments: Mapping[str, Any] | str, folder: str = ""
 ) -> tuple[Mark, ...]:
-    """Return the marks that a call may have, at most `MAX_CALL_MARKS`, the whole first.
+    """Return the marks of a call, at most `MAX_CALL_MARKS`: first that of the whole.
 
-    Paths below the `folder` of the repository are relative to it.
+    Paths below `folder`, the root of the repository, are relative to it.
 
     >>> [mark.name for mark in marks_of("Bash", {"command": "npm ci --frozen"})]
     ['npm ci --frozen', 'npm', 'ci', '--frozen']
@@ -203,9 +210,10 @@ def marks_of(
 
 
 def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") -> Mark:
-    """Return the mark of a call as a whole: the tool with the same arguments.
+    """Return the mark of a call as a whole: its tool with all its arguments.
 
-    A command is the same whichever tool runs it and whatever is shown of its output.
+    A command has the same mark whichever tool runs it and whatever part of its output
+    is shown, as by `| head`.
     """
     command = command_of(arguments)
     if command:
@@ -222,8 +230,11 @@ def call_origin(
     arguments: Mapping[str, Any] | str,
     stated: Set[str] = frozenset(),
 ) -> Origin:
-    """Return the origin of what a call reads; `stated` are names that people stated."""
-    # Who asks about a command alone names no tool.
+    """Return the origin of what a call reads.
+
+    `stated` are the names of sources that people declared to be their own.
+    """
+    # Without a tool, the arguments are a command.
     return origin_of(sources_of(tool or "shell", command_of(arguments)), stated)
 
 
@@ -242,7 +253,7 @@ def _plain_text(text: str, folder: str) -> str:
 def _texts_of(
     tool: str, arguments: Mapping[str, Any], folder: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the texts in which names stand, each with the program or the tool."""
+    """Yield pairs: the program or the tool, and a text with names of its arguments."""
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
         for words in simple_commands(line):
@@ -252,16 +263,16 @@ def _texts_of(
         return
     yield tool, " ".join(arguments)
     for value in arguments.values():
-        # A longer text is no argument but content. In single quotes stands a value of a
-        # query, and no name in it.
+        # A longer text is content, such as that of a file. A text in single quotes is a
+        # value of a query and no name.
         if isinstance(value, str) and len(value) < MAX_READ_CHARS // 4:
             yield tool, re.sub(r"'[^']*'", " ", _plain_text(value, folder))
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """Yield the words of a text by which an error may name them, in lower case.
+    """Yield the words of a text that an error may quote, in lower case.
 
-    A dotted name is named by its parts, too: “owner” in “pets.owner”.
+    The parts of a dotted name are yielded, too: “owner” of “pets.owner”.
     """
     for word in re.findall(r"[\w.@~/-]+", text.casefold()):
         name = word.rstrip(".")
@@ -272,7 +283,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def _quoted_in(error: str) -> Iterator[str]:
-    """Yield what an error quotes, as `_names_in` yields it."""
+    """Yield the names that an error quotes, in the form that `_names_in` gives them."""
     for groups in _ERROR_NAME_PATTERN.findall(error.casefold()):
         name = "".join(groups).rstrip(".,:;")
         yield name
@@ -287,16 +298,16 @@ def failed_marks(
     contract: Contract | None = None,
     folder: str = "",
 ) -> dict[Mark, str]:
-    """Return the marks of a call that failed, each with the error line that says so.
+    """Return the marks that the errors of a call are about, each with its error line.
 
-    `contract` is the one that the call broke. A tool that is broken itself says nothing
-    about the call.
+    `contract` is the one that the call broke. The result is empty if this contract says
+    that the tool itself is in trouble (`is_passing`).
     """
     if not errors or (contract is not None and contract.is_passing):
         return {}
     marks = marks_of(tool, arguments, folder)
     is_absent = contract == ABSENT_CONTRACT
-    # An absent path is marked for every tool, and until any tool finds it.
+    # That a path is absent holds for every tool, so the call as a whole is not marked.
     failed = {} if is_absent else {marks[0]: errors[0]}
     if contract is not None:
         failed[Mark("contract", contract.name, tool)] = errors[0]
@@ -312,7 +323,10 @@ def failed_marks(
 def contract_marks(
     tool: str, arguments: Mapping[str, Any], reading: FileReading, folder: str = ""
 ) -> tuple[Mark, ...]:
-    """Return the contracts of tools that a call is about to break, as it seems."""
+    """Return the marks of the contracts that a call seems to break.
+
+    `reading` are the files that the session has read before the call.
+    """
     texts = [text for text in arguments.values() if isinstance(text, str) and text]
     # A file without a text to replace may be new.
     is_edit = any(name in arguments for name in REPLACED_ARGUMENTS)

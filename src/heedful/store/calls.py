@@ -1,9 +1,9 @@
-"""Store what became of the calls of agents, by what they have in common.
+"""Store how the calls of agents ended, so that like calls can be announced to fail.
 
-A failure is kept for each mark of the call and each run, and the last success for each
-mark, as soon as the result is known. A call is told of the failures of other runs whose
-marks it has, as `lessons/call_marks.py` says. A run that came from outside counts
-nothing.
+A mark is what calls have in common, such as a path; `lessons/call_marks.py` says which
+marks a call has. The store keeps one failure for each mark and run, and the time of the
+last success for each mark. Before a call, an agent is told the failures that other runs
+had with its marks. Nothing is stored of a run that came from outside.
 """
 
 import json
@@ -44,32 +44,32 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # An answer has at most this many failures.
 MAX_ANNOUNCED_FAILURES = 3
-# A command fails for reasons of its moment: it is told after so many runs.
+# A command may fail by chance, so only a failure in this many runs is announced.
 MIN_COMMAND_RUNS = 2
-# The codes of events that stand for words that only the agent has read: before it was
-# resumed, or in messages that another system keeps.
+# The codes of events that stand for text that the agent has read and the store does not
+# have: from before the agent was resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
-# Of one error, a part of the call says more than all of it.
+# The order of failures: a part of the call says more about an error than the whole.
 _KIND_ORDER = get_args(MarkKind)
 
 
 def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record the steps of one run; `source` names it, so that it can be revoked.
+    """Record the steps of one run; `source` names the run, so that it can be revoked.
 
-    A run may be recorded again when it is longer. A step without a time counts as
-    happening now, after those before it.
+    A run that went on is recorded again, with all its steps, and counts once. Steps
+    without a time, or with a time to come, get the present one in their order.
     """
     source = storable(source)
     now = time.time()
     run = {"source": source, "steps": len(steps), "at": now}
     db.send("record_steps", {**key_of(scope), **run})
-    lost = Counter[Mark]()
+    calls_lost_so_far = Counter[Mark]()
     for number, step in enumerate(steps):
         time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)
         if not step.errors:
             _record_success(db, scope, step.marks, time_of_step)
         for mark, error in step.failed:
-            lost[mark] += step.calls
+            calls_lost_so_far[mark] += step.calls
             _record_failure(
                 db,
                 scope,
@@ -77,7 +77,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
                 mark=mark,
                 error=error,
                 at=time_of_step,
-                calls=lost[mark],
+                calls=calls_lost_so_far[mark],
                 lesson_id=step.lesson or None,
                 origin=step.origin,
             )
@@ -96,7 +96,11 @@ def _record_failure(
     lesson_id: int | None = None,
     origin: Origin = "local",
 ) -> None:
-    """Record that a call of a run failed that has a mark, or an error's signature."""
+    """Record a failure of the run `source` under a mark, or an error's digest.
+
+    `at` is its time, `calls` the number of calls that it cost, and `origin` the origin
+    of the error.
+    """
     columns = {"digest": mark, "kind": "error", "name": "", "tool": ""}
     if isinstance(mark, Mark):
         columns = {
@@ -125,7 +129,7 @@ def _record_success(db: Db, scope: Scope, marks: Iterable[Mark], at: float) -> N
 
 
 def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record what each error has cost a run."""
+    """Record how many calls of a run each error has cost."""
     from heedful.lessons.signature import signature
 
     now = time.time()
@@ -135,16 +139,16 @@ def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> 
         for digest in {signature("", error).digest for error in step.errors}:
             calls[digest] += step.calls
             failed[digest] = min(step.at or now, now)
-    for digest, lost in calls.items():
-        _record_failure(db, scope, source, digest, "", at=failed[digest], calls=lost)
+    for digest, count in calls.items():
+        _record_failure(db, scope, source, digest, "", at=failed[digest], calls=count)
 
 
 def follow(
     db: Db, scope: Scope, session: str, event: Mapping[str, Any], *, folder: str
 ) -> None:
-    """Record what a new event of a session shows; `event` is a row of it.
+    """Record what a new event of a session shows about calls and about files read.
 
-    `folder` is the root of the repository.
+    `event` is the row of the event, and `folder` the root of the repository.
     """
     if event["type"] == "system_event":
         code = json.loads(event["record"])["code"]
@@ -157,10 +161,10 @@ def follow(
         if row is not None:
             call = json.loads(row["record"])
             result = json.loads(event["record"])
-            _follow_result(db, scope, session, call=call, result=result, folder=folder)
+            _record_result(db, scope, session, call=call, result=result, folder=folder)
 
 
-def _follow_result(
+def _record_result(
     db: Db,
     scope: Scope,
     session: str,
@@ -169,35 +173,60 @@ def _follow_result(
     *,
     folder: str,
 ) -> None:
-    """Record how a call of a session ended."""
+    """Record whether a call of a session passed or failed.
+
+    What came through a key of a service is recorded by `record_run` when the run ends,
+    if people stated the key; only the file that a passed call read is noted at once.
+    """
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
-    if not result["error"]:
-        reading = session_marks.read_reading(
-            db, scope, session, arguments=arguments, folder=folder
-        )
-        marks = marks_of(tool, arguments, folder)
-        session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
-        # What came through a key counts at the end of the run, if it is believed.
-        if not db.actor.via:
-            contracts = contract_marks(tool, arguments, reading, folder)
-            _record_success(db, scope, [*marks, *contracts], time.time())
-        return
-    if db.actor.via:
+    came_through_key = bool(db.actor.via)
+    if result["error"]:
+        if not came_through_key:
+            _record_failed_call(
+                db,
+                scope,
+                session,
+                tool,
+                arguments,
+                error=result["error"],
+                folder=folder,
+            )
         return
 
-    errors = named_errors(result["error"], arguments)
-    contract = find_contract(arguments, result["error"], errors)
+    read_before = session_marks.read_reading(
+        db, scope, session, arguments=arguments, folder=folder
+    )
+    session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
+    if not came_through_key:
+        marks = marks_of(tool, arguments, folder)
+        contracts = contract_marks(tool, arguments, read_before, folder)
+        _record_success(db, scope, [*marks, *contracts], time.time())
+
+
+def _record_failed_call(
+    db: Db,
+    scope: Scope,
+    session: str,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    error: str,
+    folder: str,
+) -> None:
+    """Record a failed call of a session under each mark that its error is about."""
+    errors = named_errors(error, arguments)
+    contract = find_contract(arguments, error, errors)
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     source = storable(source_of(session))
     origin = call_origin(tool, arguments)
-    for mark, error in failed.items():
+    for mark, error_line in failed.items():
         _record_failure(
             db,
             scope,
             source=source,
             mark=mark,
-            error=error,
+            error=error_line,
             at=time.time(),
             origin=origin,
         )
@@ -213,11 +242,12 @@ def history_of(
     folder: str = "",
     stated: Set[str] = frozenset(),
 ) -> ActionHistory:
-    """Return the failures of calls that have something in common with this one.
+    """Return the known failures of calls that share a mark with this one.
 
-    What says most comes first. What a `session` was told, or has done itself, is left
-    out, and so is the fix of a lesson that waits, and an error from outside. `stated`
-    are names of sources beside those that people stated in the scope.
+    The most specific come first, at most `MAX_ANNOUNCED_FAILURES`. The result leaves
+    out what the `session` was told before and what failed in it, lessons in quarantine,
+    and errors from outside unless people stated their sources. `stated` are names of
+    such sources, besides those stated in the scope.
     """
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
@@ -227,7 +257,7 @@ def history_of(
         )
         marks += contract_marks(tool, fields, reading, folder)
     failures = list[KnownFailure]()
-    waiting = set[int]()
+    waiting_entries = set[int]()
     failed_rows = _find_failures(db, scope, session, marks)
     is_believed = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
@@ -236,16 +266,16 @@ def history_of(
         names = keys.believed_names(db, scope, stated)
         is_believed = call_origin(tool, fields, names) != "outside"
     for rows in failed_rows:
-        failure, waits = _known_failure(
+        failure, entries = _known_failure(
             db, scope, rows, folder, is_believed=is_believed
         )
-        waiting |= waits
-        errors_told = {earlier.error for earlier in failures} - {""}
-        if failure is not None and failure.error not in errors_told:
+        waiting_entries |= entries
+        earlier_errors = {earlier.error for earlier in failures} - {""}
+        if failure is not None and failure.error not in earlier_errors:
             failures.append(replace(failure, text=render.before_call(failure)))
     return ActionHistory(
         tuple(failures[:MAX_ANNOUNCED_FAILURES]),
-        tuple(sorted(waiting)),
+        tuple(sorted(waiting_entries)),
         marks=tuple(rows[0]["digest"] for rows in failed_rows),
         checks=_checks_of(db, scope, tool, arguments),
         rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
@@ -255,7 +285,10 @@ def history_of(
 def _find_failures(
     db: Db, scope: Scope, session: str, marks: Sequence[Mark]
 ) -> list[list[Row]]:
-    """Return the failures of other runs that may be told, a list for each mark."""
+    """Return the failures of other runs that may be told: one list for each mark.
+
+    A mark is left out if the session was told about it or failed with it.
+    """
     digests = [mark.digest for mark in marks]
     by_digest: dict[str, list[Row]] = {}
     for row in db.all("failures_of_call", scope, digests=json.dumps(digests)):
@@ -283,18 +316,20 @@ def _find_failures(
 def _known_failure(
     db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, is_believed: bool
 ) -> tuple[KnownFailure | None, set[int]]:
-    """Return what may be told of failures, and the lessons about them that wait.
+    """Return what may be told of the failures of one mark, and the ids of the
+    quarantine entries that hold back its lessons.
 
-    `rows` are those of one mark, the newest first. It is None if a person retired the
-    lesson. An error from outside that is not believed is told in the words of a
-    released lesson only.
+    `rows` are these failures, the newest first. Returns None, and no ids, if the lesson
+    about them was retired or superseded and no rule was drawn from it. Unless
+    `is_believed`, an error from outside is left out, and only a lesson that is not in
+    quarantine can say it.
     """
     newest = rows[0]
     mark = Mark(newest["kind"], newest["name"], newest["tool"])
     is_shown = is_believed or newest["origin"] != "outside"
     failure = KnownFailure(
         kind=mark.kind,
-        # The whole call is known to who asks.
+        # The caller knows its whole call.
         name="" if mark.kind in ("call", "command") else mark.name,
         tool=mark.tool,
         digest=newest["digest"],
@@ -308,39 +343,65 @@ def _known_failure(
     if not newest["lesson_id"]:
         return failure, set()
 
-    waiting = set[int]()
+    lesson, entries = _lesson_of(db, scope, newest["lesson_id"])
+    if lesson is not None:
+        failure = replace(failure, lesson=newest["lesson_id"])
+        failure = _with_words(db, scope, failure, lesson, mark=mark, folder=folder)
+    elif not entries:
+        return None, entries
+    return failure, entries
+
+
+def _lesson_of(db: Db, scope: Scope, id: int) -> tuple[Row | None, set[int]]:
+    """Return the lesson with this id, and the ids of quarantine entries.
+
+    If the lesson cannot be shown, a rule that was drawn from it takes its place; None
+    if there is no such rule. The entries are those that hold back the lesson or a rule.
+    """
     lesson = None
-    for row in db.all("lesson_and_rules", scope, id=newest["lesson_id"]):
+    entries = set[int]()
+    for row in db.all("lesson_and_rules", scope, id=id):
         if row["entry"]:
-            waiting.add(row["entry"])
+            entries.add(row["entry"])
         elif row["own"] or lesson is None:
             lesson = row
-    if lesson is None:
-        return (failure if waiting else None), waiting
+    return lesson, entries
 
-    failure = replace(
-        failure,
-        lesson=newest["lesson_id"],
-        trust=lesson["trust"],
-        lesson_state=lesson["state"],
-    )
+
+def _with_words(
+    db: Db,
+    scope: Scope,
+    failure: KnownFailure,
+    lesson: Row,
+    *,
+    mark: Mark,
+    folder: str,
+) -> KnownFailure:
+    """Return a failure with what a lesson says about it.
+
+    The words of a lesson are left out if the failure has the fix of a contract, or if
+    the lesson is about a call without the mark.
+    """
+    failure = replace(failure, trust=lesson["trust"], lesson_state=lesson["state"])
+    has_contract = failure.fix != ""
     mistake = from_json(lesson["mistake"])
     if mistake is None:
         # The text of the lesson itself says no more than the error.
-        if contract is not None or lesson["own"]:
-            return failure, waiting
-        return replace(failure, words=lesson["text"]), waiting
+        if has_contract or lesson["own"]:
+            return failure
+        return replace(failure, words=lesson["text"])
+
     bare = without_outside(mistake)
     failure = replace(failure, error=failure.error or bare.error)
-    if contract is None and _has_mark(mistake, mark, folder):
+    if not has_contract and _has_mark(mistake, mark, folder):
         has_failed = has_failed_fix(db, scope, mistake)
         fix = () if has_failed else render.fix_lines(bare)
         failure = replace(failure, words=bare.words, fix="\n".join(fix))
-    return failure, waiting
+    return failure
 
 
 def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
-    """Return True if the call of a mistake has a mark: others may fail alike."""
+    """Return True if the call of a mistake has a mark; other calls may fail alike."""
     call = mistake.action
     if call is None:
         return False
@@ -353,7 +414,7 @@ def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
 def _checks_of(
     db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any] | str
 ) -> "tuple[LessonCheck, ...]":
-    """Return the checks of lessons that find something in an action."""
+    """Return the active checks of lessons that refuse this action."""
     called = action(tool, arguments)
     return tuple(
         check
@@ -373,11 +434,11 @@ def knowledge_of(
     folder: str,
     contract: Contract | None,
 ) -> tuple[bool, bool]:
-    """Return what is known about a call of a session that failed with `errors`.
+    """Return two facts about a call of a session that failed with `errors`.
 
-    That is whether the session was told that such calls fail, and whether another
-    session broke the contract. The `folder` is that of the repository, and `contract`
-    the one that the call broke.
+    The first is whether the session was told before that such calls fail; the second
+    is whether another run broke the same contract. `folder` is the root of the
+    repository, and `contract` the one that the call broke.
     """
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     names = [f"told {mark.digest}" for mark in failed]
@@ -403,7 +464,7 @@ def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
 
 
 def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
-    """Return the failures of runs, those that came most often first."""
+    """Return the mistakes that runs made, the most frequent first."""
     rows: list[render.FailureRow] = []
     for row in db.all("failures", scope, limit=limit):
         mistake = from_json(row["mistake"])
@@ -422,7 +483,7 @@ def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
 
 
 def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:
-    """Return whether the fix of a mistake failed itself, and has not worked since."""
+    """Return whether the fix of a mistake failed as a call and has not passed since."""
     if mistake is None or mistake.fix is None or not mistake.fix.digest:
         return False
     digests = json.dumps([mistake.fix.digest])
