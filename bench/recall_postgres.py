@@ -32,7 +32,7 @@ from bench.recall import (
 from bench.rows import Figure
 from heedful.errors import PackageMissing
 from heedful.lessons.lesson import Scope
-from heedful.lessons.signature import signature, words_of
+from heedful.lessons.signature import signature, untitled_digest
 from heedful.lessons.words import words
 from heedful.models.embedding import space_of
 from heedful.store.connection import token
@@ -171,7 +171,7 @@ def _lessons(
             "error",
             name.digest,
             name.pattern,
-            words_of("bench", name.pattern, titled=False),
+            untitled_digest("bench", name.pattern, titled=False),
             "bench",
             text,
             "unverified",

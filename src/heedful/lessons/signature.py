@@ -23,22 +23,23 @@ CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
 
 
 def signature(error_type: str, text: str) -> Signature:
-    """Return the signature of an error; the same text always has the same signature.
+    """Return the signature of an error.
 
-    Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`.
-    An assertion keeps its expression and its expected value; its actual value is
-    masked. An error of a type in `CLAIM_ERROR_TYPES` keeps its figures. In JSON, the
-    order of keys, and of the items of a list, does not matter.
+    The same type and text always have the same signature. Numbers, times, ids and
+    addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion keeps its
+    expression and its expected value; its actual value is masked. An error of a type in
+    `CLAIM_ERROR_TYPES` keeps its figures. In JSON, neither the order of keys nor, if
+    the whole text is a list, the order and number of equal items matters.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
-    drawn = text
+    plain = text
     if "[" in text or "\r" in text:
-        drawn = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
-    pattern = " ".join(_pattern_of(error_type, drawn.strip()).split())
+        plain = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
+    pattern = " ".join(_pattern_of(error_type, plain.strip()).split())
     # The kernel aligns its times: "[    1.5]" and "[12345.5]".
     pattern = pattern.replace("[ <N>]", "[<N>]")
     exact = short_digest(f"{error_type}:{text.lower().strip()}")
@@ -70,7 +71,8 @@ def _figures(text: str) -> set[str]:
     return figures
 
 
-# What a terminal obeys, and what it draws over: the part of a line before a return.
+# What a terminal does not show: its control codes, and the part of a line that it draws
+# over after a carriage return.
 _SCREEN_CODE_PATTERN = rf"(?xm)^[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
 
 
@@ -97,7 +99,10 @@ def _pattern_of(error_type: str, text: str) -> str:
 
 
 def _data_pattern(error_type: str, value: Any) -> str:
-    """Return the pattern of JSON data, whatever the order of a list's items."""
+    """Return the pattern of JSON data.
+
+    Of a list, it has the different patterns of the items, sorted.
+    """
     if isinstance(value, list) and value:
         patterns = {_mask_particulars(error_type, _as_text(item)) for item in value}
         return f"[{', '.join(sorted(patterns))}]"
@@ -194,7 +199,10 @@ _EXPECTED_VALUE_PATTERN = (
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each piece of the text, and True if it is asserted: it is not masked."""
+    """Yield the pieces of a text, each with True if it is asserted and stays unmasked.
+
+    In the pieces, actual values are masked, and repetitions by pytest are left out.
+    """
     if not compiled(_ASSERTION_WORD_PATTERN).search(f"{error_type} {text}"):
         yield text, False
         return
@@ -232,7 +240,10 @@ def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _split_values(text: str) -> Iterator[tuple[str, bool]]:
-    """Mask actual values; yield each piece, and True if it is an expected value."""
+    """Yield the pieces of a text, each with True if it is an expected value.
+
+    Actual values are masked.
+    """
     for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
 
@@ -245,24 +256,24 @@ def _split_values(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-# The shapes of particulars; a name without its digit is the mask. The first that
-# matches counts.
+# The shapes of particulars, tried in this order. The mask of a shape is its name
+# without the digit: an address in memory, "N2", becomes "<N>".
 _PARTICULAR_SHAPES = {
-    # A path or a web address, from a scheme, a drive or a slash on: "/srv/app",
-    # "C:\app", "https://a.test/x". Or a name, a slash and more: "src/app.py".
+    # A path or a web address. It begins with a scheme, a drive or a slash ("/srv/app",
+    # "C:\app", "https://a.test/x"), or with a name and a slash ("src/app.py").
     "PATH": (
         r"(?:(?:[a-z][a-z0-9+.-]{1,20}:/|~|\.\.?)?/|[A-Za-z]:\\"
         r"|(?<![/@+-])[\w@+-][\w.@+-]*/(?=\w[\w.@+-]*[/.][A-Za-z]))"
         r"(?>(?:[^\s'\"<>()\[\]{},;:]|:(?=\d))+)"
     ),
-    # A mail address: "ann@mail.test". After the sign of a package stands its version.
+    # A mail address: "ann@mail.test". "name@1.2" is a package with its version.
     "HOST1": r"(?<![+-])[\w+-][\w.+-]{0,63}@(?!v?\d)[\w-]+(?:\.[\w-]+)+\b",
     # The name of a computer: "db.example.com".
     "HOST2": (
         r"(?<!-)(?:[A-Za-z0-9][\w-]*\.)(?:(?:[A-Za-z0-9][\w-]*\.)+(?:[a-z]{2}|com|net"
         r"|org|edu|gov|local)|internal)\b(?!\.\w|\()"
     ),
-    # Groups of hexadecimal digits, as in a UUID: "0a-1b-2c".
+    # Groups of hexadecimal digits with hyphens or colons, as in a UUID: "0a-1b-2c".
     "N1": (
         r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
         r"[\da-fA-F]{2,32}(?:[:-][\da-fA-F]{2,32}){2,15}(?!\w)"
@@ -282,7 +293,7 @@ _PARTICULAR_SHAPES = {
         r"[<>~≤≥]?[+-]?v?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
         r"(?:\s?(?:[nuµm]?s|sec|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
     ),
-    # A word with a digit; `_mask` looks for ids in it.
+    # A word with a digit. It is not masked itself: `_mask` masks the ids in it.
     "WORD": r"\w*\d\w*",
 }
 # The names of day and month before a time: "Mon Jan " in "Mon Jan 31 10:15".
@@ -304,17 +315,17 @@ _ID_SEGMENT_PATTERN = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
-# The part of the name of a file that differs from run to run.
+# What is masked in the name of a file: an id, and any number.
 _NAME_ID_PATTERN = rf"{_ID_SEGMENT_PATTERN}|\d+"
 # The words right before a number that names an error: "exit status " before 127. After
-# "error:" and "returned", it counts things if a word follows: "error: 5 items match".
+# "error:" and "returned", a number before a word counts things: "error: 5 items match".
 _ERROR_NUMBER_PATTERN = (
     r"(?i)(?:code|exit(?: value)?|\brc|status|errno|hresult|signal|daemon:|curl:"
     r"|http(?:/[\d.]+)?|error(?= \Z)|(?P<counting>error|returned))"
     r"[\"']?[ :=\[\"(]{1,3}\Z"
 )
 _COUNTED_PATTERN = r" [a-z]"
-# How many characters before the number are searched for these words.
+# So many characters before a number are searched for these words.
 _MAX_CODE_DISTANCE_CHARS = 24
 
 
@@ -348,7 +359,7 @@ def mask_moments(text: str) -> str:
 
 
 def _mask(match: re.Match[str]) -> str:
-    """Return what stands for a particular in a pattern; a number of an error stays."""
+    """Return the mask of a particular; a number that names an error stays."""
     if match.lastgroup == "WORD":
         return compiled(_ID_SEGMENT_PATTERN).sub("<N>", match[0])
 
@@ -367,13 +378,16 @@ def _mask(match: re.Match[str]) -> str:
     return f"<{mask}>"
 
 
-# A path that is a place, or an address: a number of a line, or a scheme.
+# In a path: the number of a line, or the scheme of an address.
 _LINE_PLACE_PATTERN = r":\d|://"
 _LINE_PATTERN = r"[\"']?,? line \d|\(\d"
 
 
 def _mask_path(match: re.Match[str]) -> str:
-    """Return what stands for a path; unless it says where, its last name stays."""
+    """Return the mask of a path.
+
+    Its last name stays, unless the path is an address or the number of a line follows.
+    """
     path = match[0]
     after = match.string[match.end() : match.end() + 10]
     is_place = compiled(_LINE_PLACE_PATTERN).search(path)
@@ -391,7 +405,7 @@ _CLAIMED_FIGURE_PATTERN = (
 
 
 def _mask_in_claim(match: re.Match[str]) -> str:
-    """Return a figure of a claim as it is, or what stands for another particular."""
+    """Return a figure of a claim as it is, and the mask of any other particular."""
     is_number = match.lastgroup == "N3"
     if is_number and compiled(_CLAIMED_FIGURE_PATTERN).fullmatch(match[0]):
         return match[0]
@@ -407,9 +421,9 @@ MAX_ERROR_TITLES = 3  # titles of one error that are read
 
 
 def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield a pattern without its first titles: without none, without one, and so on.
+    """Yield a pattern as it is, then without its first title, without its first two …
 
-    A pair has the titles that were left out, in lower case, and the words that remain.
+    Each comes as a pair: the set of titles left out, in lower case, and what remains.
 
     >>> [words for _, words in untitled("Bash: cp: no such file")]
     ['Bash: cp: no such file', 'cp: no such file', 'no such file']
@@ -427,11 +441,11 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
         yield titles, pattern
 
 
-def words_of(error_type: str, pattern: str, titled: bool) -> str:
-    """Return the digest by which a lesson is found without its type or tool.
+def untitled_digest(error_type: str, pattern: str, titled: bool) -> str:
+    """Return the digest by which an error is found whatever its type or tool.
 
-    It is the digest of the pattern without its first title, if this is the error type
-    or if the pattern is `titled`.
+    It is the digest of the pattern. The pattern's first title is left out before, if it
+    is the error type or if the pattern is `titled`.
     """
     title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
     is_type = title is not None and (title[1] or "").lower() == error_type.lower()
@@ -445,9 +459,9 @@ _SAID_PATTERN = r"((?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w))"
 
 
 def bare_digest(words: str) -> str:
-    """Return the digest by which an error is found without its type and tool.
+    """Return the digest of the words of an error, without a type or a tool.
 
-    It depends neither on final dots nor on the case of words outside quotes.
+    Final dots and the case of words outside quotes make no difference.
     """
     pieces = compiled(_SAID_PATTERN).split(words)
     pieces[::2] = [piece.casefold() for piece in pieces[::2]]

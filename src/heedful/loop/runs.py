@@ -237,12 +237,18 @@ class StageReport:
 
     @property
     def degraded(self) -> bool:
-        """True if the run continued with an output that failed or was not judged."""
+        """True if an output went on although it failed or was not judged.
+
+        It is also True if a task ended without passing.
+        """
         return self.action in ("continued", "best", "stopped")
 
     @property
     def kept_as(self) -> str:
-        """What the kept attempt is: its output went on, or the loop ended with it."""
+        """What became of the kept attempt, in words.
+
+        "best" if a task ended without passing, "" if the stage was halted or is open.
+        """
         ends = {"halted": "", "open": "", "stopped": "best"}
         return ends.get(self.action, "its output went on")
 

@@ -45,7 +45,7 @@ from heedful.lessons.mistake import (
 from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
 from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
-from heedful.lessons.signature import signature, words_of
+from heedful.lessons.signature import signature, untitled_digest
 from heedful.lessons.words import words
 from heedful.store import session_marks
 from heedful.store.connection import (
@@ -472,7 +472,7 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "source": storable(lesson.source),
         "signature": lesson.signature.digest,
         "pattern": storable(lesson.signature.pattern),
-        "words": words_of(lesson.error_type, storable(pattern), is_titled),
+        "words": untitled_digest(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
         "meta": storable_json(lesson.meta),
         "mistake": mistake_json(mistake),

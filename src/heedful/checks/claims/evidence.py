@@ -188,7 +188,7 @@ def _to_plain_data(value: Any) -> Any:
 def _column_rows(value: Mapping[Any, Any]) -> Any:
     """Return the rows of a mapping of columns, or a mapping of other values unchanged.
 
-    Columns are lists of the same length, of which one has texts.
+    Columns are two lists or more of the same length; at least one has only texts.
     """
     columns = list(value.values())
     if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
@@ -322,7 +322,7 @@ def _row_and_nested(
 ) -> Iterator[EvidenceRow]:
     """Yield one row, then the rows of the tables nested in it.
 
-    The values of nested mappings are cells.
+    The values in nested mappings become cells of the row.
     """
     cells = {}
     nested_tables = {}
@@ -380,8 +380,8 @@ def _mapping_rows(
 def _names_of_rows(value: Mapping[Any, Any]) -> list[Any]:
     """Return the keys of the nested mappings that are rows of one table.
 
-    Such a mapping and the first one share at least half of the keys of each. Returns []
-    if there are fewer than two.
+    A nested mapping belongs to the table if it and the first one have at least half of
+    all their keys in common. Returns [] if fewer than two belong.
     """
     keys_by_name = {
         name: set(nested)
@@ -425,7 +425,7 @@ class EvidenceTable:
     def bind(self, phrase: Words, *, whole: bool = False) -> list[Path]:
         """Return the numeric columns that best match `phrase`.
 
-        With `whole`, all parts of a column's name have to be in the phrase.
+        With `whole`, returns [] unless all parts of a column's name are in the phrase.
         """
         if phrase not in self._bound:
             self._bound[phrase] = self._best_columns(phrase)
@@ -472,10 +472,10 @@ class Evidence:
     text. Raises InvalidInput for bad evidence or a wrong lexicon, PackageMissing for a
     frame without narwhals.
 
-    `words` are the stems of all words, `numbers` all numbers, sorted; both include
-    those in column names. `labels` are only the numbers in column names. `singles` are
-    the rows of tables with only one row. `prose` is True if the evidence is plain text
-    only.
+    `words` are the stems of all words but stop words and single letters; `numbers` are
+    the absolute values of all numbers, sorted. Both include those in column names, and
+    `labels` are only the numbers in column names. `singles` are the rows of tables with
+    only one row. `prose` is True if every table is one cell, as that of a text is.
     """
 
     def __init__(
@@ -487,10 +487,10 @@ class Evidence:
         self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # Maps the words of each name, in lower case, to the rows that it names; and so
-        # each word of it that has a capital.
-        self._names: dict[Words, list[EvidenceRow]] = defaultdict(list)
-        self._named: dict[str, list[EvidenceRow]] = defaultdict(list)
+        # The rows with a name, by all its words, and by each capitalised word of it; the
+        # keys have lower case.
+        self._rows_by_name: dict[Words, list[EvidenceRow]] = defaultdict(list)
+        self._rows_by_name_word: dict[str, list[EvidenceRow]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(data, (), "$", depth=0):
@@ -506,7 +506,7 @@ class Evidence:
         ]
         self.has_times: bool = any(date.hour is not None for date, _ in self.dates)
         self._index_words()
-        self._longest_name: int = max(map(len, self._names), default=1)
+        self._longest_name: int = max(map(len, self._rows_by_name), default=1)
 
         # Beginnings of words, for names in another form: "Germ" for Germany and German.
         self._roots: set[str] = set()
@@ -558,7 +558,7 @@ class Evidence:
                 if number is not None:
                     self._cell_numbers.add(abs(number))
                     if path in (("key",), ("year",), ("Year",)):
-                        self._names[f"{number:g}",].append(row)
+                        self._rows_by_name[f"{number:g}",].append(row)
                 elif isinstance(value, str):
                     self._texts[value] = None
                     self.dates += [(date, row) for date in words.dates(value)]
@@ -568,37 +568,44 @@ class Evidence:
                         self._index_name(row, value)
 
     def _index_name(self, row: EvidenceRow, text: str) -> None:
-        """Index a short text, which names its row."""
+        """Index a short text as a name of its row, unless it is a stop word."""
         tokens = [token for token in tokenize(text) if token.kind != "sign"]
         name = tuple(token.low for token in tokens)
         if name and not (len(name) == 1 and name[0] in words.STOP_WORDS - {"a", "i"}):
-            self._names[name].append(row)
+            self._rows_by_name[name].append(row)
         for token in tokens:
             if token.text[0].isupper() and token.low not in words.STOP_WORDS:
-                self._named[token.low].append(row)
+                self._rows_by_name_word[token.low].append(row)
 
     def knows(self, word: str) -> bool:
-        """Return whether the evidence has the stem `word` or a column named alike."""
+        """Return whether `word`, a stem, is in the evidence or like a column's name."""
         if word in self.words:
             return True
         return any(likeness(word, part) > 1 for part in self._parts)
 
     def knows_name(self, word: str) -> bool:
-        """Return whether the evidence has a form of `word`, as DE for Germany."""
+        """Return whether `word` may be a name in the evidence.
+
+        The evidence may have another form of it (German for Germany) or abbreviate it
+        (DE for Germany). A single letter always may be one.
+        """
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
         return any(words.is_abbreviation(code, word) for code in self._codes)
 
-    def holds(self, low: float, high: float) -> bool:
-        """Return True if any number of the evidence is from `low` to `high`."""
+    def has_number_between(self, low: float, high: float) -> bool:
+        """Return whether any number in `numbers` is from `low` to `high`, included."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
-    def on(self, date: Date) -> list[EvidenceRow]:
+    def rows_on(self, date: Date) -> list[EvidenceRow]:
         """Return the rows with a date that agrees with `date`."""
         return [row for other, row in self.dates if other.agrees(date)]
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
-        """Yield each run of tokens that names rows, in order, as long as possible."""
+        """Yield the names of rows in a text from left to right, each with its rows.
+
+        Where several names begin at one token, the longest counts.
+        """
         positions = [n for n, token in enumerate(tokens) if token.kind != "sign"]
         place = 0
         while place < len(positions):
@@ -609,20 +616,23 @@ class Evidence:
             place += max(1, count)
 
     def _rows_named(self, tokens: Sequence[Token]) -> tuple[int, list[EvidenceRow]]:
-        """Return how many of the first tokens are the longest name of rows, and these.
+        """Return the length in tokens of the longest name at the start, and its rows.
 
-        Without one, a capitalised word may be a part of a name.
-
-        What is in very many cells names no rows.
+        If no name begins there, the length is 1, and the rows are those of any name in
+        which the first token stands, if it is capitalised. A name of more than
+        `MAX_WORD_CELLS` cells names no rows.
         """
         for count in range(len(tokens), 0, -1):
-            rows = self._names.get(tuple(token.low for token in tokens[:count]), [])
+            name = tuple(token.low for token in tokens[:count])
+            rows = self._rows_by_name.get(name, [])
             is_letter = count == 1 and len(tokens[0].low) == 1
             if is_letter and not tokens[0].text.isupper():
                 rows = []
             if rows and len(rows) <= MAX_WORD_CELLS:
                 return count, list(dict.fromkeys(rows))
 
-        is_written_alike = tokens[0].text[0].isupper() and len(tokens[0].low) > 1
-        rows = self._named.get(tokens[0].low, []) if is_written_alike else []
+        first = tokens[0]
+        rows = []
+        if first.text[0].isupper() and len(first.low) > 1:
+            rows = self._rows_by_name_word.get(first.low, [])
         return 1, rows if len(rows) <= MAX_WORD_CELLS else []

@@ -483,8 +483,10 @@ def _sentence_values(sentence: Sentence, quantity: Quantity) -> Iterator[float]:
 def _occurs(sentence: Sentence, quantity: Quantity) -> bool:
     """Return whether a number occurs anywhere in the evidence."""
     low, high = sorted((abs(quantity.least), abs(quantity.greatest)))
-    holds = sentence.evidence.holds
-    return holds(low, high) or (quantity.percent and holds(low / 100, high / 100))
+    has_number = sentence.evidence.has_number_between
+    return has_number(low, high) or (
+        quantity.percent and has_number(low / 100, high / 100)
+    )
 
 
 def _table_values(

@@ -101,7 +101,7 @@ class Sentence:
             if between and _SPAN_WORDS.issuperset(between):
                 mentions.pop()
             elif positions:
-                rows = self.evidence.on(date)
+                rows = self.evidence.rows_on(date)
                 mentions.append(Mention(positions[0], positions[-1], rows))
             last = positions[-1] if positions else last
         return sorted(filter(_names_rows, mentions), key=_first_position)
