@@ -256,7 +256,7 @@ async def ask(memory: heedful.Memory, steps: Sequence[Step]) -> str:
     answers: list[Any] = [await memory.user_rules.in_force(), await memory.top(100)]
     for text in (TASK, *(step.answer for step in steps)):
         matches = await memory.recall(text, 20)
-        briefing = await memory.brief(text, f"loop {len(answers)}", tosses=False)
+        briefing = await memory.brief(text, f"loop {len(answers)}", withholds=False)
         answers += [
             matches,
             memory.render(matches),

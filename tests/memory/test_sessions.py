@@ -29,9 +29,9 @@ async def test_a_session_is_learnt_once_and_found_by_error_and_by_action(memory)
     [lesson] = (await heedful.learn_session(first, memory=memory)).stored.values()
     assert lesson.trust == "local"
     assert lesson.seen == 1
-    assert (await heedful.learn_session(first, memory=memory)).again
+    assert (await heedful.learn_session(first, memory=memory)).was_known
     longer = session_of(FAILED, OTHER, PASSED)  # the same session, continued
-    assert not (await heedful.learn_session(longer, memory=memory)).again
+    assert not (await heedful.learn_session(longer, memory=memory)).was_known
     assert (await memory.seen("", MISSING)).count == 1
     await heedful.learn_session(replace(first, session="s2"), memory=memory)
     sightings = await memory.seen("Bash", f"> npm test\n{MISSING}")

@@ -84,7 +84,7 @@ class SessionSurvey:
     def add(self, db: str, session: Episode, learned: Learned) -> None:
         """Add what a session taught the memory `db`."""
         self.sessions += 1
-        if learned.again:
+        if learned.was_known:
             self.known += 1
         self.rules += learned.rules
 

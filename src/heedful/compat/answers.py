@@ -47,7 +47,7 @@ TRACE_FIELDS = """
 
 
 class Records(list[dict[str, Any]]):
-    """The records that a query found, and why if it found none.
+    """The records that a query found.
 
     `silence` is "" if there are records. Otherwise, it says why the nearest lesson is
     missing, and which command changes that.
@@ -96,8 +96,8 @@ class LoopView:
     """The latest decision on a stored loop, with all fields of the answers as `facts`.
 
     With `number`, it is the latest decision about that attempt. `following` is the name
-    of the next attempt. Before the first decision, values are None, counts are 0 and
-    flags are False.
+    of the next attempt. Before the first decision, `decision` is "finalize", counts are
+    0, flags are False, lists are empty, and what only a decision can give is None.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class LoopView:
         return name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
-        """Return who overrode `rule` in this decision, or overrides it at time `at`.
+        """Return who overrode `rule` in this decision.
 
-        Returns "" if nobody does.
+        If nobody did, returns who overrides it at the time `at`, "" for nobody.
         """
         for lifted_stop in self._lifted_stops:
             if lifted_stop.rule == rule:
@@ -213,7 +213,7 @@ class LoopView:
         }
 
     def _echo_and_fatigue_facts(self) -> dict[str, Any]:
-        """Return how often bias tags were repeated, and how tired the loop is."""
+        """Return the fields of `echo_fields` and of `fatigue_fields`."""
         standing = self.decision.standing if self.decision else decide.Standing()
         fatigue = fatigue_fields(
             standing.fatigue,
@@ -223,7 +223,7 @@ class LoopView:
         )
 
         threshold = decide.rule_of(self.policy, stop.Echo).times
-        # A bias tag that occurred once is not repeated.
+        # A bias tag that occurred once is listed only if the first is an echo already.
         min_times = min(2, threshold)
         counts = {
             key.removeprefix(BIAS_PREFIX): times
@@ -273,7 +273,10 @@ class LoopView:
 def fatigue_fields(
     level: float, before: float, policy: decide.Policy, improved: bool
 ) -> dict[str, Any]:
-    """Return the fields about fatigue: level, change, and whether it ends the loop."""
+    """Return the fields about fatigue: its level, and its change since `before`.
+
+    `threshold_exceeded` says whether the level reaches the limit of the policy.
+    """
     return {
         "reflection_fatigue": level,
         "previous_fatigue": before,
@@ -285,7 +288,10 @@ def fatigue_fields(
 
 
 def echo_fields(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
-    """Return the fields about bias tags; `threshold` times the same tag is an echo."""
+    """Return the fields about bias tags.
+
+    `counts` says how many attempts had each tag; from `threshold` on, it is an echo.
+    """
     repeated = [tag for tag, times in counts.items() if times >= threshold]
     return {
         "bias_repetition": bool(repeated),

@@ -399,7 +399,7 @@ class Run(Generic[C]):
     def _state_of(self, stored_loop: StoredLoop) -> RunState:
         """Return the state of a stored loop; its candidates are objects again."""
         loop = count_died_calls(stored_loop, is_given=self.initial is not None)
-        self._journal.died = loop.died > 0
+        self._journal.must_count_died = loop.died > 0
         loop = replace(
             loop,
             goals=self._goals,

@@ -58,8 +58,8 @@ from heedful.store.store import Store
 
 T = TypeVar("T")
 ECHO_WINDOW_LOOPS = 20  # number of other loops that stop rules see
-# When several write to one loop, one succeeds in each round; the others try again after
-# a random pause. With these 20 ms 64 writers finish within a second.
+# When several write to one loop, one succeeds in each round, and the others try again
+# after a random pause. With pauses of up to 20 ms, 64 writers finish within a second.
 MAX_WRITE_ROUNDS = 100
 _log = logging.getLogger("heedful")
 
@@ -96,7 +96,10 @@ def answer_step(loop: Loop) -> str:
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """Return the loop with one more attempt; overrides that have ended lapse."""
+    """Return the loop with one more attempt.
+
+    If it has overrides, its time becomes `now`, so that those that have ended lapse.
+    """
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
@@ -137,9 +140,9 @@ def cancel_loop(
 def override_entry(
     before: Loop, after: Loop, *, policy: Policy, last: Verdict, verdict: Verdict
 ) -> JournalEntry:
-    """Return the entry for the overrides that a loop has got, and for its new verdict.
+    """Return the entry for the overrides that `after` has and `before` does not.
 
-    A loop goes on with its `last` verdict unless that ended it.
+    If the `last` verdict ended the loop, the entry has the new `verdict`, too.
     """
     entry = JournalEntry(id=before.id, epoch=0)
     if isinstance(last, Done):
@@ -150,8 +153,7 @@ def override_entry(
 class Journal:
     """The journal of one loop; without a store, only memory gets what is written.
 
-    The `writer` signs the entries. `memory` is what memory tells the loop and learns
-    from it; None if no memory was given.
+    The `writer` signs the entries. `memory` is None for a loop without memory.
     """
 
     def __init__(
@@ -164,11 +166,12 @@ class Journal:
         self.store = store
         self.scope = scope
         self.memory = memory
-        # The ladder of a resumed loop whose rungs are others now, until an entry has
-        # written it.
+        # The new ladder of a resumed loop whose rungs have changed; None once an entry
+        # has written it.
         self.ladder: Ladder | None = None
-        # True until the first entry has written that earlier calls died.
-        self.died: bool = False
+        # True for a resumed loop in which processes died during a call, until an entry
+        # has counted these calls.
+        self.must_count_died: bool = False
         self._writer = writer
 
     async def write(self, entry: JournalEntry, loop: Loop) -> None:
@@ -183,7 +186,7 @@ class Journal:
             memory_entry = await memory.entry_for(entry, loop)
         if self.ladder is not None and entry.ladder is None:
             entry = replace(entry, ladder=self.ladder)
-        if self.died and entry.extra is None:
+        if self.must_count_died and entry.extra is None:
             entry = replace(entry, extra=loop.extra)
 
         outcome_number = 0
@@ -198,7 +201,7 @@ class Journal:
             )
             self._writer.note_written(entry)
             self.ladder = None
-            self.died = False
+            self.must_count_died = False
 
         if memory is not None:
             await memory.note_written(entry, loop, outcome_number)
@@ -267,7 +270,7 @@ class Lease:
             if heartbeat.done() and not heartbeat.cancelled():
                 lost = heartbeat.exception()
 
-        # It has cancelled the driver; the caller should see the reason instead.
+        # The heartbeat has cancelled the driver; the caller should see the reason.
         was_cancelled = lost is not None and isinstance(error, asyncio.CancelledError)
         driver = self._driver
         if was_cancelled and driver is not None and driver.uncancel() == 0:
@@ -344,7 +347,7 @@ class Lease:
 
 
 def _is_same_head(stored_head: Head, head: Head) -> bool:
-    """Return True if nothing of `head` has to be written over the stored head."""
+    """Return True if `head` changes nothing; without a model, it keeps the stored one."""
     return (
         stored_head.kind == head.kind
         and stored_head.stage == head.stage
@@ -357,7 +360,7 @@ def _is_same_head(stored_head: Head, head: Head) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read; one entry may be written, unless the loop has changed."""
+    """A loop as it was read. One entry may be written, if the loop has not changed."""
 
     store: Store
     scope: Scope
@@ -400,7 +403,7 @@ async def retry_on_conflict(
         try:
             return await work(Snapshot(store, scope, state))
         except loops.LoopChanged:
-            await asyncio.sleep(random.random() * 0.02)
+            await asyncio.sleep(random.uniform(0, 0.02))
     raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")
 
 
@@ -412,7 +415,10 @@ Evidence = Literal["measured", "outside", "none"]
 
 
 class _ContextOfAnswer(Context):
-    """The context in which a check judges a remembered answer: it has no data."""
+    """The context in which a check judges a remembered answer.
+
+    The data of the loop that got the answer is not stored, so reading `data` raises.
+    """
 
     def __getattribute__(self, name: str) -> Any:
         if name == "data":
@@ -421,7 +427,10 @@ class _ContextOfAnswer(Context):
 
 
 async def _accepts(check: Callable[..., Any], answer: Any, task: str) -> bool:
-    """Return False if a check finds an error; a check that fails says nothing."""
+    """Return False if a check finds an error in a remembered answer to a task.
+
+    If the check fails, as it does if it reads `Context.data`, returns True.
+    """
     try:
         evaluation = await evaluated(
             answer, _ContextOfAnswer(task), [check], None, tries=1
@@ -435,18 +444,22 @@ async def _accepts(check: Callable[..., Any], answer: Any, task: str) -> bool:
 class LoopMemory:
     """What memory tells one loop, and what the loop teaches memory.
 
-    This is a sequence of three states. `brief` recalls lessons: the briefing is then
-    `unwritten`. The next entry writes it with its exposures. The entry that ends the
-    loop writes the lessons and the outcome.
+    The loop passes three states:
 
-    If memory has the store and the scope of the journal (`shares_transaction`), each of
-    these is in the transaction of its entry. If not, exposures are written before the
-    entry, because the prompt may have influenced the attempt, and lessons after it,
-    because only the holder of the lease may teach. When a loop is opened again, `open`
-    writes what a crash prevented. `memory_key`, `model`, the names of the `checks` and
-    `tell` are as in `Memory.brief`; `judges` are the functions that judge,
-    if they are known. The lessons of a loop that `is_large` are found while the event
-    loop goes on.
+    1. `brief` has recalled lessons: `briefing` is set, and `unwritten` as well.
+    2. The next entry has written the briefing with its exposures.
+    3. The entry that ends the loop has written the lessons and the outcome.
+
+    If memory has the store and the scope of the journal (`shares_transaction`), each
+    entry and what memory writes are one transaction. If not, exposures are written
+    before the entry, because the prompt may have influenced the attempt, and lessons
+    after it, because only the holder of the lease may teach. When a loop is opened
+    again, `open` writes what a crash prevented.
+
+    `brief` passes `task`, `memory_key`, `model`, the names of the `checks` and `tell`
+    to `Memory.brief`, and lets the functions that judge, the `judges`, refuse
+    remembered answers. What the loop teaches follows from `task`, `evidence`, `checks`,
+    `judges` and `tell`; if the loop `is_large`, another thread finds it.
     """
 
     memory: Memory
@@ -473,17 +486,17 @@ class LoopMemory:
             return
 
         under_way = answered or loop.is_under_way
-        # Who begins on a higher rung says nothing about the first: that needs no draw.
         begins = not (ended or under_way)
-        await self.brief(loop.id, begins, tosses=loop.rung == 1)
+        # Holding lessons back measures only the first rung; later rungs see them all.
+        await self.brief(loop.id, begins, withholds=loop.rung == 1)
         if ended:
             outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
 
-    async def brief(self, loop: str, begins: bool, tosses: bool = True) -> None:
+    async def brief(self, loop: str, begins: bool, withholds: bool = True) -> None:
         """Recall lessons for a loop; a resumed loop gets its first lessons again.
 
-        Unless it `tosses`, nothing is withheld.
+        With `withholds`, some lessons are held back at random, to measure their effect.
         """
         self.briefing = await self.memory.brief(
             self.task,
@@ -493,18 +506,18 @@ class LoopMemory:
             checks=self.checks,
             tell=self.tell,
             model=self.model,
-            tosses=tosses,
+            withholds=withholds,
             check_ids=[check_id(judge) for judge in self.judges],
             refuses=self._refuses,
         )
         self.unwritten = self.briefing
 
     async def _refuses(self, example: Example) -> bool:
-        """Return True if a check refuses an answer that it accepted for its own task.
+        """Return True if a judge now finds an error in an example's accepted answer.
 
-        Only plain functions of a module are asked, and what they say counts if they did
-        not read the data of a loop. A ready-made check says the same again, another
-        function may be made for one task, and an async one may cost.
+        Only synchronous functions at the top of a module are asked. A ready-made check
+        would say the same again, a lambda or an inner function may be made for one
+        task, and an async function may cost money.
         """
         texts = [example.accepted]
         with suppress(ValueError):
@@ -513,7 +526,7 @@ class LoopMemory:
             is_plain = isinstance(check, FunctionType) and blocking(check)
             if not is_plain or not check_id(check):
                 continue
-            # An answer that was no text may stand as JSON.
+            # The answer may be a text, or data that is stored as JSON.
             answers = [await _accepts(check, text, example.task) for text in texts]
             if not any(answers):
                 return True

@@ -565,7 +565,7 @@ async def open_loop(
             checks=stop.check_names(checks),
             check_ids=[check_id(check) for check in checks],
             model=model,
-            tosses=loop.loop.rung == 1,
+            withholds=loop.loop.rung == 1,
         )
         await store.write(scope, loops.brief, id, loop.briefing)
 

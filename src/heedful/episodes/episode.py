@@ -232,7 +232,8 @@ class EpisodeBuilder:
         self._limits = limits
         self._source = source
         self.count: int = 0  # of all events, including omitted ones
-        # Events with their numbers, from 1; those in between are omitted.
+        # The first and the last events, each with its number from 1. If an episode has
+        # more than both can hold, the events in between are omitted.
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
@@ -240,7 +241,7 @@ class EpisodeBuilder:
         """Add the next event."""
         self.count += 1
         entry = self.count, clean_event(event, self._limits.content)
-        if len(self._first) < self._limits.events - self._limits.events // 2:
+        if len(self._first) + (self._last.maxlen or 0) < self._limits.events:
             self._first.append(entry)
         else:
             self._last.append(entry)

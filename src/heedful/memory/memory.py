@@ -435,7 +435,7 @@ class Memory(CallMemory):
         tell: Tell = "both",
         every: bool = False,
         model: str = "",
-        tosses: bool = True,
+        withholds: bool = True,
         check_ids: Sequence[str] = (),
         refuses: Refuses | None = None,
     ) -> Briefing:
@@ -444,7 +444,7 @@ class Memory(CallMemory):
         What is withheld depends only on scope, loop and lesson. Where memory is proven
         to hurt, one loop in 40 is shown lessons. If the store has exposures of the
         loop, the loop is shown the same lessons again. If not, it is
-        shown lessons only if it `begins`. Unless it `tosses`, nothing is withheld.
+        shown lessons only if it `begins`. Unless it `withholds`, nothing is withheld.
         Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. The
@@ -506,7 +506,7 @@ class Memory(CallMemory):
         selection.others.extend((match, Obstacle("refused")) for match in refused)
 
         if begins and not exposures:
-            share = self.holdout if tosses else 0.0
+            share = self.holdout if withholds else 0.0
             holdout = plan_holdout(share, past)
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))

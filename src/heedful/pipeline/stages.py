@@ -314,11 +314,12 @@ def set_feedback(state: Any, stage: str, feedback: str) -> None:
 
 
 class StageState:
-    """The state of a run while one stage works on it: its attempts are made and undone.
+    """The state of a run while the attempts of one stage change it, and are undone.
 
-    `run` is the id of a durable run, else "". `candidates` are those of an earlier
-    process, made by these `rungs`. `unstored` says which result of the latest attempt
-    is not stored.
+    `run` is the id of a durable run, else "". `candidates` are the stored ones of an
+    earlier process, and `rungs` are the numbers of the rungs that made them. `unstored`
+    is the message about a result of the latest attempt that is not stored, "" if all
+    are.
     """
 
     def __init__(
@@ -343,21 +344,21 @@ class StageState:
 
     @property
     def generators(self) -> list[Generator]:
-        """What makes the candidates in the loop of the stage, rung by rung."""
+        """What makes the candidates of the stage's loop, one for each rung."""
         first = self.stage.writer or self.stage.function
         return [self._generator(work) for work in (first, *self.stage.then)]
 
     def _generator(self, work: Any) -> Any:
-        """Return what a loop calls for a function of the state, or for its `Rung`."""
+        """Return what the loop calls for a function, a writer or a `Rung` of one."""
         if isinstance(work, Rung):
             return replace(work, generate=self._generator(work.generate))
         if isinstance(work, Writer):
             return work.asking_for(self.stage.output)
 
-        make = self._run if blocking(work) else self._run_async
+        make = self._run if blocking(work) else self._run_and_await
 
         def generate(task: Any, hint: str) -> Any:
-            """Call the function on the state before the stage; return its change."""
+            """Run the function on the state, with the hint of the context."""
             return make(work)
 
         generate.is_async = not blocking(work)  # type: ignore[attr-defined]
@@ -368,19 +369,22 @@ class StageState:
         """Ignore the output of attempts that are still running: threads cannot stop."""
         self._closed = True
 
-    async def _run_async(self, work: Work) -> Any:
-        """Do what `_run` does for a function that is async."""
+    async def _run_and_await(self, work: Work) -> Any:
+        """Run a function as `_run` does, and await its output if it is async."""
         result = self._run(work)
         return await result if hasattr(result, "__await__") else result
 
     def _run(self, work: Work) -> Any:
-        """Call a function on the state before the stage; return its change."""
-        attempt = context()
+        """Call a function on the state as it was before the stage; return its answer.
+
+        If the output of the function has to be awaited, so has the answer.
+        """
+        current = context()
         self.undo()
 
-        feedback = attempt.hint
-        if not feedback and attempt.advice:
-            feedback = as_text((), attempt.seed, attempt.advice)
+        feedback = current.hint
+        if not feedback and current.advice:
+            feedback = as_text((), current.seed, current.advice)
         set_feedback(self.state, self.stage.name, feedback)
 
         if _takes_feedback(work):
@@ -389,19 +393,22 @@ class StageState:
             output = work(self.state)
 
         if hasattr(output, "__await__") or isinstance(output, AsyncIterator):
-            return self._record_awaited(output, attempt.attempt)
-        return self._record(output, attempt.attempt)
+            return self._await_answer(output, current.attempt)
+        return self._answer_of(output, current.attempt)
 
-    async def _record_awaited(self, output: Any, attempt: int) -> Answer:
-        """Await the output of an async function and record it."""
+    async def _await_answer(self, output: Any, attempt: int) -> Answer:
+        """Await the output of an attempt; return its answer."""
         if isinstance(output, AsyncIterator):
             output = Yielded([part async for part in output])
         else:
             output = await output
-        return self._record(output, attempt)
+        return self._answer_of(output, attempt)
 
-    def _record(self, output: Any, attempt: int) -> Answer:
-        """Return what an attempt changed, with the usage that its output reports."""
+    def _answer_of(self, output: Any, attempt: int) -> Answer:
+        """Return the answer of an attempt: its change, and the usage that it reports.
+
+        `output` is what the function returned; the change includes it.
+        """
         answer = None
         if output is not self.state:
             # Only what the function itself yields is one text, and no iterator.
@@ -410,13 +417,13 @@ class StageState:
             answer = single_answer(self.stage.name, output)
         if answer is None:
             answer = Answer(output)
-        return replace(answer, text=self._record_change(answer.text, attempt))
+        return replace(answer, text=self._note_change(answer.text, attempt))
 
-    def _record_change(self, output: Any, attempt: int) -> Any:
-        """Remember what an attempt changed; return it as JSON data.
+    def _note_change(self, output: Any, attempt: int) -> Any:
+        """Put the output into the state and remember how the attempt changed it.
 
-        A change inside a value that JSON cannot represent is noticed only in a data
-        frame.
+        Returns the change as JSON data, {} if the stage is closed. A change inside a
+        value that JSON cannot represent is noticed only if it is a data frame.
         """
         # A thread cannot stop: once its stage is closed, what it returns is ignored.
         if self._closed:
@@ -446,7 +453,7 @@ class StageState:
     def _split_change(
         self, change: StateChange, output_field: str, attempt: int
     ) -> tuple[StateChange, dict[str, str]]:
-        """Return what is stored of a change, and descriptions of the other values."""
+        """Return what is stored of a change, and describe the values that are not."""
         storable = {}
         described = {}
         type_name = ""
@@ -460,7 +467,7 @@ class StageState:
         return StateChange(storable, change.gone, type_name=type_name), described
 
     def set_output(self, attempt: int, value: Any) -> None:
-        """Take the object that was read from the output of an attempt as its output."""
+        """Replace the output of an attempt by the object that was read from it."""
         change = self._changes[attempt]
         changed = {**change.changed, self.stage.name: value}
         self._changes[attempt] = replace(change, changed=changed)
@@ -481,15 +488,18 @@ class StageState:
         return replace(change, changed=changed, type_name="")
 
     def _describe(self, name: str, value: Any, attempt: int) -> str:
-        """Describe a value that is not stored; equal values have equal descriptions.
+        """Return a description of a value that is not stored.
 
-        So a value has the number of the first attempt that made it.
+        It has the number of the first attempt that made an equal value, so equal values
+        have equal descriptions.
         """
-        for earlier, change in reversed(self._changes.items()):
-            if _are_equal(change.changed.get(name), value):
-                attempt = earlier
-
-        return f"{_describe_kind(value)} of attempt {attempt}{describe(value)}"
+        attempts = (
+            number
+            for number, change in self._changes.items()
+            if _are_equal(change.changed.get(name), value)
+        )
+        number = next(attempts, attempt)
+        return f"{_describe_kind(value)} of attempt {number}{describe(value)}"
 
     def _unstorable_message(self, name: str, kind: str) -> str:
         """Return the message for a field whose value, of this `kind`, is not stored."""
@@ -499,7 +509,7 @@ class StageState:
         return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
     def previous(self, at: Context) -> Any:
-        """Return the output of the attempt before, None if it is not known."""
+        """Return the output of the previous attempt, None if it is not known."""
         change = self._changes.get(at.attempt - 1) or StateChange.of(at.previous)
         return change.changed.get(self.stage.name)
 
@@ -548,7 +558,10 @@ class StageState:
         self._latest = attempt
 
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
-        """Run the stage again, because its change is not stored."""
+        """Run an attempt again, because its change is not stored.
+
+        Raises NotJournalable unless the stage has `rerun`, and StageFailed.
+        """
         if not self.stage.rerun:
             name, value = next(iter(described.items()))
             raise NotJournalable(self._unstorable_message(name, value))
@@ -561,7 +574,7 @@ class StageState:
             work = work.generate
 
         thread = blocking(work)
-        make = self._run if thread else self._run_async
+        make = self._run if thread else self._run_and_await
         await call(failed, make, work, at=context, thread=thread)
 
     def undo(self) -> None:

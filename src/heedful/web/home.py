@@ -20,7 +20,7 @@ from heedful.store.recent import (
 from heedful.web import figures
 from heedful.web.first_loop import begin
 from heedful.web.lessons import read_proof
-from heedful.web.lists import name_keys
+from heedful.web.lists import short_names
 from heedful.web.loops import recent_loops
 from heedful.web.site import READING, Document, SitePage, Visit
 
@@ -62,7 +62,7 @@ async def home(visit: Visit) -> Document:
         "reminders": asdict(sessions),
         "failures": [{**asdict(row), "told": row.told} for row in failures],
         "keys": [key.plain for key in keys[:MAX_HOME_KEYS]],
-        "key_names": name_keys([key.key for key in keys]),
+        "key_names": short_names([key.key for key in keys]),
         "more_keys": max(0, len(keys) - MAX_HOME_KEYS),
         "lessons": await read(lessons.count),
         "projects": await list_projects(visit),

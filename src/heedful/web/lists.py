@@ -1,8 +1,8 @@
-"""What the lists of the pages have alike: facets, orders, tables, and their addresses.
+"""What the pages with lists share: facets, orders, tables, and their addresses.
 
 `list.html.j2` shows a page with these facts: `heading`, `search`, `facets`, `answer`,
-`parts`, `tables`, `nothing`, `next`. The rows of a table are the fact with the name of
-its kind, and a macro of `rows.html.j2` with this name draws each of them.
+`parts`, `tables`, `nothing`, `next`. The rows of a table are the fact that has the name
+of its `kind`, and the macro of this name in `rows.html.j2` draws each row.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from heedful.web.site import Visit
 WITHOUT = "-"  # in an address, for what has no value
 MAX_PAGE_ROWS = 50  # of a list on a page
 MAX_FACET_VALUES = 40
-MAX_OPEN_VALUES = 6  # the others of a facet are folded away
+MAX_OPEN_VALUES = 6  # of a facet; the page folds the others away
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 Plain = dict[str, Any]
 
@@ -28,16 +28,18 @@ def facet(
     *,
     labels: Mapping[str, str] | None = None,
 ) -> Plain:
-    """Return a facet: its values with counts, most frequent first, each as an address.
+    """Return a facet: a filter with the values of one field of the rows.
 
-    The address of a value turns it on; that of the chosen one turns it off. What has no
-    value comes last. A facet that cannot part the rows has no values. `number` counts
-    its values, of which `MAX_FACET_VALUES` are shown; `open` of them are not folded
-    away.
+    `counts` says how many rows have each value. The most frequent values come first, at
+    most `MAX_FACET_VALUES`, and `WITHOUT` last. Each has a `link` to the list with only
+    its rows; that of the chosen value takes the filter away. If none is chosen, there
+    are no values where all rows have the same one, or where there are more than
+    `MAX_OPEN_VALUES` with one row each. `number` counts all values; the page shows the
+    first `open` and folds the others.
     """
     chosen = visit.query.get(name, "")
     frequent = counts.most_common(MAX_FACET_VALUES)
-    # Many values with one row each part them no better than the list does.
+    # Many values with one row each say no more than the list itself.
     is_thin = len(counts) > MAX_OPEN_VALUES and frequent[0][1] == 1
     if (len(frequent) == 1 or is_thin) and not chosen:
         frequent = []
@@ -64,61 +66,61 @@ def facet(
 
 
 def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
-    """Return the orders of a list as a facet without counts; the first needs no name.
+    """Return the orders of a list as a facet without counts.
 
-    Raises InvalidInput if an address asks for another one.
+    `labels` maps their names in an address to their titles. The first is the default,
+    and addresses leave it out. Raises InvalidInput if an address has another name.
     """
     first = next(iter(labels))
     sort = visit.query.get("sort") or first
     if sort not in labels:
         raise InvalidInput("sort", sort, ", ".join(labels))
-    addresses = {name: name for name in labels} | {first: ""}
     values = [
         {
             "value": name,
             "label": label,
             "chosen": name == sort,
-            "link": visit.turned(sort=addresses[name]),
+            "link": visit.turned(sort="" if name == first else name),
         }
         for name, label in labels.items()
     ]
-    number = len(values)
     return {
         "name": "sort",
         "title": "Order",
         "values": values,
-        "number": number,
-        "open": number,
+        "number": len(values),
+        "open": len(values),
     }
 
 
 def order_of(orders: Plain) -> str:
-    """Return the order that a list has."""
+    """Return the name of the order that the reader chose."""
     return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 
 
-def table(kind: str, columns: Sequence[str], title: str = "", next: str = "") -> Plain:
-    """Return a table of the rows that are the fact `kind` of a page.
+def table(kind: str, columns: Sequence[str], title: str = "", older: str = "") -> Plain:
+    """Return the head of a table.
 
-    The first column is for words. A name that begins with "#" is of a column of
-    numbers. At most five columns fit. `next` is the address of its older rows.
+    Its rows are the fact of the page with the name `kind`. `columns` are titles, at
+    most five. A "#" before a title means a column of numbers, which the first is not.
+    `older` is the address of the page with older rows.
     """
     heads = [
         {"title": name.removeprefix("#"), "number": name.startswith("#")}
         for name in columns
     ]
-    return {"kind": kind, "columns": heads, "title": title, "next": next}
+    return {"kind": kind, "columns": heads, "title": title, "older": older}
 
 
-def name_keys(values: Sequence[str]) -> dict[str, str]:
-    """Return what is shown of each value: of a function in a function, its name.
+def short_names(values: Sequence[str]) -> dict[str, str]:
+    """Return the name to show for each value, such as the qualified name of a function.
 
-    Two functions of one name have their whole names, and so has one without a name,
-    such as a `<lambda>`: they say where it is from.
+    A function inside a function is shown by its own name. The whole value is shown if
+    two would have the same short name, or if the function has none, as a `<lambda>`.
 
-    >>> name_keys(["app.main.<locals>.count", "app.count"])
+    >>> short_names(["app.main.<locals>.count", "app.count"])
     {'app.main.<locals>.count': 'count', 'app.count': 'app.count'}
-    >>> name_keys(["app.main.<locals>.<lambda>"])
+    >>> short_names(["app.main.<locals>.<lambda>"])
     {'app.main.<locals>.<lambda>': 'app.main.<locals>.<lambda>'}
     """
     short = {}
@@ -133,9 +135,10 @@ def name_keys(values: Sequence[str]) -> dict[str, str]:
 
 
 def unknown_filters(query: Iterable[str], *names: str) -> str:
-    """Return what an address asks a list for besides these names; "" if nothing.
+    """Return the message for an address with filters that the list does not have.
 
-    Every list has a project, an order and a place in its address, too.
+    `query` are the names in the address, and `names` the filters of the list; every
+    list has `project`, `sort` and `cursor`, too. Returns "" if all are known.
 
     >>> unknown_filters(["q", "project"], "text", "state")
     'This page has no filter q. It has: text, state.'

@@ -26,9 +26,9 @@ from heedful.web.lists import (
     MAX_PAGE_ROWS,
     WITHOUT,
     facet,
-    name_keys,
     order_of,
     orders,
+    short_names,
     table,
     unknown_filters,
 )
@@ -103,7 +103,7 @@ async def loops(visit: Visit) -> Document:
             row.update(snippets.get(row["n"], {"found": ""}))
 
     totals = sum_loops(fitting)
-    key_names = name_keys([loop.memory_key for loop in window.loops])
+    key_names = short_names([loop.memory_key for loop in window.loops])
     answer = totals.sentence
     if before or window.oldest:
         number = f"{len(window.loops):,}"

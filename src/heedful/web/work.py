@@ -111,7 +111,7 @@ def _table(
         if row.get("reflection") in ("waiting", "failed"):
             used.add("state")
     columns = [head for name, head in heads.items() if name in used]
-    return table(kind, columns, title=kind.capitalize(), next=next_page)
+    return table(kind, columns, title=kind.capitalize(), older=next_page)
 
 
 async def _read_pipelines(visit: Visit, text: str) -> tuple[list[Document], object]:

@@ -487,8 +487,8 @@ class Evidence:
         self.passages: list[tuple[str, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # The rows with a name, by all its words, and by each capitalised word of it; the
-        # keys have lower case.
+        # The rows with a name, by all its words and by each capitalised word of it; all
+        # are in lower case.
         self._rows_by_name: dict[Words, list[EvidenceRow]] = defaultdict(list)
         self._rows_by_name_word: dict[str, list[EvidenceRow]] = defaultdict(list)
 
