@@ -347,7 +347,7 @@ class Lease:
 
 
 def _is_same_head(stored_head: Head, head: Head) -> bool:
-    """Return True if `head` changes nothing; without a model, it keeps the stored one."""
+    """Return True if `head` changes nothing; without a model, it keeps the stored."""
     return (
         stored_head.kind == head.kind
         and stored_head.stage == head.stage
