@@ -152,3 +152,45 @@ async def test_a_run_that_repeats_ends_with_the_last_text_that_it_heard(
         await attempts.keep("Bash", "nothing", call)
         closing = attempts.closing(["I look.", ""])
     assert closing == "I look."
+
+
+def result_ids(message: str) -> list[str]:
+    """Return the id of the call whose result a message is."""
+    kind, _, id = message.partition(" ")
+    return [id] if kind == "result" else []
+
+
+def request_of(attempts: Attempts, messages: Sequence[str]) -> list[str]:
+    return attempts.advised(
+        messages,
+        task=0,
+        calls=result_ids,
+        message=lambda role, text: f"{role}: {text}",
+    )
+
+
+async def test_a_rejected_answer_stays_where_it_was_in_a_request(
+    tmp_path: Path,
+) -> None:
+    attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
+    await attempts.judge("high")
+    feedback = f"user: {attempts.feedback}"
+    rejected = ["assistant: high", feedback]
+    assert request_of(attempts, [TASK, "call a"]) == [TASK, "call a", *rejected]
+    later = [TASK, "call a", "result a", "call b", "result b"]
+    request = request_of(attempts, later)
+    # A call and its result stay together.
+    assert request == [*later[:3], *rejected, *later[3:]]
+    # A framework may have summarized earlier messages.
+    assert request_of(attempts, [TASK]) == [TASK, *rejected]
+
+    await attempts.judge("urgent")
+    assert request_of(attempts, later)[-2] == "assistant: urgent"
+
+
+async def test_the_answer_of_an_ended_run_needs_no_request(tmp_path: Path) -> None:
+    first = await attempts_of(host_in(tmp_path, checks=[severity]))
+    assert first.early_answer() == ""
+    await first.judge("P1")
+    second = await attempts_of(host_in(tmp_path, checks=[severity]))
+    assert second.early_answer() == "P1"

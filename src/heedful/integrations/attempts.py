@@ -69,6 +69,7 @@ class Attempts:
     running: set[str] = field(default_factory=set)
     held_back: set[str] = field(default_factory=set)
     last_text: str = ""
+    place: int | None = None
 
     def __post_init__(self) -> None:
         self.repeats: Repeats = Repeats(self.run.host.polls)
@@ -169,6 +170,15 @@ class Attempts:
             return self.best_text
         return self.last_text or self.repeats.stopped.detail
 
+    def early_answer(self) -> str:
+        """Return the answer that ends the run without a request to the model, or "".
+
+        It is the best one of an earlier process that ended the run, or the `closing`.
+        """
+        if self.known_answer is not None:
+            return self.best_text or EMPTY_ANSWER
+        return self.closing()
+
     def count(self, total: Usage) -> None:
         """Count what the run has used so far, of which `counted` is counted already."""
         before = self.counted
@@ -205,6 +215,7 @@ class Attempts:
         """Keep the last rejected answer, and what is wrong with it."""
         self.rejected = Candidate.of(output).text or EMPTY_ANSWER
         self.feedback = feedback or "Try again."
+        self.place = None
 
     async def ask(
         self, tool: str, arguments: Any, call: str, *, hold_back: bool = False
@@ -290,36 +301,40 @@ class Attempts:
         messages: Sequence[T],
         *,
         task: int,
-        last: int,
+        last: int | None = None,
         calls: Callable[[T], Iterable[object]],
         message: Callable[[Role, str], T],
     ) -> list[T]:
         """Return a request with what memory has, and the last rejected answer.
 
         What memory has follows the message `task` and the results of calls, whose ids
-        `calls` returns; the rejected answer follows the message `last`. `message` makes
-        one.
+        `calls` returns. The rejected answer follows the message `last`, by default the
+        last one of the first request after it. `message` makes one.
         """
+        if last is None:
+            # A request may have been compacted.
+            self.place = min(len(messages), self.place or len(messages))
+            last = self.place - 1
+
         call_advice = self.call_advice()
         request: list[T] = []
         # Advice waits until the results of parallel calls, which stay together, end.
-        waiting: list[str] = []
-        for number, own_message in enumerate([*messages, None]):
-            ids = list(map(str, calls(own_message))) if own_message else []
-            is_rejected = number == last + 1 and bool(self.feedback)
-            if is_rejected or not ids:
-                request += [message("user", text) for text in waiting if text]
+        waiting: list[T] = []
+        for number, own_message in enumerate(messages):
+            ids = list(map(str, calls(own_message)))
+            if not ids:
+                request += waiting
                 waiting = []
-            if is_rejected:
-                request.append(message("assistant", self.rejected))
-                request.append(message("user", self.feedback))
-            if own_message is not None:
-                request.append(own_message)
-            waiting += [call_advice.get(id, "") for id in ids]
+            request.append(own_message)
+            texts = [call_advice.get(id, "") for id in ids]
             if number == task:
-                waiting.append(self.recalled)
+                texts.append(self.recalled)
+            waiting += [message("user", text) for text in texts if text]
+            if number == last and self.feedback:
+                waiting.append(message("assistant", self.rejected))
+                waiting.append(message("user", self.feedback))
 
-        return request
+        return request + waiting
 
     async def end(self, ends: Ended | None = None) -> Done | None:
         """Learn from the run; return the verdict on its answer, None without checks.

@@ -10,13 +10,8 @@ after it. The id of a run is `hook_context["heedful_id"]`: a run with the id of 
 earlier one, which may have been killed, goes on with it.
 """
 
-from __future__ import annotations
-
-import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from haystack.components.agents.state import State
@@ -25,6 +20,7 @@ from haystack.dataclasses import ChatMessage, ChatRole, ToolCall, ToolCallResult
 from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
+from heedful.episodes.signals import canonical_json
 from heedful.integrations.attempts import (
     ID_KEY,
     Attempts,
@@ -35,21 +31,22 @@ from heedful.integrations.attempts import (
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
-from heedful.loop.decide import Again
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
 
-Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
 # Why an agent stops, if the model has answered; else it is the name of a tool, or:
 ANSWERED = "text"
 OUT_OF_STEPS = "max_agent_steps"
-UNANSWERED = ("length", "content_filter", OUT_OF_STEPS)
-# What Haystack writes before the error of a tool, with the arguments of the call.
-ERROR_HEADING = "Failed to invoke Tool"
+UNANSWERED = ("length", "content_filter")
+# What Haystack writes before the error of a tool, after the arguments of the call.
+ERROR_HEADING = ". Error: "
 
 
 def hooks(
-    host: Host, *, hold_back: bool = False, others: Hooks | None = None
+    host: Host,
+    *,
+    hold_back: bool = False,
+    others: Mapping[HookPoint, Sequence[Hook]] | None = None,
 ) -> dict[HookPoint, list[Hook]]:
     """Return the hooks of an agent: check each answer, and return the best in the end.
 
@@ -86,65 +83,77 @@ class _Watch:
     def __init__(self, host: Host, hold_back: bool) -> None:
         self.host = checked_host(host)
         self.hold_back = hold_back
-        self.runs: WeakKeyDictionary[State, _AgentRun] = WeakKeyDictionary()
+        self.runs: WeakKeyDictionary[State, Attempts] = WeakKeyDictionary()
 
     async def begin(self, state: State) -> None:
-        """Recall; if an earlier process ended the run, stop with its answer."""
-        messages = _own(state)
-        prompts = [message for message in messages if message.is_from(ChatRole.USER)]
-        id = (state.data.get("hook_context") or {}).get(ID_KEY, "")
-        task = _text_of(prompts[-1]) if prompts else ""
-
-        prompt = prompts[-1] if prompts else None
-        run = _AgentRun(
-            run=self.host.run(str(id), task),
-            hold_back=self.hold_back,
-            task=prompt,
-            last=prompt,
-            counted=_usage(state),
+        """Recall what memory has for the last message of the user."""
+        tasks = [
+            _text_of(message)
+            for message in _own(state)
+            if message.is_from(ChatRole.USER)
+        ]
+        context = state.data.get("hook_context") or {}
+        host_run = self.host.run(
+            str(context.get(ID_KEY, "")), tasks[-1] if tasks else ""
         )
+        run = Attempts(run=host_run, hold_back=self.hold_back, counted=_usage(state))
         await run.begin()
         self.runs[state] = run
-        if run.known_answer is not None:
-            _put(state, [*messages, run.best_message()])
-            state.set("stop_run", ANSWERED)
 
     async def clean(self, state: State) -> None:
         """Remove what was added for the last request; keep the last text."""
         messages = _own(state)
-        run = self.runs[state]
-        if messages:
-            run.hear(_text_of(messages[-1]))
+        self.runs[state].hear(_text_of(messages[-1]))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:
         """Show the model what memory has, and the last rejected answer."""
         run = self.runs[state]
-        closing = run.closing()
-        if closing:
-            _put(state, [*_own(state), ChatMessage.from_assistant(closing)])
+        messages = _own(state)
+        answer = run.early_answer()
+        if answer:
+            _put(state, [*messages, ChatMessage.from_assistant(answer)])
             state.set("stop_run", ANSWERED)
-        else:
-            _put(state, run.request(_own(state)))
+            return
+
+        is_task = [
+            message.is_from(ChatRole.USER) and _text_of(message) == run.run.task
+            for message in messages
+        ]
+        request = run.advised(
+            messages,
+            task=place_of(is_task, sought=True),
+            calls=_result_calls,
+            message=_message,
+        )
+        _put(state, request)
 
     async def ask(self, state: State) -> None:
         """Ask memory about calls; with `hold_back`, answer those that failed before."""
         run = self.runs[state]
-        messages = _own(state)
-        if not messages or not messages[-1].tool_calls:
+        *earlier, request = _own(state)
+        calls = request.tool_calls
+        texts = [
+            await run.ask(call.tool_name, call.arguments, _call_id(call))
+            for call in calls
+        ]
+        if not any(texts):
             return
 
-        results = []
-        free: list[ToolCall] = []
-        for call in messages[-1].tool_calls:
-            text = await run.ask(call.tool_name, call.arguments, _call_id(call))
-            if text:
-                results.append(ChatMessage.from_tool(text, origin=call, error=True))
-            else:
-                free.append(call)
-
-        if results:
-            _put(state, [*messages[:-1], *_split(messages[-1], results, free)])
+        # Haystack runs the calls of the last message only.
+        held = [call for call, text in zip(calls, texts, strict=True) if text]
+        free = [call for call, text in zip(calls, texts, strict=True) if not text]
+        results = [
+            ChatMessage.from_tool(text, origin=call, error=True)
+            for call, text in zip(held, filter(None, texts), strict=True)
+        ]
+        request = ChatMessage.from_assistant(
+            request.text, request.meta, tool_calls=held
+        )
+        messages = [*earlier, request, *results]
+        if free:
+            messages.append(ChatMessage.from_assistant(tool_calls=free))
+        _put(state, messages)
 
     async def note_results(self, state: State) -> None:
         """Keep the results of calls; ask memory about errors."""
@@ -153,65 +162,37 @@ class _Watch:
             call = result.origin
             text = _result_text(result.result)
             if result.error:
-                text = _error_of(text)
+                text = text.partition(ERROR_HEADING)[2] or text
             await run.keep(call.tool_name, text, _call_id(call), failed=result.error)
 
     async def judge(self, state: State) -> None:
         """Judge the answer; go on without it, or put the best in its place."""
         run = self.runs[state]
         reason = state.data["exit_reason"]
-        # Another hook lets the agent go on.
-        goes_on = state.data.get("continue_run")
-        if goes_on or reason in UNANSWERED:
+        # Another hook may let the agent go on.
+        if state.data.get("continue_run") or reason in UNANSWERED:
             return
 
         messages = _own(state)
-        start = _answer_start(messages)
-        answer = messages[start:]
+        is_answer = [message.is_from(ChatRole.ASSISTANT) for message in messages]
+        start = place_of(is_answer, sought=True)
         run.count(_usage(state))
-        if await run.judge(_output_of(answer, reason)):
-            run.last = messages[start - 1] if start else None
+        if await run.judge(_output_of(messages[start:], reason)):
             _put(state, messages[:start])
             state.set("continue_run", True)
         elif run.has_better:
-            _put(state, [*messages[:start], run.best_message()])
+            best = ChatMessage.from_assistant(run.best_text)
+            _put(state, [*messages[:start], best])
 
     async def end(self, state: State) -> None:
         """Learn from the run, and add the verdict to its result."""
         run = self.runs.pop(state)
         messages = _own(state)
-        rejected = isinstance(run.verdict, Again) and run.run.best is not None
-        if rejected and state.data["exit_reason"] == OUT_OF_STEPS:
-            messages.append(run.best_message())
+        if run.best_text and state.data["exit_reason"] == OUT_OF_STEPS:
+            # The last answer was rejected, and removed.
+            messages.append(ChatMessage.from_assistant(run.best_text))
         _put(state, messages)
         state.data[RESULT_KEY] = await run.end()
-
-
-@dataclass(eq=False, kw_only=True)
-class _AgentRun(Attempts):
-    """The attempts of one run of an agent.
-
-    `task` is the message with the task, `last` the one that the last rejected answer
-    follows.
-    """
-
-    task: ChatMessage | None = None
-    last: ChatMessage | None = None
-
-    def best_message(self) -> ChatMessage:
-        """Return the best answer."""
-        return ChatMessage.from_assistant(self.best_text)
-
-    def request(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages with what memory has, and the last rejected answer."""
-        ids = [id(message) for message in messages]
-        return self.advised(
-            messages,
-            task=place_of(ids, id(self.task)),
-            last=place_of(ids, id(self.last)),
-            calls=_result_calls,
-            message=_message,
-        )
 
 
 def _text_of(message: ChatMessage) -> str:
@@ -221,7 +202,7 @@ def _text_of(message: ChatMessage) -> str:
 
 def _own(state: State) -> list[ChatMessage]:
     """Return the messages of a state without those that were added for a request."""
-    messages = state.data.get("messages") or []
+    messages = state.data.get("messages", ())
     return [message for message in messages if RESULT_KEY not in message.meta]
 
 
@@ -238,31 +219,18 @@ def _message(role: Role, text: str) -> ChatMessage:
     return ChatMessage.from_assistant(text, meta)
 
 
-def _answer_start(messages: Sequence[ChatMessage]) -> int:
-    """Return the number of the last message of the model, where its answer begins."""
-    numbers = [
-        number
-        for number, message in enumerate(messages)
-        if message.is_from(ChatRole.ASSISTANT)
-    ]
-    return numbers[-1] if numbers else len(messages)
-
-
 def _output_of(answer: Sequence[ChatMessage], reason: str) -> str:
     """Return the text of an answer; that of a tool if its result is the answer."""
-    texts = [
-        _result_text(result.result)
-        for result in _results_in(answer)
-        if result.origin.tool_name == reason
-    ]
-    if texts:
-        return texts[-1]
-    return "\n".join("\n".join(message.texts) for message in answer)
+    texts = [_text_of(message) for message in answer]
+    for result in _results_in(answer):
+        if result.origin.tool_name == reason:
+            texts = [_result_text(result.result)]
+    return "\n".join(texts)
 
 
 def _results_in(messages: Iterable[ChatMessage]) -> list[ToolCallResult]:
     """Return the results of calls in messages."""
-    return list(chain.from_iterable(message.tool_call_results for message in messages))
+    return [result for message in messages for result in message.tool_call_results]
 
 
 def _result_calls(message: ChatMessage) -> list[str]:
@@ -277,33 +245,9 @@ def _result_text(result: ToolCallResultContentT) -> str:
     return "\n".join(getattr(part, "text", "") for part in result)
 
 
-def _error_of(text: str) -> str:
-    """Return the error of a tool, without what Haystack writes before it."""
-    if not text.startswith(ERROR_HEADING):
-        return text
-    return text.partition(". Error: ")[2] or text
-
-
 def _call_id(call: ToolCall) -> str:
     """Return the id of a call; a model without ids has the same one for equal calls."""
-    if call.id:
-        return str(call.id)
-    arguments = json.dumps(call.arguments, default=repr, sort_keys=True)
-    return f"{call.tool_name} {arguments}"
-
-
-def _split(
-    request: ChatMessage, results: list[ChatMessage], free: list[ToolCall]
-) -> list[ChatMessage]:
-    """Return a request of calls as the calls that were answered, and those that run."""
-    answered = [result.origin for result in _results_in(results)]
-    messages = [
-        ChatMessage.from_assistant(request.text, request.meta, tool_calls=answered),
-        *results,
-    ]
-    if free:
-        messages.append(ChatMessage.from_assistant(tool_calls=free))
-    return messages
+    return call.id or f"{call.tool_name} {canonical_json(call.arguments)}"
 
 
 def _usage(state: State) -> Usage:

@@ -7,18 +7,16 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 `run_id` of an earlier one, which may have been killed, goes on with it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai import (
     CallToolsNode,
     DeferredToolRequests,
-    ModelRetry,
     RunContext,
     exceptions,
 )
-from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -35,7 +33,7 @@ from pydantic_ai.result import FinalResult
 from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
-from heedful.integrations.attempts import Attempts, Role, checked_host
+from heedful.integrations.attempts import Attempts, Role, checked_host, place_of
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
@@ -45,11 +43,10 @@ from heedful.loop.record import Usage
 class Heedful(AbstractCapability[Any]):
     """Check each output, feed back what is wrong, and return the best in the end.
 
-    Feedback is a `ModelRetry`. Where the retries of the agent are used up, it is a
-    message of its own, so the policy of `host` decides when to stop. `run_stream`
-    cannot ask again: there, an output is checked and returned. With `hold_back`, a call
-    that failed before does not run: the model reads what happened. When the model makes
-    the same call again, it runs.
+    Feedback is a message of its own, so the policy of `host` decides when to stop, and
+    not the retries of the agent. `run_stream` cannot ask again: there, an output is
+    checked and returned. With `hold_back`, a call that failed before does not run: the
+    model reads what happened. When the model makes the same call again, it runs.
     """
 
     host: Host
@@ -62,16 +59,11 @@ class Heedful(AbstractCapability[Any]):
         """Return the capability of one run."""
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
-        past = ctx.messages
-
-        if ctx.prompt is None and past and past[-1].run_id:
-            # The run goes on after a pause, such as for an approval.
-            id = past[-1].run_id
-        elif ctx.prompt is None and past:
-            prompts = [
-                part for part in past[-1].parts if isinstance(part, UserPromptPart)
-            ]
-            task = "\n".join(_text_of(part.content) for part in prompts)
+        if ctx.prompt is None and ctx.messages:
+            # The prompt is the last message, or the run goes on after a pause.
+            last = ctx.messages[-1]
+            id = last.run_id or id
+            task = _prompt_of(last)
 
         run = self.host.run(id, task)
         attempts = Attempts(run=run, hold_back=self.hold_back)
@@ -82,73 +74,48 @@ class Heedful(AbstractCapability[Any]):
 class _Run(Heedful):
     """The capability in one run.
 
-    `feedback` has the texts about rejected answers, `answers` the ids of rejected calls
-    of an output tool. `in_node` is True while a node of the agent's graph runs,
-    `is_resumed` until an answer after those of an earlier process is rejected.
-    `closing` is the text that ends a run that repeats a call.
+    `feedback` is on the last rejected answer, and `rejected_call` the id of the call by
+    which that was given, if any. `in_node` is True while a node of the agent's graph
+    runs. `closing` is the text that ends a run that repeats a call, or that an earlier
+    process ended.
     """
 
     attempts: Attempts
-    feedback: set[str] = field(default_factory=set)
-    answers: set[str] = field(default_factory=set)
+    feedback: UserPromptPart | None = None
+    rejected_call: str = ""
     in_node: bool = False
-    is_resumed: bool = False
     judged: bool = False
     closing: str = ""
 
-    async def for_run(self, ctx: RunContext[Any]) -> Heedful:
-        return self
+    async def before_run(self, ctx: RunContext[Any]) -> None:
+        """Recall what memory has for the task."""
+        await self.attempts.begin()
+        self.attempts.counted = _usage_of(ctx)
 
-    async def wrap_run(
-        self, ctx: RunContext[Any], *, handler: WrapRunHandler
+    async def on_run_error(self, ctx: RunContext[Any], *, error: BaseException) -> Any:
+        """Learn from a run that fails."""
+        if isinstance(error, Exception):
+            await self.attempts.end("error")
+        raise error
+
+    async def after_run(
+        self, ctx: RunContext[Any], *, result: AgentRunResult[Any]
     ) -> AgentRunResult[Any]:
-        """Run the agent, and learn from the run.
-
-        If an earlier process ended the loop, return its best answer. If that process
-        was interrupted, go on after its last answer.
-        """
-        attempts = self.attempts
-        await attempts.begin()
-        attempts.counted = _usage_of(ctx)
-        if attempts.known_answer is not None:
-            result = AgentRunResult(self.best_output(ctx))
-            vars(result)[RESULT_KEY] = attempts.verdict
+        """Learn from the run; let its messages end with the best answer."""
+        if isinstance(result.output, DeferredToolRequests):
             return result
 
-        if attempts.feedback:
-            self.feedback.add(attempts.feedback)
-            # Without a prompt, the messages have the rejected answer.
-            self.is_resumed = ctx.prompt is not None
-
-        try:
-            result = await handler()
-        except Exception:
-            await attempts.end("error")
-            raise
-
-        if not isinstance(result.output, DeferredToolRequests):
-            result = await self.end(result)
-        return result
-
-    async def end(self, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
-        """Learn from the run; let its messages end with the best answer."""
-        attempts = self.attempts
-        vars(result)[RESULT_KEY] = await attempts.end()
-        messages = self.without_rejected(result.all_messages())
-        best = attempts.run.best
+        vars(result)[RESULT_KEY] = await self.attempts.end()
+        messages = result.all_messages()
+        self.drop_rejected(messages)
+        best = self.attempts.run.best
         last = next(
             (m for m in reversed(messages) if isinstance(m, ModelResponse)), None
         )
         if isinstance(best, str) and last and not last.tool_calls and last.text != best:
             del messages[messages.index(last) :]
             messages.append(_message("assistant", best))
-
-        result.all_messages()[:] = messages
         return result
-
-    def best_output(self, ctx: RunContext[Any]) -> Any:
-        """Return the best output in the type of the agent's output."""
-        return self.attempts.best_as(getattr(ctx.agent, "output_type", None))
 
     async def wrap_node_run(
         self, ctx: RunContext[Any], *, node: Any, handler: Any
@@ -163,36 +130,50 @@ class _Run(Heedful):
 
         # A text is no answer of an agent whose output is an object.
         if self.closing and not isinstance(result, End | CallToolsNode):
-            return End(FinalResult(self.closing))
+            return self.final_node(ctx)
         return result
 
     async def on_node_run_error(
         self, ctx: RunContext[Any], *, node: Any, error: Exception
     ) -> End[FinalResult[Any]]:
         """Return the best answer if the agent's own retries or limits end first."""
-        ends_first = isinstance(error, exceptions.UsageLimitExceeded)
-        if ends_first or type(error) is exceptions.UnexpectedModelBehavior:
-            self.closing = self.closing or self.attempts.closing(at_limit=True)
-        if self.closing:
-            best = self.best_output(ctx)
-            return End(FinalResult(self.closing if best is None else best))
         # The subclasses of this error say that the provider refused.
         retries_ended = type(error) is exceptions.UnexpectedModelBehavior
-        if not retries_ended or self.attempts.run.best is None:
-            raise error
-        return End(FinalResult(self.best_output(ctx)))
+        if retries_ended or isinstance(error, exceptions.UsageLimitExceeded):
+            self.closing = self.closing or self.attempts.closing(at_limit=True)
+
+        is_answered = retries_ended and self.attempts.run.best is not None
+        if is_answered or self.closing:
+            return self.final_node(ctx)
+        raise error
+
+    def final_node(self, ctx: RunContext[Any]) -> End[FinalResult[Any]]:
+        """Return the end of a run: the best answer, else why a call is not repeated."""
+        kind = getattr(ctx.agent, "output_type", None)
+        best = self.attempts.best_as(kind)
+        return End(FinalResult(self.closing if best is None else best))
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
-        self.closing = self.attempts.closing()
+        self.closing = self.attempts.early_answer()
         if self.closing:
             answer = ModelResponse([TextPart(self.closing)])
             raise exceptions.SkipModelRequest(answer)
 
-        messages = self.without_rejected(request_context.messages, keep=1)
-        return replace(request_context, messages=self.request(messages, ctx.run_id))
+        self.drop_rejected(ctx.messages)
+        messages = list(request_context.messages)
+        self.drop_rejected(messages)
+        task = self.attempts.run.task
+        is_task = [_prompt_of(message) == task for message in messages]
+        messages = self.attempts.advised(
+            messages,
+            task=place_of(is_task, sought=True),
+            calls=_result_calls,
+            message=_message,
+        )
+        return replace(request_context, messages=messages)
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
@@ -231,10 +212,7 @@ class _Run(Heedful):
     async def after_output_process(
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
-        """Judge an output; return it, or the best one, or ask the model again.
-
-        Raises ModelRetry with the feedback, as long as the agent has retries left.
-        """
+        """Judge an output; return it or the best one, or ask the model again."""
         # A stream gives its last output more than once.
         repeats = self.judged and not self.in_node
         if repeats or ctx.partial_output or isinstance(output, DeferredToolRequests):
@@ -248,97 +226,49 @@ class _Run(Heedful):
         if not is_again or not self.in_node:
             return output
 
-        feedback = self.attempts.feedback
-        self.is_resumed = False
-        self.feedback.add(feedback)
-        if output_context.tool_call is not None:
-            self.answers.add(output_context.tool_call.tool_call_id)
-
-        # Where the retries of the agent are used up, the feedback is a message.
-        if ctx.retry < ctx.max_retries:
-            raise ModelRetry(feedback)
-        ctx.enqueue(feedback, priority="when_idle")
+        call = output_context.tool_call
+        self.rejected_call = call.tool_call_id if call else ""
+        self.feedback = UserPromptPart(self.attempts.feedback)
+        ctx.enqueue(self.feedback, priority="when_idle")
         return output
 
-    def request(
-        self, messages: Sequence[ModelMessage], run_id: str | None
-    ) -> list[ModelMessage]:
-        """Return the messages with what memory has, after the prompt and calls."""
-        # The first prompt of the run, or the last one of all.
-        prompts = [
-            number
-            for number, message in enumerate(messages)
-            if any(isinstance(part, UserPromptPart) for part in message.parts)
-        ]
-        of_run = [number for number in prompts if messages[number].run_id == run_id]
-        prompt = of_run[0] if of_run else max(prompts, default=-1)
-        last = prompt if self.is_resumed else -2
+    def drop_rejected(self, messages: list[ModelMessage]) -> None:
+        """Remove the last rejected answer, and the feedback on it, from messages.
 
-        woven = self.attempts.advised(
-            messages,
-            task=prompt,
-            last=last,
-            calls=_result_calls,
-            message=_message,
-        )
-        request: list[ModelMessage] = []
-        for message in woven:
-            before = request[-1] if request else None
-            if isinstance(before, ModelRequest) and isinstance(message, ModelRequest):
-                request[-1] = replace(before, parts=[*before.parts, *message.parts])
-            else:
-                request.append(message)
-        return request
-
-    def without_rejected(
-        self, messages: Sequence[ModelMessage], keep: int = 0
-    ) -> list[ModelMessage]:
-        """Return the messages without rejected answers and the feedback on them.
-
-        The last `keep` rejected answers stay, and the calls of tools with their
-        results.
+        Tools that were called beside the answer stay.
         """
-        places = [
-            number
-            for number, message in enumerate(messages)
-            if any(map(self.is_feedback, message.parts))
-        ]
-        end = max(places[: len(places) - keep], default=-1)
-        accepted = [
-            self._accepted(message, is_rejected=number + 1 in places)
-            for number, message in enumerate(messages[: end + 1])
-        ]
-        accepted += messages[end + 1 :]
-        return [message for message in accepted if message.parts]
-
-    def _accepted(self, message: Any, *, is_rejected: bool) -> ModelMessage:
-        """Return a message without rejected calls of an output tool, and feedback.
-
-        A rejected answer without other calls does no work that must stay.
-        """
-        parts = [
-            part
-            for part in message.parts
-            if getattr(part, "tool_call_id", "") not in self.answers
-            and not self.is_feedback(part)
-        ]
-        if is_rejected and not any(isinstance(part, ToolCallPart) for part in parts):
-            parts = []
-        accepted: ModelMessage = replace(message, parts=parts)
-        return accepted
-
-    def is_feedback(self, part: Any) -> bool:
-        """Return True if a part of a message is feedback on a rejected answer."""
-        content = getattr(part, "content", None)
-        if isinstance(content, list | tuple) and content:
-            content = content[0]
-        return isinstance(content, str) and content in self.feedback
+        kept: list[ModelMessage] = []
+        for message in messages:
+            parts: Any = [
+                part
+                for part in message.parts
+                if part != self.feedback
+                and getattr(part, "tool_call_id", None) != self.rejected_call
+            ]
+            last = kept[-1] if kept else None
+            is_answer = isinstance(last, ModelResponse) and not last.tool_calls
+            if is_answer and self.feedback in message.parts:
+                kept.pop()
+            if len(parts) == len(message.parts):
+                kept.append(message)
+            elif parts:
+                kept.append(replace(message, parts=parts))
+        messages[:] = kept
 
 
 def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _prompt_of(message: ModelMessage) -> str:
+    """Return the text of the user in a message."""
+    return "\n".join(
+        _text_of(part.content)
+        for part in message.parts
+        if isinstance(part, UserPromptPart)
+    )
 
 
 def _message(role: Role, text: str) -> ModelMessage:

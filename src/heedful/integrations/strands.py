@@ -9,16 +9,12 @@ been killed, goes on with it. By default, the id comes from the session and the 
 with the task.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from strands import Agent
 from strands.hooks import (
     AfterInvocationEvent,
@@ -28,16 +24,8 @@ from strands.hooks import (
     BeforeModelCallEvent,
     BeforeToolCallEvent,
 )
-from strands.middleware import (
-    ExecuteToolContext,
-    ExecuteToolStage,
-    InvokeModelContext,
-    InvokeModelStage,
-    MiddlewareNext,
-    ToolResultEvent,
-    TypedEvent,
-)
-from strands.plugins import Plugin
+from strands.middleware import InvokeModelContext, InvokeModelStage
+from strands.plugins import Plugin, hook
 from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
@@ -66,50 +54,36 @@ class HeedfulPlugin(Plugin):
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         self.host = checked_host(host)
         self.hold_back = hold_back
-        self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
+        self.runs: WeakKeyDictionary[Any, Attempts] = WeakKeyDictionary()
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
-        """Add the hooks, what changes requests, and what judges objects."""
-        agent.add_hook(self.begin, BeforeInvocationEvent)
-        agent.add_hook(self.answer_known, BeforeModelCallEvent)
-        agent.add_hook(self.judge, AfterModelCallEvent)
-        agent.add_hook(self.ask, BeforeToolCallEvent)
-        agent.add_hook(self.note_result, AfterToolCallEvent)
-        agent.add_hook(self.end, AfterInvocationEvent)
+        """Add what changes requests; Strands itself adds the hooks."""
         agent.add_middleware(InvokeModelStage.Input, self.advise)
-        agent.add_middleware(ExecuteToolStage, self.judge_object)
 
+    @hook
     async def begin(self, event: BeforeInvocationEvent) -> None:
         """Begin the run, or go on with one that waits for an interrupt."""
-        messages = event.messages or []
-        if not messages and event.agent in self.runs:
+        if not event.messages and event.agent in self.runs:
             return
 
-        all_messages = [*event.agent.messages, *messages]
-        message = _task_message(all_messages)
+        messages = [*event.agent.messages, *(event.messages or ())]
+        prompts = list(filter(_is_prompt, messages))
+        message = prompts[-1] if prompts else _message("user", "")
         task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
-        id = event.invocation_state.get(ID_KEY)
-        if not id:
-            id = f"{event.agent.session_id}-{task_id}"
-
+        default_id = f"{event.agent.session_id}-{task_id}"
+        id = event.invocation_state.get(ID_KEY) or default_id
         host_run = self.host.run(str(id), _text_of(message))
-        run = _Invocation(
-            run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
-        )
+        run = Attempts(run=host_run, hold_back=self.hold_back)
         await run.begin()
         self.runs[event.agent] = run
 
-    def answer_known(self, event: BeforeModelCallEvent) -> None:
-        """Return a known answer without a call of the model.
-
-        It is that of an earlier process, or the last of a run that repeats a call.
-        """
+    @hook
+    def answer_early(self, event: BeforeModelCallEvent) -> None:
+        """Return an answer without a call of the model, if the run is over."""
         run = self.runs.get(event.agent)
-        if run and run.known_answer is not None:
-            event.cancel = run.best_text or True
-        elif run:
-            event.cancel = run.closing() or event.cancel
+        if run:
+            event.cancel = run.early_answer() or event.cancel
 
     async def advise(self, context: InvokeModelContext) -> InvokeModelContext:
         """Show the model what memory has, and the last rejected answer."""
@@ -117,9 +91,19 @@ class HeedfulPlugin(Plugin):
         if run is None:
             return context
 
-        run.is_forced = context.structured_output_model is not None
-        return context.replace(messages=run.request(context.messages))
+        is_task = [
+            _is_prompt(message) and _text_of(message) == run.run.task
+            for message in context.messages
+        ]
+        woven = run.advised(
+            context.messages,
+            task=place_of(is_task, sought=True),
+            calls=_result_calls,
+            message=_message,
+        )
+        return context.replace(messages=_alternating(woven))
 
+    @hook
     async def judge(self, event: AfterModelCallEvent) -> None:
         """Judge an answer of the model; ask again, or put the best in its place."""
         run = self.runs.get(event.agent)
@@ -130,53 +114,42 @@ class HeedfulPlugin(Plugin):
 
         message = response.message
         run.spent += _usage_in(message)
-        output: Any = _text_of(message)
-        run.hear(output)
-        if _wants_object(event.agent):
-            # Only a model that is made to answer with an object does so in a text.
-            output = json_data(output) if run.is_forced else None
-        if output is None or response.stop_reason not in ANSWER_STOP_REASONS:
+        text = _text_of(message)
+        run.hear(text)
+        wants_object = _wants_object(event.agent)
+        # Some models answer with JSON when they must answer with an object.
+        output: Any = json_data(text) if wants_object else text
+        is_talk = wants_object and isinstance(output, str)
+        if is_talk or response.stop_reason not in ANSWER_STOP_REASONS:
             return
 
         if await run.judge(output):
-            history = event.agent.messages
-            run.last_id = _id_of(history[-1]) if history else ""
             event.retry = True
         elif run.has_better:
             message["content"] = [{"text": run.best_text}]
 
-    async def judge_object(
-        self,
-        context: ExecuteToolContext,
-        next_fn: MiddlewareNext[ExecuteToolContext, TypedEvent],
-    ) -> AsyncGenerator[TypedEvent, None]:
-        """Judge an object that the model answers with; a rejected one is an error."""
-        run = self.runs.get(context.agent)
-        arguments = context.tool_use["input"]
-        output = _valid_object(context.tool, arguments) if run else None
-        if run and output is not None:
-            if await run.judge(output):
-                id = context.tool_use["toolUseId"]
-                content: Any = [{"text": run.feedback}]
-                result = ToolResult(toolUseId=id, status="error", content=content)
-                yield ToolResultEvent(result)
-                return
-
-            if run.has_better:
-                tool_use: Any = {**context.tool_use, "input": run.run.best}
-                context = context.replace(tool_use=tool_use)
-
-        async for event in next_fn(context):
-            yield event
-
+    @hook
     async def ask(self, event: BeforeToolCallEvent) -> None:
-        """Ask memory about a call; with `hold_back`, cancel it if it failed before."""
+        """Ask memory about a call; with `hold_back`, cancel it if it failed before.
+
+        A call may be an object with which the model answers: feedback is its error.
+        """
         run = self.runs.get(event.agent)
         use = event.tool_use
-        if run and not _makes_object(event.selected_tool) and not event.cancel_tool:
+        if run is None or event.cancel_tool:
+            return
+        if not _makes_object(event.selected_tool):
             held_back = await run.ask(use["name"], use["input"], use["toolUseId"])
-            event.cancel_tool = held_back or event.cancel_tool
+            event.cancel_tool = held_back or False
+            return
 
+        output = _valid_object(event.selected_tool, use["input"])
+        if output is not None and await run.judge(output):
+            event.cancel_tool = run.feedback
+        elif run.has_better:
+            event.tool_use = {**use, "input": run.run.best}
+
+    @hook
     async def note_result(self, event: AfterToolCallEvent) -> None:
         """Keep the result of a call; ask memory about an error."""
         run = self.runs.get(event.agent)
@@ -185,9 +158,14 @@ class HeedfulPlugin(Plugin):
 
         use = event.tool_use
         text = str(event.exception or _result_text(event.result))
-        failed = event.result["status"] == "error"
-        await run.keep(use["name"], text, use["toolUseId"], failed=failed)
+        await run.keep(
+            use["name"],
+            text,
+            use["toolUseId"],
+            failed=event.result["status"] == "error",
+        )
 
+    @hook
     async def end(self, event: AfterInvocationEvent) -> None:
         """Learn from the run, and put the verdict into the state of the result."""
         result = event.result
@@ -204,50 +182,32 @@ class HeedfulPlugin(Plugin):
             result.state[RESULT_KEY] = verdict
 
 
-@dataclass(eq=False, kw_only=True)
-class _Invocation(Attempts):
-    """The attempts of one invocation of an agent.
+def _alternating(messages: Messages) -> Messages:
+    """Return messages of which no two of one role follow each other.
 
-    `task_id` is the tracking id of the message with the task, `last_id` that of the
-    message that the last rejected answer follows. `is_forced` is True if the model is
-    made to answer with an object.
+    A provider may refuse others.
     """
-
-    task_id: str = ""
-    last_id: str = ""
-    is_forced: bool = False
-
-    def request(self, messages: Messages) -> Messages:
-        """Return the messages with what memory has, and the last rejected answer."""
-        ids = [_id_of(message) for message in messages]
-        woven = self.advised(
-            messages,
-            task=place_of(ids, self.task_id),
-            last=place_of(ids, self.last_id),
-            calls=_result_calls,
-            message=_message,
-        )
-        # A provider may refuse two messages of one role that follow each other.
-        request: Messages = []
-        for message in woven:
-            if request and request[-1]["role"] == message["role"]:
-                content = [*request[-1]["content"], *message["content"]]
-                request[-1] = {**request[-1], "content": content}
-            else:
-                request.append(message)
-        return request
+    joined: Messages = []
+    for message in messages:
+        if joined and joined[-1]["role"] == message["role"]:
+            content = [*joined[-1]["content"], *message["content"]]
+            joined[-1] = {**joined[-1], "content": content}
+        else:
+            joined.append(message)
+    return joined
 
 
-def _id_of(message: Message) -> str:
-    """Return the tracking id of a message, "" without one."""
-    return str(message.get("tracking_id", ""))
+def _is_prompt(message: Message) -> bool:
+    """Return True if a message is one of the user, without results of calls."""
+    return message["role"] == "user" and not _result_calls(message)
 
 
 def _result_calls(message: Message) -> list[str]:
     """Return the ids of the calls whose results are in a message."""
-    blocks = message["content"]
     return [
-        block["toolResult"]["toolUseId"] for block in blocks if "toolResult" in block
+        block["toolResult"]["toolUseId"]
+        for block in message["content"]
+        if "toolResult" in block
     ]
 
 
@@ -272,19 +232,11 @@ def _text_of(message: Message) -> str:
     return "\n".join(block["text"] for block in message["content"] if "text" in block)
 
 
-def _task_message(messages: Sequence[Message]) -> Message:
-    """Return the last message of the user with a text; the last one without any."""
-    prompts = [message for message in messages if message["role"] == "user"]
-    with_text = [message for message in prompts if _text_of(message)]
-    return (with_text or prompts or [_message("user", "")])[-1]
-
-
 def _result_text(result: ToolResult) -> str:
     """Return what a tool returned, as one text."""
-    blocks = result["content"]
     return "\n".join(
         block.get("text") or json.dumps(block["json"], default=repr)
-        for block in blocks
+        for block in result["content"]
         if "text" in block or "json" in block
     )
 
@@ -300,17 +252,9 @@ def _wants_object(agent: Any) -> bool:
 
 
 def _valid_object(tool: Any, arguments: Any) -> dict[str, Any] | None:
-    """Return an answer as data; None for a call of another tool, or an invalid answer.
-
-    Strands itself asks again after an invalid answer.
-    """
-    if not _makes_object(tool):
-        return None
-
+    """Return an answer as data; None for an invalid one: Strands itself asks again."""
     try:
-        data: dict[str, Any] = tool.structured_output_model(**arguments).model_dump(
-            mode="json"
-        )
+        output: BaseModel = tool.structured_output_model(**arguments)
     except (ValidationError, TypeError):
         return None
-    return data
+    return output.model_dump(mode="json")
