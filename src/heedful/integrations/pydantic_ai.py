@@ -157,7 +157,11 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
-        self.closing = self.attempts.early_answer()
+        self.closing = self.attempts.early_answer(
+            message.text or ""
+            for message in ctx.messages
+            if isinstance(message, ModelResponse) and message.run_id == ctx.run_id
+        )
         if self.closing:
             answer = ModelResponse([TextPart(self.closing)])
             raise exceptions.SkipModelRequest(answer)
@@ -174,13 +178,6 @@ class _Run(Heedful):
             message=_message,
         )
         return replace(request_context, messages=messages)
-
-    async def after_model_request(
-        self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
-    ) -> ModelResponse:
-        """Keep the last text of the model."""
-        self.attempts.hear(response.text)
-        return response
 
     async def wrap_tool_execute(
         self,
