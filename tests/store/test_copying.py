@@ -38,8 +38,8 @@ OTHERS = """
 pragma foreign_keys = on;
 delete from example where id in (select max(id) from example group by scope);
 insert into step (loop, key, record) select n, 'k', '{}' from loop;
-insert into override (loop, seq, rule, by, why, decisions, created, until)
-  select n, 1, 'attempts', 'ada', 'it is close', 2, 2.5, null from loop;
+insert into override (loop, seq, rule, by, why, decisions, until)
+  select n, 1, 'attempts', 'ada', 'it is close', 2, null from loop;
 insert into key
   values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null, true);
 insert into audit

@@ -44,7 +44,7 @@ VALUES = {
 # tell of another tenant; the others do so on purpose: a key is found by its own number,
 # whether there is any key, and the names of the scopes that have something to do.
 DEFINERS = {"count_words", "match_words", "key_of", "keys_there", "scopes_there"}
-DEFINERS |= {"new_base", "queue_depth", "live_workers", "loop_scopes"}
+DEFINERS |= {"new_base", "queue_depth", "live_workers"}
 CHANGES = ("update {} set tenant = tenant", "delete from {}")
 INTRUSIONS = ("update {} set tenant = 'two'", "insert into {} (tenant) values ('two')")
 AUDIT = ("audit",)

@@ -403,8 +403,8 @@ def _write_reflection(
     if not all(_is_unchanged(db, key, lesson, is_member=False) for lesson in cited):
         return [replace(proposal, survivor=0, outcome=CHANGED_LESSON_OUTCOME)]
 
-    cited_ids = json.dumps(proposal.members)
-    authors = [row["author"] for row in db.all("authors", scope, ids=cited_ids)]
+    cited_rows = db.all("lessons_of", scope, ids=json.dumps(proposal.members))
+    authors = {row["author"] for row in cited_rows} - {None}
     reflection = replace(reflection, parents=tuple(authors))
     name = {"kind": reflection.kind, "signature": reflection.signature.digest}
     for row in db.select("*", "lesson", {**key, **name}):
@@ -468,10 +468,14 @@ def read_log(
         lesson_ids = set[int]()
         for proposal in report["proposals"]:
             lesson_ids.update(proposal["members"], [proposal["survivor"]])
-        lessons = db.all("texts_of", scope, ids=json.dumps(sorted(lesson_ids)))
+        lessons = db.all("lessons_of", scope, ids=json.dumps(sorted(lesson_ids)))
 
         columns = {name: row[name] for name in ("id", "by", "at", "undone")}
-        texts = {lesson["id"]: lesson["text"] for lesson in lessons}
+        texts = {
+            lesson["id"]: lesson["text"]
+            for lesson in lessons
+            if lesson["trust"] != "outside"
+        }
         dreams.append(from_document(Dream, {**report, **columns, "texts": texts}))
     return dreams
 

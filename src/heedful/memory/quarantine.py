@@ -275,12 +275,10 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
     That is, its sources, parents, children and sightings.
     """
     values = {
-        **scope_key(scope),
+        **_entry_key(scope, entry),
         "kind": entry.kind,
         "signature": entry.signature,
         "most": 20,
-        "example": entry.id,
-        "subject": f"{entry.kind}/{entry.signature}",
     }
     sources = db.run("rests_on", values).fetchall()
     sightings = db.run("newest_sightings", values).fetchall()
@@ -410,6 +408,12 @@ def settle(
             _reject(db, values, entry)
 
 
+def _entry_key(scope: Scope, entry: QuarantinedLesson) -> Plain:
+    """Return the parameters that select an example, and the rulings on it."""
+    subject = f"{entry.kind}/{entry.signature}"
+    return {**scope_key(scope), "example": entry.id, "subject": subject}
+
+
 def _set_state(
     db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Origin
 ) -> int:
@@ -417,8 +421,7 @@ def _set_state(
 
     Raises NotQuarantined.
     """
-    subject = f"{entry.kind}/{entry.signature}"
-    values = {**scope_key(scope), "example": entry.id, "subject": subject}
+    values = _entry_key(scope, entry)
     if action == "release":
         settled = {"state": "unverified", "trust": trust}
     else:
@@ -489,12 +492,12 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
     ids = sorted(set(ids))
     entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
     key = scope_key(scope)
-    rows = db.run("rulings_on_examples", {**key, "ids": json.dumps(ids)})
-    last_rulings = {row["example"]: row for row in rows.fetchall()}
     now = time.time()
     for id in ids:
         entry = entries.get(id)
-        ruling = last_rulings.get(id)
+        ruling = None
+        if entry is not None:
+            ruling = db.first("rulings_on", _entry_key(scope, entry))
         is_in_force = (
             entry is not None
             and ruling is not None

@@ -190,7 +190,7 @@ def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
 
 def stated_keys(db: Db, scope: Scope) -> frozenset[str]:
     """Return the sources of the tenant's keys that were not created as from outside."""
-    rows = db.run("stated_keys", {"tenant": scope.tenant})
+    rows = db.select("id", "key", {"tenant": scope.tenant, "outside": False})
     return frozenset(f"{KEY_SOURCE_PREFIX}{row['id']}" for row in rows)
 
 

@@ -335,7 +335,18 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
 
-    db.send("insert_sighting", {**sighting, "lesson_id": id})
+    occurrence = {
+        "lesson_id": id,
+        "loop": sighting["loop"],
+        "text": sighting["sighting"],
+        "mistake": sighting["mistake"],
+        "source": sighting["source"],
+        "via": sighting["via"],
+        "trust": sighting["error_trust"],
+        "parents": sighting["parents"],
+        "at": now,
+    }
+    db.insert("occurrence", occurrence)
     written = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
@@ -811,10 +822,8 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     With `waiting`, return instead those that have waiting or failed episodes, or open
     traces.
     """
-    return [
-        Scope(row["tenant"], row["project"])
-        for row in db.run("scopes", {"waiting": waiting}).fetchall()
-    ]
+    rows = db.run("scopes", {"having": "work" if waiting else "lessons"})
+    return [Scope(row["tenant"], row["project"]) for row in rows.fetchall()]
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

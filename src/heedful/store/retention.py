@@ -58,7 +58,7 @@ class Expired:
 
 def scopes(db: Db, scope: Scope) -> list[Scope]:
     """Return the scopes of all tenants that have loops."""
-    rows = db.run("scopes_with_loops").fetchall()
+    rows = db.run("scopes", {"having": "loops"}).fetchall()
     return [Scope(row["tenant"], row["project"]) for row in rows]
 
 

@@ -138,15 +138,11 @@ from (
 ) as seen
 left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc, seen.last desc;
 
--- name: taught_by
--- The lessons with a text from one of these sources.
-select distinct e.lesson_id as id from origin o join example e on e.id = o.example
-where o.scope = :token and o.source in (select value from json_each(:sources)) order by e.lesson_id limit :limit;
-
 -- name: learnt_from
+-- The lessons with a text from one of these sources.
 select distinct l.id, case when l.trust = 'outside' then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
-where o.scope = :token and o.source in (:source, :session) order by l.id limit :limit;
+where o.scope = :token and o.source in (select value from json_each(:sources)) order by l.id limit :limit;
 
 -- name: told_in
 -- The lessons that a session was told; `repeated` says whether the error of each came again, if a later call shows it.

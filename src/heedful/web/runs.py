@@ -22,7 +22,7 @@ async def run(visit: Visit, id: str) -> Document:
     sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
     taught = await caller.read(
         figures.rows,
-        "taught_by",
+        "learnt_from",
         token=token(caller.scope),
         sources=json.dumps(sources),
         limit=50,

@@ -1,5 +1,6 @@
 """The page of a trace: what a run of an agent did, and what it taught."""
 
+import json
 from collections.abc import Sequence
 
 from heedful.episodes.episode import Limits
@@ -31,12 +32,15 @@ async def trace(visit: Visit, digest: str) -> Document:
     """Show an episode as a timeline, with its failing events marked."""
     read = visit.caller.read
     row, episode = await read(figures.episode, digest)
+    sources = [
+        source_of(row["digest"][:16]),
+        source_of(row["session"] or row["digest"]),
+    ]
     learnt = await read(
         figures.rows,
         "learnt_from",
         token=token(visit.caller.scope),
-        source=source_of(row["digest"][:16]),
-        session=source_of(row["session"] or row["digest"]),
+        sources=json.dumps(sources),
         limit=MAX_PAGE_ROWS,
     )
 

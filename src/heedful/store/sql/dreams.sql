@@ -42,17 +42,6 @@ where tenant = :tenant and project = :project and subject = 'dream' and action =
   and (cast(:before as bigint) is null or id < :before)
 order by id desc limit :limit;
 
--- name: authors
--- The examples whose texts these lessons show.
-select author from lesson
-where tenant = :tenant and project = :project and id in (select atom from json_each(:ids)) and author is not null;
-
--- name: texts_of
--- The texts of these lessons, without those of tools and documents.
-select id, text from lesson
-where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
-  and trust <> 'outside';
-
 -- name: superseded_later
 -- The last dream that superseded a lesson of this dream, or a reflection that it wrote.
 select later.dream, later.child from link k join link later

@@ -7,8 +7,12 @@ where tenant = :tenant
   and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
--- name: stated_keys
-select id from key where tenant = :tenant and not outside;
+-- name: find_key
+select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside
+from /*sqlite key where id = :id *//*postgres key_of(:id) */;
+
+-- name: any_key
+select /*sqlite exists (select 1 from key) *//*postgres keys_there() */ as n;
 
 -- name: revoke_key
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id

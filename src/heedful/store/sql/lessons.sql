@@ -50,10 +50,6 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
     pinned = lesson.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
 
--- name: insert_sighting
-insert into occurrence (lesson_id, loop, text, mistake, source, via, trust, parents, at)
-values (:lesson_id, :loop, :sighting, :mistake, :source, :via, :error_trust, :parents, :now);
-
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, check_id, severity, fix, mended, loop, at)
@@ -194,7 +190,7 @@ select id from example where scope = :scope and state = 'quarantined' and id < :
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
        case when l.author = e.id then l.tags else '[]' end as tags,
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
-         select group_concat(source, ', ') from (select source from origin where example = e.id order by source) as named
+         select /*postgres string_agg *//*sqlite group_concat */ (source, ', ') from (select source from origin where example = e.id order by source) as named
        ), '') as source
 from example e join lesson l on l.id = e.lesson_id
 where e.scope = :scope and e.id in (select atom from json_each(:ids))
@@ -214,18 +210,11 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 order by o.id desc limit :most;
 
 -- name: rulings_on
--- The decisions about one example of a lesson.
+-- The decisions about one example of a lesson, newest first.
 select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject', 'undo')
   and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
 order by at desc, id desc;
-
--- name: rulings_on_examples
--- The decisions about these examples, oldest first.
-select cast(json_extract(record, '$.example') as bigint) as example, action, subject, record from ruling
-where tenant = :tenant and project = :project and action in ('release', 'reject', 'undo')
-  and cast(json_extract(record, '$.example') as bigint) in (select cast(value as bigint) from json_each(:ids))
-order by id;
 
 -- name: settle_example
 update example set state = :state, trust = :trust

@@ -100,8 +100,8 @@ select :n, coalesce(max(seq), 0) + 1,
 from decision where loop = :n;
 
 -- name: insert_override
-insert into override (loop, seq, rule, by, why, decisions, until, rung, created)
-select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :rung, :now from override where loop = :n;
+insert into override (loop, seq, rule, by, why, decisions, until, rung)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :rung from override where loop = :n;
 
 -- name: use_override
 -- Use up one decision of an override, if it has any left.

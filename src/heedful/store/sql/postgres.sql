@@ -1,19 +1,7 @@
 -- Statements that only PostgreSQL understands.
 
 -- name: scopes
-select tenant, project from scopes_there(:waiting);
-
--- name: scopes_with_loops
-select tenant, project from loop_scopes();
-
--- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key_of(:id);
-
--- name: any_key
-select keys_there() as n;
-
--- name: read_corpus
-select scope as mark, scope, texts, length from corpus where scope = :scope;
+select tenant, project from scopes_there(:having);
 
 -- name: count_terms
 select term, n from count_words(:mark, :terms);

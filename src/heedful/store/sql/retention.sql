@@ -25,7 +25,7 @@ with witness as not materialized (
     on s.tenant = :tenant and s.project = :project and s.id > r.id || '/' and s.id < r.id || '0' and s.run = r.id
   where r.kind = 'run'
 )
-select count(*) as loops, (select min(updated) from first) as earliest, (select max(updated) from first) as latest, coalesce(group_concat(cast(n as text), ',') filter (where :lists = 1), '') as numbers from expired;
+select count(*) as loops, (select min(updated) from first) as earliest, (select max(updated) from first) as latest, coalesce(/*postgres string_agg *//*sqlite group_concat */ (cast(n as text), ',') filter (where :lists = 1), '') as numbers from expired;
 
 -- name: remove_notes
 -- What hosts noted about attempts of these loops.

@@ -36,9 +36,6 @@ begin
     select ordinality - 1, one::bytewise, case when one ~ '^-?[0-9]{1,18}$' then one::bigint end
     from json_array_elements_text(list::json) with ordinality as each (one, ordinality);
 end $$;
-create function joined(text, text, text) returns text
-language sql immutable parallel safe return coalesce($1 || $3, '') || $2;
-create aggregate group_concat(text, text) (sfunc = joined, stype = text);
 -- Returns null if PostgreSQL cannot hold the text, which has a NUL character or half of a surrogate pair.
 create function json_extract(plain text, path text) returns text
 language plpgsql immutable parallel safe as $$
@@ -177,11 +174,10 @@ begin
 end $$;
 
 -- Maintenance needs the names of the scopes of all tenants.
-create function scopes_there(waiting boolean) returns table (tenant text, project text)
+create function scopes_there(what text) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$
-  select distinct r.tenant, r.project from lesson r where not waiting
-  union
-  select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
-  union
-  select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
+  select t.tenant, t.project from tally t where what = 'lessons' and t.lessons > 0
+  union select l.tenant, l.project from loop l where what = 'loops'
+  union select e.tenant, e.project from episode e where what = 'work' and e.state <> 'reflected'
+  union select t.tenant, t.project from trace t where what = 'work' and t.state = 'open'
 $$;

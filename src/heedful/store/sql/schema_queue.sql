@@ -64,18 +64,3 @@ create or replace function live_workers(silent double precision) returns bigint
 language sql stable security definer set search_path = heedful, pg_temp as $$
   select count(*) from procrastinate_workers where last_heartbeat >= now() - make_interval(secs => silent)
 $$;
-
--- The scopes of all tenants that have loops. Each step goes to the next scope in the index, so that this reads one row of
--- each.
-create or replace function loop_scopes() returns table (tenant text, project text)
-language sql stable security definer set search_path = heedful, pg_temp as $$
-  with recursive step (tenant, project) as (
-    (select l.tenant, l.project from loop l order by l.tenant, l.project limit 1)
-    union all
-    select l.tenant, l.project from step cross join lateral (
-      select n.tenant, n.project from loop n
-      where (n.tenant, n.project) > (step.tenant, step.project) order by n.tenant, n.project limit 1
-    ) as l
-  )
-  select tenant, project from step
-$$;

@@ -74,7 +74,6 @@ create table override (
   used integer not null default 0 check (used between 0 and decisions),
   until real,
   rung integer not null default 1,
-  created real not null,
   primary key (loop, seq)
 ) without rowid;
 
@@ -478,7 +477,6 @@ create table reminder (
   settled boolean not null default false,
   primary key (tenant, project, session, subject)
 ) without rowid;
-create index reminder_settled on reminder (tenant, project, settled);
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
 -- reflection, from a lesson to the lesson that it `became` in a dream, or from a reflection of a dream to a lesson that
@@ -593,7 +591,6 @@ create index loop_updated on loop (tenant, project, updated);
 
 create index loop_newest on loop (tenant, project, n);
 create index loop_runs on loop (tenant, project, n) where kind = 'run';
-create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
 create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.

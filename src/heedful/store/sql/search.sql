@@ -1,3 +1,8 @@
+-- name: read_corpus
+-- In the index, the words of the scope begin with `mark`.
+select /*sqlite 's' || place || 'x' *//*postgres scope */ as mark, scope, texts, length /*sqlite , changed */
+from corpus where scope = :scope;
+
 -- name: filtered
 select e.id
 from lesson l join example e on e.lesson_id = l.id

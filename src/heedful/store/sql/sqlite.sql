@@ -1,22 +1,10 @@
 -- Statements that only SQLite understands.
 
 -- name: scopes
-select tenant, project from lesson where not :waiting
-union select tenant, project from episode where :waiting and state <> 'reflected'
-union select tenant, project from trace where :waiting and state = 'open';
-
--- name: scopes_with_loops
-select distinct tenant, project from loop;
-
--- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key where id = :id;
-
--- name: any_key
-select exists (select 1 from key) as n;
-
--- name: read_corpus
--- In the index, the words of the scope begin with `mark`.
-select 's' || place || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
+select tenant, project from tally where :having = 'lessons' and lessons > 0
+union select tenant, project from loop where :having = 'loops'
+union select tenant, project from episode where :having = 'work' and state <> 'reflected'
+union select tenant, project from trace where :having = 'work' and state = 'open';
 
 -- name: count_terms
 select value as term,
