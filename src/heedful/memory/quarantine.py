@@ -426,8 +426,9 @@ def _set_state(
         settled = {"state": "unverified", "trust": trust}
     else:
         settled = {"state": "retired", "trust": entry.trust}
-    row = db.first("settle_example", {**values, **settled})
-    if row is not None:
+    waiting = {"id": entry.id, "scope": token(scope), "state": "quarantined"}
+    if db.update("example", waiting, settled):
+        [row] = db.select("lesson_id", "example", {"id": entry.id})
         return int(row["lesson_id"])
 
     # The example no longer waits; the error says who decided about it.

@@ -35,6 +35,11 @@ class IdempotentCall:
     once: str
     digest: str
 
+    @property
+    def lock_name(self) -> str:
+        """The lock of its key: who has it stores something of a call with this key."""
+        return f"answer {self.tenant} {self.caller} {self.once}"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
@@ -80,7 +85,7 @@ def keep_answer(
     The run that answers knows the first `effect_count` effects of the call. Raises
     LeaseLost if another process has stored more of them, or the answer.
     """
-    db.send("lock_answer", asdict(call))
+    db.send("lock", {"name": call.lock_name})
     read_call(db, scope, call).check_effects(effect_count)
     before = time.time() - DAY_SECONDS
     db.send("forget_answers", {"tenant": call.tenant, "before": before})
@@ -114,7 +119,7 @@ def write_effect(
         "now": now,
         "before": now - DAY_SECONDS,
     }
-    db.send("lock_answer", asdict(call))
+    db.send("lock", {"name": call.lock_name})
     if not db.run("insert_answer", values).fetchall():
         raise _being_answered()
 

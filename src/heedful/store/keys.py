@@ -305,7 +305,8 @@ def append(
         "subject": redact(subject),
         "detail": json.dumps(redact_data(dict(detail)), sort_keys=True),
     }
-    db.send("lock_audit", {"tenant": tenant})
+    # The next row has the next number.
+    db.send("lock", {"name": f"audit {tenant}"})
     db.send("append_audit", values)
 
 

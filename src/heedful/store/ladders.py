@@ -8,20 +8,17 @@ import json
 from typing import Any
 
 from heedful.lessons.scope import DAY_SECONDS, Scope
+from heedful.loop import codec
 from heedful.loop.ladder import (
     Allowance,
     Climb,
     LadderFigures,
-    Overhead,
-    RungAttempt,
     Spending,
     figure_ladders,
 )
 from heedful.loop.record import Usage
-from heedful.store.connection import Db, Row, bulk, key_of, storable
+from heedful.store.connection import Db, bulk, key_of, storable
 from heedful.validation import MAX_INTEGER, MAX_SCORE
-
-NO_RUNG = 0  # of the row that has the overhead of a loop; rungs count from 1
 
 
 def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
@@ -66,37 +63,6 @@ def spending_values(rung: str, usage: Usage, at: float) -> dict[str, Any]:
     }
 
 
-def climb_values(climb: Climb) -> dict[str, str]:
-    """Return the columns that say how a loop with a ladder ended."""
-    attempts = [
-        [
-            attempt.rung,
-            int(attempt.passed),
-            attempt.calls,
-            attempt.tokens,
-            attempt.cost,
-            attempt.seconds,
-        ]
-        for attempt in climb.attempts
-    ]
-    overhead = climb.overhead
-    if overhead != Overhead():
-        attempts.append(
-            [
-                NO_RUNG,
-                0,
-                overhead.calls,
-                overhead.tokens,
-                overhead.cost,
-                overhead.seconds,
-            ]
-        )
-    return {
-        "names": json.dumps([storable(name) for name in climb.names]),
-        "attempts": json.dumps(attempts),
-    }
-
-
 @bulk
 def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     """Return what the rungs answered and spent in the newest loops with a ladder.
@@ -105,36 +71,9 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     first rung it is.
     """
     rows = db.all("last_climbs", scope, limit=5_000)
-    climbs = map(_climb_of, rows)
+    climbs = [codec.from_document(Climb, json.loads(row["record"])) for row in rows]
     return figure_ladders(
         climb for climb in climbs if not model or climb.names[:1] == (model,)
-    )
-
-
-def _climb_of(row: Row) -> Climb:
-    """Return how a loop ended from its columns."""
-    attempts = []
-    overhead = Overhead()
-    for rung, passed, calls, tokens, cost, seconds in json.loads(row["attempts"]):
-        if rung == NO_RUNG:
-            overhead = Overhead(calls=calls, tokens=tokens, cost=cost, seconds=seconds)
-            continue
-        attempts.append(
-            RungAttempt(
-                rung,
-                bool(passed),
-                calls=calls,
-                tokens=tokens,
-                cost=cost,
-                seconds=seconds,
-            )
-        )
-    return Climb(
-        row["loop"],
-        tuple(attempts),
-        names=tuple(json.loads(row["names"])),
-        at=row["at"],
-        overhead=overhead,
     )
 
 

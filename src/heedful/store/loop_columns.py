@@ -94,7 +94,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         spending = ladders.spending_values(rung, usage, reserved_at)
         statements.append(("settle_call", spending))
     if entry.climb is not None:
-        statements.append(("record_climb", ladders.climb_values(entry.climb)))
+        statements.append(("record_climb", {"record": dump_record(entry.climb)}))
 
     for override in entry.overrides:
         columns = asdict(override)

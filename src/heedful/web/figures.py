@@ -160,7 +160,9 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
     found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
     if not found_rows:
         # A session is the source of its lessons by its own id.
-        for part in rows(db, scope, "last_part", session=digest):
+        key = {**key_of(scope), "session": digest}
+        last = "order by id desc limit 1"
+        for part in db.select("digest", "episode", key, last):
             return episode(db, scope, part["digest"])
         raise NotFound("trace", digest, "the project")
 

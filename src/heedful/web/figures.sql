@@ -206,9 +206,6 @@ where part = 1 and (:state = '' or state = :state)
       or length(spelling.value) >= 6 and (instr(digest, spelling.value) > 0 or session = spelling.value)))
 order by id desc limit :limit;
 
--- name: last_part
-select digest from episode where tenant = :tenant and project = :project and session = :session order by id desc limit 1;
-
 -- name: episode_of
 select digest, name, session, task, outcome, state, tries, error, at, length(record) as chars,
        case when length(record) <= :most then record else '{}' end as record from episode

@@ -25,9 +25,9 @@ where tenant = :tenant and (:before = 0 or n < :before)
     select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
 order by n desc limit :limit;
 
--- name: lock_audit
--- The next row has the next number, until the end of the transaction. In SQLite one transaction writes.
-select /*postgres pg_advisory_xact_lock(hashtextextended('audit ' || :tenant, 0)) */ /*sqlite :tenant */;
+-- name: lock
+-- Until the end of the transaction, nobody else gets the lock of this name. In SQLite one transaction writes.
+select /*postgres pg_advisory_xact_lock(hashtextextended(:name, 0)) *//*sqlite :name */;
 
 -- name: append_audit
 insert into audit (tenant, projects, n, at, by, action, subject, detail)
@@ -37,10 +37,6 @@ select :tenant, :projects, coalesce(max(n), 0) + 1, :at, :by, :action, :subject,
 select n, digest, record from answer
 where tenant = :tenant and caller = :caller and once = :once and at > :after
 order by n;
-
--- name: lock_answer
--- Until the end of the transaction, nobody else stores anything of a call with this key. In SQLite one transaction writes.
-select /*postgres pg_advisory_xact_lock(hashtextextended('answer ' || :tenant || ' ' || :caller || ' ' || :once, 0)) */ /*sqlite :tenant || :caller || :once */;
 
 -- name: insert_answer
 -- An expired answer is replaced. Nothing is stored beside what another request with the same key has stored.

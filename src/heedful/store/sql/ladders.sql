@@ -15,11 +15,8 @@ on conflict (tenant, project, rung, day) do update set
 
 -- name: record_climb
 -- A loop that ends again, after an override, has more attempts.
-insert into climb (tenant, project, loop, names, attempts, at)
-values (:tenant, :project, :id, :names, :attempts, :now)
-on conflict (tenant, project, loop) do update set names = excluded.names, attempts = excluded.attempts;
+insert into climb (tenant, project, loop, record, at) values (:tenant, :project, :id, :record, :now)
+on conflict (tenant, project, loop) do update set record = excluded.record;
 
 -- name: last_climbs
-select loop, names, attempts, at from climb
-where tenant = :tenant and project = :project
-order by at desc limit :limit;
+select record from climb where tenant = :tenant and project = :project order by at desc limit :limit;

@@ -216,11 +216,6 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
 order by at desc, id desc;
 
--- name: settle_example
-update example set state = :state, trust = :trust
-where id = :example and scope = :scope and state = 'quarantined'
-returning lesson_id, digest;
-
 -- name: read_voice
 select l.kind, l.signature, l.text, l.mistake, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from lesson l where l.id = :lesson_id;

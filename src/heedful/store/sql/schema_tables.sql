@@ -366,14 +366,12 @@ create table spending (
   primary key (tenant, project, rung, day)
 ) without rowid;
 
--- The loops with a ladder that have ended. `names` are those of the rungs, and `attempts` has for each attempt its rung,
--- whether it passed, and its usage; both are JSON.
+-- The loops with a ladder that have ended: `record` is a `Climb` as JSON.
 create table climb (
   tenant text not null,
   project text not null,
   loop text not null,
-  names text not null,
-  attempts text not null,
+  record text not null,
   at real not null,
   primary key (tenant, project, loop)
 ) without rowid;
