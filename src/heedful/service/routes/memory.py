@@ -23,7 +23,14 @@ from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.loop_lessons import is_proof_due
-from heedful.lessons.origin import Origin, names_to_state, origin_of, read_origin
+from heedful.lessons.origin import (
+    OLDER_WORDS,
+    ORIGINS,
+    Origin,
+    names_to_state,
+    origin_of,
+    read_origin,
+)
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
 from heedful.lessons.scope import name_scope
@@ -536,7 +543,7 @@ SentOrigin = Annotated[
     Query(
         description="`user`, `local` or `outside`, or an older word; `user` "
         "needs a key that may approve.",
-        max_length=20,
+        json_schema_extra={"enum": [*ORIGINS, *OLDER_WORDS]},
     ),
 ]
 
