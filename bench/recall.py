@@ -227,8 +227,9 @@ def fastest_searches(
     rounds: Sequence[Sequence[tuple[float, set[int]]]],
 ) -> tuple[list[float], list[set[int]]]:
     """Return the fastest round of each search, and its results in the first."""
-    times = [[spent for spent, _ in searches] for searches in rounds]
-    return fastest(times), [ids for _, ids in rounds[0]]
+    turns = zip(*rounds, strict=True)
+    times = [min(searches, key=lambda turn: turn[0])[0] for searches in turns]
+    return times, [ids for _, ids in rounds[0]]
 
 
 def scan_exactly(
