@@ -28,6 +28,7 @@ from heedful.loop.stop import (
     Repeat,
 )
 from tests.loop import support
+from tests.tables import cases
 
 HOPELESS = All(Repeat(1, near=False), NothingMet())
 QUALITY = Goal("quality", 0.8)
@@ -341,28 +342,23 @@ def test_a_stored_policy_is_read_as_the_same(original):
 # -- goals
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "expected"),
-    [
-        pytest.param("quality>=0.8", QUALITY, id="without spaces"),
-        pytest.param("  quality  >=  0.8 ", QUALITY, id="with spaces"),
-        pytest.param("quality ≥ 0.8", QUALITY, id="with one sign for both"),
-        pytest.param("drift <= 0.25", Goal("drift", 0.25, "at_most"), id="at most"),
-        pytest.param(
-            "drift ≤ .25", Goal("drift", 0.25, "at_most"), id="at most with one sign"
-        ),
-        pytest.param(
-            "two words >= -1e3", Goal("two words", -1000.0), id="a score of two words"
-        ),
-        pytest.param("a=b >= 1", Goal("a=b", 1), id="a score with a sign"),
-        pytest.param("größe >= 1", Goal("größe", 1), id="a score with an umlaut"),
-        pytest.param({"score": "quality", "threshold": 0.8}, QUALITY, id="an object"),
-        pytest.param(
+    {
+        "without spaces": ("quality>=0.8", QUALITY),
+        "with spaces": ("  quality  >=  0.8 ", QUALITY),
+        "with one sign for both": ("quality ≥ 0.8", QUALITY),
+        "at most": ("drift <= 0.25", Goal("drift", 0.25, "at_most")),
+        "at most with one sign": ("drift ≤ .25", Goal("drift", 0.25, "at_most")),
+        "a score of two words": ("two words >= -1e3", Goal("two words", -1000.0)),
+        "a score with a sign": ("a=b >= 1", Goal("a=b", 1)),
+        "a score with an umlaut": ("größe >= 1", Goal("größe", 1)),
+        "an object": ({"score": "quality", "threshold": 0.8}, QUALITY),
+        "an object with a direction": (
             {"score": "d", "threshold": 1, "direction": "at_most"},
             Goal("d", 1, "at_most"),
-            id="an object with a direction",
         ),
-    ],
+    },
 )
 def test_a_goal_is_written_as_it_is_read(text, expected):
     assert goal(text) == expected

@@ -10,6 +10,7 @@ import pytest
 from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
 from tests.cli.support import task
 from tests.service.running import started_and_stopped
+from tests.tables import cases
 
 
 @pytest.fixture
@@ -113,9 +114,11 @@ HEAVY_PACKAGES = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "also"),
-    [pytest.param("loops", {"jinja2"}, id="a table needs no templates")],
+    {
+        "a table needs no templates": ("loops", {"jinja2"}),
+    },
 )
 def test_a_command_imports_only_what_it_shows(desk, history, line, also):
     desk.write("heedful.db", history)
@@ -197,19 +200,19 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line):
     assert done.out == ""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "kind"),
-    [
-        pytest.param("why", "UsageError", id="an argument is missing"),
-        pytest.param("loops --limt 3", "UsageError", id="no such option"),
-        pytest.param("looops", "UsageError", id="no such command"),
-        pytest.param("lessons prune", "UsageError", id="an option is missing"),
-        pytest.param("loops --limit x", "UsageError", id="not a number"),
-        pytest.param("proof --restore 1", "UsageError", id="options that need others"),
-        pytest.param("why zzz", "NotFound", id="no such loop"),
-        pytest.param("db copy tasks.jsonl new.db", "StoreCorrupt", id="no database"),
-        pytest.param("export none/x.jsonl", "StoreUnavailable", id="no such folder"),
-    ],
+    {
+        "an argument is missing": ("why", "UsageError"),
+        "no such option": ("loops --limt 3", "UsageError"),
+        "no such command": ("looops", "UsageError"),
+        "an option is missing": ("lessons prune", "UsageError"),
+        "not a number": ("loops --limit x", "UsageError"),
+        "options that need others": ("proof --restore 1", "UsageError"),
+        "no such loop": ("why zzz", "NotFound"),
+        "no database": ("db copy tasks.jsonl new.db", "StoreCorrupt"),
+        "no such folder": ("export none/x.jsonl", "StoreUnavailable"),
+    },
 )
 def test_bad_input_is_one_json_document(heedful_, desk, line, kind):
     code, words = BAD[line]
@@ -252,17 +255,12 @@ def test_the_package_runs_as_a_module():
     assert done.stdout.startswith("Usage: heedful ")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("command", "options", "extra"),
-    [
-        pytest.param(
-            "ui",
-            ("--no-browser", "--port", "0"),
-            "ui",
-            id="the pages need the extra ui",
-        ),
-        pytest.param("mcp", (), "mcp", id="MCP needs the extra mcp"),
-    ],
+    {
+        "the pages need the extra ui": ("ui", ("--no-browser", "--port", "0"), "ui"),
+        "MCP needs the extra mcp": ("mcp", (), "mcp"),
+    },
 )
 def test_without_its_packages_a_command_names_the_extra(
     desk, monkeypatch, command, options, extra

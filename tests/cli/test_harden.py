@@ -10,6 +10,7 @@ from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from tests.cli.support import Desk
 from tests.store.support import opened
+from tests.tables import cases
 
 
 def severity(answer: str) -> list[Finding]:
@@ -69,20 +70,16 @@ def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "code", "cure"),
-    [
-        pytest.param(
-            "lessons harden", 2, "heedful lessons harden LESSON", id="no lesson"
-        ),
-        pytest.param("lessons harden 1 --accept", 2, "--by NAME", id="nobody accepts"),
-        pytest.param(
-            "lessons harden 1 --list", 2, "give no lesson", id="a lesson and a list"
-        ),
-        pytest.param("lessons harden 0", 2, "not in the range 1<=x", id="id 0"),
-        pytest.param("lessons harden x", 2, "not a valid int", id="id is a word"),
-        pytest.param("lessons harden 9", 3, "lesson '9'", id="unknown"),
-    ],
+    {
+        "no lesson": ("lessons harden", 2, "heedful lessons harden LESSON"),
+        "nobody accepts": ("lessons harden 1 --accept", 2, "--by NAME"),
+        "a lesson and a list": ("lessons harden 1 --list", 2, "give no lesson"),
+        "id 0": ("lessons harden 0", 2, "not in the range 1<=x"),
+        "id is a word": ("lessons harden x", 2, "not a valid int"),
+        "unknown": ("lessons harden 9", 3, "lesson '9'"),
+    },
 )
 def test_bad_input_names_its_cure_and_writes_nothing(
     taught, session, line, code, cure

@@ -7,6 +7,7 @@ import pytest
 
 from heedful import compat
 from heedful.errors import InvalidInput
+from tests.tables import cases
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
 UNVERIFIED = {"status": "unverified", "claim_text": "Sales doubled."}
@@ -46,31 +47,26 @@ CLAIM = "Made unverified claim about: "
 ROSE = "Quality improved by "
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "error_type", "text"),
-    [
-        pytest.param(
+    {
+        "a conflict": (
             ALL,
             "conflict",
             "Detected conflict: The report says 7, the answer 9.",
-            id="a conflict",
         ),
-        pytest.param(
+        "an unverified claim": (
             ALL | {"verification_results": [FINE, UNVERIFIED]},
             "unverified_claim",
             CLAIM + "Sales doubled.",
-            id="an unverified claim",
         ),
-        pytest.param(
+        "a critique": (
             ALL | {"verification_results": [FINE]},
             "factual_error",
             "It CONFLICTS.",
-            id="a critique",
         ),
-        pytest.param(
-            BARELY, "quality_improvement", ROSE + "0.10: Fine.", id="the least rise"
-        ),
-    ],
+        "the least rise": (BARELY, "quality_improvement", ROSE + "0.10: Fine."),
+    },
 )
 def test_the_first_that_applies_counts(changes, error_type, text):
     """The shape of an entry and its cuts are tested in tests/compat."""
@@ -82,30 +78,25 @@ def test_the_first_that_applies_counts(changes, error_type, text):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
-    [
-        pytest.param(
-            {"quality_before": None, "quality_after": 0.9}, id="no quality before"
-        )
-    ],
+    {
+        "no quality before": {"quality_before": None, "quality_after": 0.9},
+    },
 )
 def test_nothing_to_learn_from_an_evaluation(changes):
     assert learn_from(changes) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "field"),
-    [
-        pytest.param(
-            {"verification_results": "conflict"}, "verification", id="one text"
-        ),
-        pytest.param(
+    {
+        "one text": ({"verification_results": "conflict"}, "verification"),
+        "a result without a status": (
             {"verification_results": [{"status": None}]},
             "verification[0]",
-            id="a result without a status",
         ),
-    ],
+    },
 )
 def test_bad_input_is_named(changes, field):
     with pytest.raises(InvalidInput) as caught:

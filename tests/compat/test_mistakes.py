@@ -18,6 +18,7 @@ from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
 from tests.compat.shapes import MOMENT, run_async
 from tests.engines import opened
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 ONE = compat.Reflection(
@@ -208,12 +209,12 @@ def test_a_dataclass_of_the_caller_is_a_reflection(memory):
     assert entry["content"] == ONE.content
 
 
-@pytest.mark.parametrize(
+@cases(
     ("threshold", "is_suggested"),
-    [
-        pytest.param(0.85, True, id="similar enough"),
-        pytest.param(0.95, False, id="not similar enough"),
-    ],
+    {
+        "similar enough": (0.85, True),
+        "not similar enough": (0.95, False),
+    },
 )
 def test_a_merge_is_suggested_from_a_similarity_on(
     memory, caplog, threshold, is_suggested
@@ -295,14 +296,12 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
     assert run_async(compat.count(memory)) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("prompt", "threshold", "trust", "there"),
-    [
-        pytest.param(PROMPT, 1.0, "user", True, id="the same words"),
-        pytest.param(
-            f"Please kindly {PROMPT}", 0.7, "user", False, id="four of six words"
-        ),
-    ],
+    {
+        "the same words": (PROMPT, 1.0, "user", True),
+        "four of six words": (f"Please kindly {PROMPT}", 0.7, "user", False),
+    },
 )
 def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
     run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
@@ -333,22 +332,17 @@ def test_a_prompt_gets_entries_as_data():
 # -- bad input
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "field"),
-    [
-        pytest.param(
+    {
+        "iteration": (
             lambda m: compat.persist_reflection(replace(ONE, iteration=-1), m, True),
             "iteration",
-            id="iteration",
         ),
-        pytest.param(lambda m: compat.store(m, "", "m", "c"), "prompt", id="prompt"),
-        pytest.param(
-            lambda m: compat.store(m, "p", "m", None), "correction", id="correction"
-        ),
-        pytest.param(
-            lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit", id="limit"
-        ),
-    ],
+        "prompt": (lambda m: compat.store(m, "", "m", "c"), "prompt"),
+        "correction": (lambda m: compat.store(m, "p", "m", None), "correction"),
+        "limit": (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
+    },
 )
 def test_bad_input_is_named(memory, call, field):
     with pytest.raises(InvalidInput) as caught:

@@ -14,6 +14,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import MaxAttempts
 from tests.drive.support import WANTED, Check, Generator
+from tests.tables import cases
 
 AT = Context("task")
 GOAL = Goal("quality", 0.5)
@@ -76,38 +77,38 @@ async def judge_candidate(
 # -- the share that is met
 
 
-@pytest.mark.parametrize(
+@cases(
     ("checks", "evaluate", "met"),
-    [
-        pytest.param([], None, None, id="nothing was asked"),
-        pytest.param(
-            [Asking(4, 9)], None, 0.0, id="more errors than there are things asked"
-        ),
-        pytest.param(
+    {
+        "nothing was asked": ([], None, None),
+        "more errors than there are things asked": ([Asking(4, 9)], None, 0.0),
+        "scores and errors without a share": (
             [judge_that_gives(findings=ONE_ERROR, scores={"q": 1.0})],
             None,
             None,
-            id="scores and errors without a share",
         ),
-        pytest.param(
+        "a share that is given": (
             [judge_that_gives(met=0.25, findings=ONE_ERROR)],
             None,
             0.25,
-            id="a share that is given",
         ),
-        pytest.param(
+        "an evaluator beside a check": (
             [Asking(None, 0)],
             judge_that_gives(met=0.5),
             0.75,
-            id="an evaluator beside a check",
         ),
-    ],
+    },
 )
 async def test_the_share_that_is_met_weighs_what_each_check_asks(checks, evaluate, met):
     assert (await judge_candidate(*checks, evaluate=evaluate)).met == met
 
 
-@pytest.mark.parametrize("asks", [pytest.param(float("nan"), id="not a number")])
+@cases(
+    "asks",
+    {
+        "not a number": float("nan"),
+    },
+)
 async def test_a_check_that_asks_for_no_number_of_things_is_named(asks):
     with pytest.raises(
         CheckFailed, match=r"'asking' raised ValueError: .its `asks` is .*at least"
@@ -132,26 +133,20 @@ def of(
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("candidates", "best"),
-    [
-        pytest.param(
-            [of(0.6, 0.4), of(0.6, 0.4, preference=0.1)], 1, id="the preferred"
-        ),
-        pytest.param(
+    {
+        "the preferred": ([of(0.6, 0.4), of(0.6, 0.4, preference=0.1)], 1),
+        "preference comes before the margin": (
             [of(0.9, 0.1), of(0.6, 0.4, preference=0.1)],
             1,
-            id="preference comes before the margin",
         ),
-        pytest.param(
-            [of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0, id="but after the goals"
-        ),
-        pytest.param(
+        "but after the goals": ([of(0.6, 0.4), of(0.4, 0.4, preference=9.0)], 0),
+        "and after the errors": (
             [of(0.6, 0.4), of(0.9, 0.1, preference=9.0, errors=1)],
             0,
-            id="and after the errors",
         ),
-    ],
+    },
 )
 async def test_the_preferred_candidate_is_chosen_among_equals(candidates, best):
     names = [f"candidate {n}" for n in range(len(candidates))]

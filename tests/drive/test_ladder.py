@@ -19,6 +19,7 @@ from heedful.models.contract import Answer
 from heedful.store import ladders, loops
 from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator, reread
+from tests.tables import cases
 
 TWICE = Policy((MaxAttempts(2),), name="twice")
 TAKE_OVER = replace(TWICE, on_failure="take over")
@@ -109,12 +110,12 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     assert text.splitlines()[-2].endswith("(UTC); the loop ended")
 
 
-@pytest.mark.parametrize(
+@cases(
     "limit",
-    [
-        pytest.param({"tokens": 150}, id="tokens"),
-        pytest.param({"cost": 0.15}, id="cost"),
-    ],
+    {
+        "tokens": {"tokens": 150},
+        "cost": {"cost": 0.15},
+    },
 )
 async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
     store, limit
@@ -176,23 +177,18 @@ class NeedsMore:
 MODEL = Named("same", "one")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("generators", "message"),
-    [
-        pytest.param([], "1 to 16 generators", id="none"),
-        pytest.param(
-            [MODEL, MODEL], "generators that differ", id="the same model twice"
-        ),
-        pytest.param(
-            [MODEL, NeedsMore()], "a function of a task", id="another signature"
-        ),
-        pytest.param([MODEL, "large"], "a callable, a Writer or a Model", id="a name"),
-        pytest.param(
+    {
+        "none": ([], "1 to 16 generators"),
+        "the same model twice": ([MODEL, MODEL], "generators that differ"),
+        "another signature": ([MODEL, NeedsMore()], "a function of a task"),
+        "a name": ([MODEL, "large"], "a callable, a Writer or a Model"),
+        "two of one name": (
             [Rung(Generator("a"), "x", calls=1), Rung(Generator("b"), "x")],
             "names that differ",
-            id="two of one name",
         ),
-    ],
+    },
 )
 async def test_a_ladder_that_cannot_work_is_refused_before_the_first_call(
     store, generators, message
@@ -202,12 +198,12 @@ async def test_a_ladder_that_cannot_work_is_refused_before_the_first_call(
     assert await store.read(SCOPE, loops.newest, 9) == ([], False)
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"calls": 0}, id="no calls"),
-        pytest.param({"cost": float("nan")}, id="cost is no number"),
-    ],
+    {
+        "no calls": {"calls": 0},
+        "cost is no number": {"cost": float("nan")},
+    },
 )
 def test_a_rung_with_a_limit_that_makes_no_sense_is_refused(fields):
     with pytest.raises(errors.InvalidInput):
@@ -220,12 +216,12 @@ async def test_a_limit_needs_a_name(store):
         await climb(store, rung, Generator(WANTED))
 
 
-@pytest.mark.parametrize(
+@cases(
     "generators",
-    [
-        pytest.param([Rung(MODEL, calls=2)], id="one rung"),
-        pytest.param([Generator("one"), Rung(MODEL, calls=2)], id="two rungs"),
-    ],
+    {
+        "one rung": [Rung(MODEL, calls=2)],
+        "two rungs": [Generator("one"), Rung(MODEL, calls=2)],
+    },
 )
 async def test_a_limit_of_the_day_needs_a_store(generators):
     with pytest.raises(errors.InvalidInput, match="counts what a rung spends"):

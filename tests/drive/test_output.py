@@ -23,6 +23,7 @@ from heedful import errors
 from heedful.loop.record import Finding
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
+from tests.tables import cases
 
 T = TypeVar("T")
 
@@ -176,23 +177,19 @@ def notes(result: heedful.Result[Any]) -> list[Finding]:
 
 
 # Each with an answer in plain words and one with words around the value.
-@pytest.mark.parametrize(
+@cases(
     ("output", "text", "value"),
-    [
-        pytest.param(Paint, GREEN, Paint(name="green", litres=2.5), id="a model"),
-        pytest.param(Day, '{"number": 1}', Day(1), id="a dataclass"),
-        pytest.param(
-            Part, '{"made": "2026-05-03"}', {"made": dt.date(2026, 5, 3)}, id="a dict"
-        ),
-        pytest.param(
-            Pet, '{"kind": "dog", "age": 2}', Dog(kind="dog", age=2), id="a union"
-        ),
-        pytest.param(Bird | None, "null", None, id="nothing"),
-        pytest.param(int, "42", 42, id="a number"),
-        pytest.param(Shade, '"dark"', Shade.DARK, id="an enum by its value"),
-        pytest.param(dt.date, '"2026-05-03"', dt.date(2026, 5, 3), id="a date"),
-        pytest.param(Decimal, '"12.50"', Decimal("12.50"), id="a decimal"),
-    ],
+    {
+        "a model": (Paint, GREEN, Paint(name="green", litres=2.5)),
+        "a dataclass": (Day, '{"number": 1}', Day(1)),
+        "a dict": (Part, '{"made": "2026-05-03"}', {"made": dt.date(2026, 5, 3)}),
+        "a union": (Pet, '{"kind": "dog", "age": 2}', Dog(kind="dog", age=2)),
+        "nothing": (Bird | None, "null", None),
+        "a number": (int, "42", 42),
+        "an enum by its value": (Shade, '"dark"', Shade.DARK),
+        "a date": (dt.date, '"2026-05-03"', dt.date(2026, 5, 3)),
+        "a decimal": (Decimal, '"12.50"', Decimal("12.50")),
+    },
 )
 async def test_an_answer_becomes_the_declared_object(
     output: Any, text: str, value: Any
@@ -210,16 +207,16 @@ async def test_an_answer_becomes_the_declared_object(
     assert result.attempts == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("output", "text", "value"),
-    [
-        pytest.param(str, '"so"', '"so"', id="a text is itself"),
-        pytest.param(Bird | str, "none", "none", id="a text beside a class"),
-        pytest.param(Bird | str, '{"age": 1}', Bird(age=1), id="a class beside a text"),
-        pytest.param(Shade, " dark\n", Shade.DARK, id="an enum without quotes"),
-        pytest.param(Decimal, "12.50 ", Decimal("12.5"), id="a decimal alone"),
-        pytest.param(dt.date, "2026-05-03", dt.date(2026, 5, 3), id="a date alone"),
-    ],
+    {
+        "a text is itself": (str, '"so"', '"so"'),
+        "a text beside a class": (Bird | str, "none", "none"),
+        "a class beside a text": (Bird | str, '{"age": 1}', Bird(age=1)),
+        "an enum without quotes": (Shade, " dark\n", Shade.DARK),
+        "a decimal alone": (Decimal, "12.50 ", Decimal("12.5")),
+        "a date alone": (dt.date, "2026-05-03", dt.date(2026, 5, 3)),
+    },
 )
 async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> None:
     result, _ = await answer(output, text)
@@ -227,17 +224,17 @@ async def test_a_text_may_be_the_value(output: Any, text: str, value: Any) -> No
     assert type(result.candidate) is type(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("output", "given", "value"),
-    [
-        pytest.param(Bird, Bird(age=1), Bird(age=1), id="an object"),
-        pytest.param(Bird, {"age": 1}, Bird(age=1), id="data"),
-        pytest.param(list[int], [1, 2], [1, 2], id="a list is one candidate"),
-        pytest.param(list[int], [], [], id="an empty list"),
-        pytest.param(tuple[int, str], (1, "a"), (1, "a"), id="a tuple"),
-        pytest.param(int, [3], 3, id="a list with one candidate"),
-        pytest.param(Bird | None, None, None, id="nothing"),
-    ],
+    {
+        "an object": (Bird, Bird(age=1), Bird(age=1)),
+        "data": (Bird, {"age": 1}, Bird(age=1)),
+        "a list is one candidate": (list[int], [1, 2], [1, 2]),
+        "an empty list": (list[int], [], []),
+        "a tuple": (tuple[int, str], (1, "a"), (1, "a")),
+        "a list with one candidate": (int, [3], 3),
+        "nothing": (Bird | None, None, None),
+    },
 )
 async def test_what_a_function_returns_is_read_too(
     output: Any, given: Any, value: Any
@@ -246,35 +243,27 @@ async def test_what_a_function_returns_is_read_too(
     assert result.candidate == value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("output", "wrong", "key", "fix"),
-    [
-        pytest.param(
+    {
+        "a limit": (
             Paint,
             '{"name": "green", "litres": 0}',
             "$.litres greater_than",
             "make it greater than 0.0",
-            id="a limit",
         ),
-        pytest.param(
-            Shade, "blue", "$ enum", "make it 'light' or 'dark'", id="an enum"
-        ),
-        pytest.param(int, "many", "$ int_parsing", "make it an integer", id="a number"),
-        pytest.param(
-            Paint, "Sorry.", "$ model_type", "make it a JSON object", id="no JSON"
-        ),
-        pytest.param(
+        "an enum": (Shade, "blue", "$ enum", "make it 'light' or 'dark'"),
+        "a number": (int, "many", "$ int_parsing", "make it an integer"),
+        "no JSON": (Paint, "Sorry.", "$ model_type", "make it a JSON object"),
+        "a union": (
             Pet,
             '{"kind": "cow", "age": 1}',
             "$ union_tag_invalid",
             "one of 'cat', 'dog'",
-            id="a union",
         ),
-        pytest.param(
-            Bird, {"age": "old"}, "$.age int_parsing", "make it an integer", id="data"
-        ),
-        pytest.param(Paint, " ", "empty", "", id="an empty answer"),
-    ],
+        "data": (Bird, {"age": "old"}, "$.age int_parsing", "make it an integer"),
+        "an empty answer": (Paint, " ", "empty", ""),
+    },
 )
 async def test_what_does_not_fit_is_asked_again_and_no_check_sees_it(
     output: Any, wrong: Any, key: str, fix: str
@@ -312,7 +301,14 @@ async def test_a_decorated_function_returns_the_object() -> None:
     assert candidate == Paint(name="green", litres=2.5)
 
 
-@pytest.mark.parametrize("output", [pytest, "Nowhere", 7], ids=["module", "name", "7"])
+@cases(
+    "output",
+    {
+        "module": pytest,
+        "name": "Nowhere",
+        "7": 7,
+    },
+)
 def test_what_is_no_type_is_refused_at_once(output: Any) -> None:
     with pytest.raises(errors.InvalidInput, match="output is"):
         heedful.Run("t", generate=len, output=output, store=None)
@@ -340,7 +336,13 @@ RESTORED = [
 
 
 @pytest.mark.parametrize(("output", "value"), RESTORED)
-@pytest.mark.parametrize("is_pure", [True, False], ids=["pure", "other checks"])
+@cases(
+    "is_pure",
+    {
+        "pure": True,
+        "other checks": False,
+    },
+)
 async def test_a_stored_object_comes_back_as_it_was(
     store: Store, output: Any, value: Any, is_pure: bool
 ) -> None:
@@ -356,22 +358,13 @@ async def test_a_stored_object_comes_back_as_it_was(
     assert type(result.candidate) is type(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("output", "value", "reason"),
-    [
-        pytest.param(
-            Paint,
-            Gloss(name="a", litres=1),
-            r"at \$: Gloss came back as Paint",
-            id="sub",
-        ),
-        pytest.param(
-            Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird", id="a union"
-        ),
-        pytest.param(
-            Locked, Locked(code=SecretStr("x")), r"at \$\.code", id="a secret"
-        ),
-    ],
+    {
+        "sub": (Paint, Gloss(name="a", litres=1), r"at \$: Gloss came back as Paint"),
+        "a union": (Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird"),
+        "a secret": (Locked, Locked(code=SecretStr("x")), r"at \$\.code"),
+    },
 )
 async def test_what_would_come_back_as_another_is_refused_at_the_first_write(
     store: Store, output: Any, value: Any, reason: str
@@ -394,18 +387,13 @@ def version(name: str = "Leaf", **fields: Any) -> type[BaseModel]:
 LEAF = version(length=(int, ...), colour=(str, "green"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "changed",
-    [
-        pytest.param(version(length=(int, ...)), id="a field less"),
-        pytest.param(
-            version(length=(float, ...), colour=(str, "green")), id="another type"
-        ),
-        pytest.param(
-            version("Blade", length=(int, ...), colour=(str, "green")),
-            id="another class",
-        ),
-    ],
+    {
+        "a field less": version(length=(int, ...)),
+        "another type": version(length=(float, ...), colour=(str, "green")),
+        "another class": version("Blade", length=(int, ...), colour=(str, "green")),
+    },
 )
 async def test_a_class_that_has_changed_is_told_with_both_shapes(
     store: Store, changed: type[BaseModel]

@@ -19,6 +19,7 @@ from heedful.store.store import Store
 from tests.drive.support import FOUR, Generator, reread, session
 from tests.engines import rows
 from tests.store.support import ended, python
+from tests.tables import cases
 
 TABLES = ("loop", "attempt", "decision", "override", "step")
 HOUR = 3600.0
@@ -96,18 +97,15 @@ async def test_an_override_reopens_a_stopped_loop_for_some_decisions(store, path
 
 
 @both_ways
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "why"),
-    [
-        pytest.param(
+    {
+        "a rule nobody may lift": (
             {"rule": "budget"},
             r"rule 'budget' cannot be overridden; these can: attempts$",
-            id="a rule nobody may lift",
         ),
-        pytest.param(
-            {"by": " \n"}, r"by is ' \\n'; it must name the actor", id="nobody's name"
-        ),
-    ],
+        "nobody's name": ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
+    },
 )
 async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
     driver = session(store, policy=Policy((MaxAttempts(1), Budget(calls=99))))

@@ -24,6 +24,7 @@ from heedful.testing import FixedEmbedder
 from tests.drive.support import FOUR, SCOPE, WANTED, reread, session
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 WRONG = evaluated("wrong")
@@ -90,14 +91,12 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
     assert await reread(store) == before
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
-    [
-        pytest.param(Finding("keys", f"it shows {SECRET}"), id="a key in a message"),
-        pytest.param(
-            Finding("password", "hunter2hunter2x9"), id="a password of a check"
-        ),
-    ],
+    {
+        "a key in a message": Finding("keys", f"it shows {SECRET}"),
+        "a password of a check": Finding("password", "hunter2hunter2x9"),
+    },
 )
 async def test_a_report_with_a_secret_is_redacted_and_known_again(store, path, wrong):
     context = {"key": SECRET}
@@ -131,23 +130,21 @@ TEXT = "the answer to the question is that nobody knows what the right number wo
 DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "reports", "stopped"),
-    [
-        pytest.param(Repeat(), DIGESTS, ["repeat"], id="digests alone repeat"),
-        pytest.param(
+    {
+        "digests alone repeat": (Repeat(), DIGESTS, ["repeat"]),
+        "a near text repeats": (
             Repeat(),
             [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],
             ["repeat"],
-            id="a near text repeats",
         ),
-        pytest.param(
+        "nothing was judged": (
             Repeat(),
             [{"output": "one", "judged": None}],
             ["unscored"],
-            id="nothing was judged",
         ),
-    ],
+    },
 )
 async def test_reported_attempts_are_stopped_by_the_rules(
     store, rule, reports, stopped

@@ -12,6 +12,7 @@ import pytest
 from heedful.errors import InvalidInput
 from heedful.integrations.attempts import Attempts
 from heedful.integrations.host import Host
+from tests.tables import cases
 
 NUMBER = {"id": "A-1"}
 
@@ -60,25 +61,20 @@ BOTH = [("read", "old"), ("write", "refused")]
 TWICE = [("look", "none"), ("look", "none")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("turns", "seen"),
-    [
-        pytest.param([LOOK] * 7, ". . n . h h !", id="one call"),
-        pytest.param([READ, WRITE] * 5, ". . . . n n . . h h", id="two calls in turn"),
-        pytest.param(
-            [READ, WRITE, TEST] * 5, ". . . . . . n n n . . . h h !", id="three calls"
-        ),
-        pytest.param([BOTH] * 6, ".. .. .n .. hh hh", id="two calls in one turn"),
-        pytest.param([TWICE] * 4, ".. .n hh hh", id="equal calls in one turn"),
-        pytest.param(
+    {
+        "one call": ([LOOK] * 7, ". . n . h h !"),
+        "two calls in turn": ([READ, WRITE] * 5, ". . . . n n . . h h"),
+        "three calls": ([READ, WRITE, TEST] * 5, ". . . . . . n n n . . . h h !"),
+        "two calls in one turn": ([BOTH] * 6, ".. .. .n .. hh hh"),
+        "equal calls in one turn": ([TWICE] * 4, ".. .n hh hh"),
+        "held again": (
             [*[LOOK] * 5, READ, *[LOOK] * 6, READ],
             ". . n . h . . . n . h h !",
-            id="held again",
         ),
-        pytest.param(
-            [*[LOOK] * 4, READ, *[LOOK] * 4], ". . n . . . . n .", id="interrupted row"
-        ),
-    ],
+        "interrupted row": ([*[LOOK] * 4, READ, *[LOOK] * 4], ". . n . . . . n ."),
+    },
 )
 def test_calls_of_a_run(turns: Sequence[Any], seen: str) -> None:
     assert play(run_of(), turns) == seen

@@ -3,6 +3,7 @@
 import pytest
 
 from scripts import run_docs, stand_in
+from tests.tables import cases
 
 
 @pytest.fixture
@@ -22,34 +23,25 @@ def page(*blocks: tuple[str, str]) -> str:
     return "\n\n".join(f"```{info}\n{body}\n```" for info, body in blocks)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "message"),
-    [
-        pytest.param(
-            page(("python", "x = 1\nraise OSError('gone')")), "line 3", id="an error"
-        ),
-        pytest.param(
+    {
+        "an error": (page(("python", "x = 1\nraise OSError('gone')")), "line 3"),
+        "a warning": (
             page(("python", "import warnings\nwarnings.warn('old')")),
             "UserWarning: old",
-            id="a warning",
         ),
-        pytest.param(
-            page(("python", ">>> 1 + 1\n3")), "Expected:", id="a result that differs"
-        ),
-        pytest.param(
-            page(("python", "raise SystemExit(0)")), "SystemExit", id="an exit"
-        ),
-        pytest.param(
+        "a result that differs": (page(("python", ">>> 1 + 1\n3")), "Expected:"),
+        "an exit": (page(("python", "raise SystemExit(0)")), "SystemExit"),
+        "a command that fails": (
             page(("console", "$ python -c 'raise SystemExit(3)'")),
             "exited 3",
-            id="a command that fails",
         ),
-        pytest.param(
+        "an output that differs": (
             page(("console", "$ python -c 'print(1)'\n2")),
             "it said:\n1",
-            id="an output that differs",
         ),
-    ],
+    },
 )
 def test_a_page_that_does_not(outcome, text, message):
     passed, output = outcome(text)

@@ -37,6 +37,7 @@ from heedful.loop.stop import (
 )
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules
+from tests.tables import cases
 
 X = evaluated("x")
 TWICE = loop_of(X, X, texts=["same", "same"])
@@ -56,14 +57,14 @@ def rule_that_speaks(name: str) -> StopRule:
 # -- passing and missing scores
 
 
-@pytest.mark.parametrize(
+@cases(
     ("goal", "score", "passed"),
-    [
-        pytest.param(QUALITY, 0.75, True, id="at it"),
-        pytest.param(QUALITY, 0.7499, True, id="750 thousandths"),
-        pytest.param(QUALITY, 0.7494, False, id="749 thousandths"),
-        pytest.param(DRIFT, 0.251, False, id="at most, above it"),
-    ],
+    {
+        "at it": (QUALITY, 0.75, True),
+        "750 thousandths": (QUALITY, 0.7499, True),
+        "749 thousandths": (QUALITY, 0.7494, False),
+        "at most, above it": (DRIFT, 0.251, False),
+    },
 )
 def test_a_goal_is_met_at_its_threshold_in_thousandths(goal, score, passed):
     loop = loop_of(Evaluation(scores={goal.score: score}), goals=(goal,))
@@ -82,15 +83,14 @@ def test_a_loop_whose_last_candidate_passes_is_done_under_every_policy(loop, pol
     assert verdict == Done(loop.best, passed=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("evaluation", "missing"),
-    [
-        pytest.param(
+    {
+        "one score of two, which 0 would meet": (
             evaluated("x", scores={"quality": 0.9}),
             "drift",
-            id="one score of two, which 0 would meet",
-        )
-    ],
+        ),
+    },
 )
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
     loop = loop_of(evaluation, goals=(QUALITY, DRIFT))
@@ -272,30 +272,26 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(
             check_override(override, decide(TWICE, policy), policy)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("override", "words"),
-    [
-        pytest.param(
+    {
+        "a rule nobody may lift": (
             Override("budget", "a"),
             "rule 'budget' cannot be overridden; these can: attempts, echo",
-            id="a rule nobody may lift",
         ),
-        pytest.param(
+        "nobody": (
             replace(ADA, by=""),
             "by is ''; it must name the actor who overrides the rule",
-            id="nobody",
         ),
-        pytest.param(
+        "no decision": (
             replace(ADA, decisions=0),
             "decisions is 0; it must be an integer of at l",
-            id="no decision",
         ),
-        pytest.param(
+        "for ever": (
             replace(ADA, until=float("inf")),
             "until is inf; it must lie in the future",
-            id="for ever",
         ),
-    ],
+    },
 )
 def test_a_refusal_names_the_field_and_what_is_allowed(override, words):
     policy = Policy((MaxAttempts(2), All(MaxAttempts(2), Echo(1)), Budget(calls=9)))

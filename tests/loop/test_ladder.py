@@ -22,6 +22,7 @@ from heedful.loop.ladder import Closing, Ladder
 from heedful.loop.record import Evaluation, Loop, Override, Usage
 from heedful.loop.stop import All, Budget, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_from
+from tests.tables import cases
 
 TWO = Ladder(names=("small", "large"))
 THREE = Ladder(names=("small", "middle", "large"))
@@ -71,13 +72,13 @@ def rule_of_user(loop: Loop) -> str:
 # -- climbing
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "loop"),
-    [
-        pytest.param(MaxAttempts(2), climbed("11"), id="attempts"),
-        pytest.param(Repeat(), climbed("11", texts=["a", "a"]), id="repeat"),
-        pytest.param(rule_of_user, climbed("1"), id="a user's rule"),
-    ],
+    {
+        "attempts": (MaxAttempts(2), climbed("11")),
+        "repeat": (Repeat(), climbed("11", texts=["a", "a"])),
+        "a user's rule": (rule_of_user, climbed("1")),
+    },
 )
 def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
     verdict = decide(loop, Policy((rule,)))
@@ -87,22 +88,20 @@ def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
     assert verdict.feedback
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policy", "loop", "rule"),
-    [
-        pytest.param(
+    {
+        "budget": (
             Policy((MaxAttempts(1), Budget(calls=3))),
             climbed("1", extra=Usage(calls=3)),
             "budget",
-            id="budget",
         ),
-        pytest.param(
+        "a budget inside All": (
             Policy((All(MaxAttempts(1), Budget(calls=3)),)),
             climbed("1", extra=Usage(calls=3)),
             "attempts+budget",
-            id="a budget inside All",
         ),
-    ],
+    },
 )
 def test_what_ends_the_whole_loop_does_not_climb(policy, loop, rule):
     verdict = decide(loop, policy)
@@ -166,12 +165,12 @@ def test_an_override_of_an_open_loop_counts_on_the_rung_that_comes_next():
 # -- rungs that fail or have spent their budget
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ladder", "instead"),
-    [
-        pytest.param(THREE, 2, id="the next one above"),
-        pytest.param(THREE.close(2, 0, "down"), 3, id="one that is not closed"),
-    ],
+    {
+        "the next one above": (THREE, 2),
+        "one that is not closed": (THREE.close(2, 0, "down"), 3),
+    },
 )
 def test_another_rung_begins_a_loop_if_the_first_one_is_closed(ladder, instead):
     loop, verdict = close_rung(Loop("loop", ladder=ladder), Again(), "down")
@@ -240,14 +239,12 @@ def test_a_ladder_and_its_verdicts_are_stored_without_loss(closed):
     assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"names": ("one",)}, id="one rung"),
-        pytest.param(
-            {"names": ("a", "b"), "closings": (Closing(3),)}, id="an unknown rung"
-        ),
-    ],
+    {
+        "one rung": {"names": ("one",)},
+        "an unknown rung": {"names": ("a", "b"), "closings": (Closing(3),)},
+    },
 )
 def test_a_ladder_that_makes_no_sense_is_refused(fields):
     with pytest.raises(InvalidInput):

@@ -8,6 +8,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding, Loop
 from tests.loop import support
 from tests.loop.support import finding, loop_from
+from tests.tables import cases
 
 
 def measured(*distances: float | None, key: str = "size", **fields) -> Loop:
@@ -28,11 +29,11 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
     return Evaluation((finding("size", off_by=size), second))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("loop", "best"),
-    [
-        pytest.param(measured(3.5, 1.05, 0.3, 0.025, 0.2), 4, id="the nearest"),
-        pytest.param(
+    {
+        "the nearest": (measured(3.5, 1.05, 0.3, 0.025, 0.2), 4),
+        "before the severity": (
             loop_from(
                 [
                     Evaluation((finding("size", off_by=0.1, severity=0.2),)),
@@ -40,9 +41,8 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
                 ]
             ),
             2,
-            id="before the severity",
         ),
-        pytest.param(
+        "after the number of errors": (
             loop_from(
                 [
                     Evaluation((finding("size", off_by=9.0),)),
@@ -50,9 +50,8 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
                 ]
             ),
             1,
-            id="after the number of errors",
         ),
-        pytest.param(
+        "after the goals": (
             loop_from(
                 [
                     Evaluation((finding("size", off_by=9.0),), {"quality": 0.7}),
@@ -61,9 +60,8 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
                 goals=(support.QUALITY,),
             ),
             1,
-            id="after the goals",
         ),
-        pytest.param(
+        "not between findings of different keys": (
             loop_from(
                 [
                     Evaluation((finding("size", off_by=9.0, severity=0.3),)),
@@ -71,43 +69,36 @@ def both(size: float, other: str, off_by: float, severity: float = 0.5) -> Evalu
                 ]
             ),
             1,
-            id="not between findings of different keys",
         ),
-        pytest.param(
+        "the keys that both have decide": (
             loop_from([both(0.4, "weight", 9.0), both(0.3, "price", 99.0)]),
             2,
-            id="the keys that both have decide",
         ),
-        pytest.param(
+        "in a text, the figure that stays is the limit": (
             said("900 letters, at most 200", "410 letters, at most 200"),
             2,
-            id="in a text, the figure that stays is the limit",
         ),
-        pytest.param(
+        "in a text, a part of a whole says not which is better": (
             said("19 of 20 rows are empty", "3 of 20 rows are empty"),
             1,
-            id="in a text, a part of a whole says not which is better",
         ),
-        pytest.param(
+        "not between different limits": (
             said("9 letters, at most 4", "8 letters, at most 5"),
             1,
-            id="not between different limits",
         ),
-    ],
+    },
 )
 def test_the_best_attempt_is_nearest_to_its_limit(loop, best):
     assert loop.best == best
 
 
-@pytest.mark.parametrize(
+@cases(
     ("distances", "improved"),
-    [
-        pytest.param((0.3, 0.025, 0.015), (True, True, True), id="near the limit"),
-        pytest.param((0.3, 0.29, 0.28), (True, False, False), id="little by little"),
-        pytest.param(
-            (0.2, 0.3, 0.25), (True, False, False), id="only against the best"
-        ),
-    ],
+    {
+        "near the limit": ((0.3, 0.025, 0.015), (True, True, True)),
+        "little by little": ((0.3, 0.29, 0.28), (True, False, False)),
+        "only against the best": ((0.2, 0.3, 0.25), (True, False, False)),
+    },
 )
 def test_an_attempt_improves_if_it_is_nearer_by_a_share_of_the_distance(
     distances, improved

@@ -13,6 +13,7 @@ from heedful.loop.policies import PRESETS, policy, preset
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat
 from tests.loop.support import DRIFT, tried
+from tests.tables import cases
 
 GOALS = (Goal("alignment", 0.75), DRIFT)
 ORCHESTRATOR = (MaxAttempts(4), Fatigue(0.5, 0.15, decay=0.05), Echo(3, across="scope"))
@@ -21,29 +22,25 @@ default, thorough, orchestrator, reflection, stage = map(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "rules", "gain", "against", "goals"),
-    [
-        pytest.param(
+    {
+        "default": (
             "default",
             (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
             0.05,
             "best",
             (),
-            id="default",
         ),
-        pytest.param(
+        "thorough": (
             "thorough",
             (MaxAttempts(5), Repeat(2, near=False)),
             0.05,
             "best",
             (),
-            id="thorough",
         ),
-        pytest.param(
-            "orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS, id="orchestrator"
-        ),
-    ],
+        "orchestrator": ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
+    },
 )
 def test_a_preset_holds_these_rules(name, rules, gain, against, goals):
     assert preset(name) == Policy(
@@ -66,14 +63,14 @@ def test_every_preset_ends_every_loop(name, texts):
     assert isinstance(decide(loop, preset(name)), Done)
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
-    [
-        pytest.param("default, on_failure=take over", id="text"),
-        pytest.param("on_failure = take over", id="text without a preset"),
-        pytest.param('default, on_failure="take over"', id="text in quotes"),
-        pytest.param({"on_failure": "take over"}, id="object"),
-    ],
+    {
+        "text": "default, on_failure=take over",
+        "text without a preset": "on_failure = take over",
+        "text in quotes": 'default, on_failure="take over"',
+        "object": {"on_failure": "take over"},
+    },
 )
 def test_a_policy_says_what_happens_if_a_rung_fails(value):
     written = policy(value)

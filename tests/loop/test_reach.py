@@ -8,6 +8,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Loop
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from tests.tables import cases
 
 USELESS = "cannot fire"
 UNKNOWN = "was not seen to fire"
@@ -18,43 +19,33 @@ def mine(loop: Loop) -> str | None:
     raise AssertionError("a rule of the user is not called")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rules", "answers"),
-    [
-        pytest.param((Budget(tokens=10), Budget(cost=1.0)), [1, 1], id="two budgets"),
-        pytest.param(
-            (All(Budget(tokens=10), Budget(cost=1.0)),), [1], id="both of two budgets"
-        ),
-        pytest.param(
+    {
+        "two budgets": ((Budget(tokens=10), Budget(cost=1.0)), [1, 1]),
+        "both of two budgets": ((All(Budget(tokens=10), Budget(cost=1.0)),), [1]),
+        "the stronger floor hides the weaker": (
             (Plateau(None, floor=0.5), Plateau(None, floor=0.3), MaxAttempts(3)),
             [1, USELESS, 3],
-            id="the stronger floor hides the weaker",
         ),
-        pytest.param(
+        "fatigue is too high": (
             (MaxAttempts(4), Fatigue(0.5), Plateau(1)),
             [4, USELESS, 2],
-            id="fatigue is too high",
         ),
-        pytest.param(
-            (MaxAttempts(9), Fatigue(0.5, increment=0.25)), [9, 3], id="fatigue at 3"
-        ),
-        pytest.param(
+        "fatigue at 3": ((MaxAttempts(9), Fatigue(0.5, increment=0.25)), [9, 3]),
+        "echo and repeat": (
             (MaxAttempts(9), Echo(2), Repeat(3, near=False)),
             [9, 2, 4],
-            id="echo and repeat",
         ),
-        pytest.param(
+        "the smaller limit hides the larger": (
             (MaxAttempts(3), MaxAttempts(2)),
             [USELESS, 2],
-            id="the smaller limit hides the larger",
         ),
-        pytest.param((MaxAttempts(101),), [UNKNOWN], id="too many attempts to try"),
-        pytest.param((SLIGHT, Plateau(1), MaxAttempts(9)), [2, 2, 9], id="slight"),
-        pytest.param(
-            (heedful.NothingMet(), MaxAttempts(2)), [1, 2], id="nothing was met"
-        ),
-        pytest.param((mine, MaxAttempts(2)), [UNKNOWN, 2], id="a rule of the user"),
-    ],
+        "too many attempts to try": ((MaxAttempts(101),), [UNKNOWN]),
+        "slight": ((SLIGHT, Plateau(1), MaxAttempts(9)), [2, 2, 9]),
+        "nothing was met": ((heedful.NothingMet(), MaxAttempts(2)), [1, 2]),
+        "a rule of the user": ((mine, MaxAttempts(2)), [UNKNOWN, 2]),
+    },
 )
 def test_reach_names_the_first_attempt(rules, answers):
     for reached, answer in zip(reach(Policy(rules)), answers, strict=True):

@@ -17,6 +17,7 @@ from tests.loop.support import (
     loop_of,
     scored,
 )
+from tests.tables import cases
 
 PREVIOUS = Improvement(against="previous")
 Pair = tuple[float | None, float | None]
@@ -39,36 +40,27 @@ def loop_of_errors_and_quality(*attempts: tuple[str, float]) -> Loop:
     return loop_from(evaluations, goals=(QUALITY,))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("loop", "best"),
-    [
-        pytest.param(history("ab", "a", "ab"), 2, id="the fewest errors"),
-        pytest.param(history("a", "b"), 1, id="then the earlier"),
-        pytest.param(
+    {
+        "the fewest errors": (history("ab", "a", "ab"), 2),
+        "then the earlier": (history("a", "b"), 1),
+        "an attempt without evaluation is no best": (
             loop_of(None, evaluated("a", "b", "c")),
             2,
-            id="an attempt without evaluation is no best",
         ),
-        pytest.param(
+        "warnings weigh less than errors": (
             loop_of(evaluated("a", warnings="wxyz"), evaluated("a", "b")),
             1,
-            id="warnings weigh less than errors",
         ),
-        pytest.param(loop_of_scores((0.7, 0.5), (0.7, 0.2)), 2, id="more goals met"),
-        pytest.param(
-            loop_of_scores((0.70, 0.9), (0.60, 0.3)), 2, id="the worst margin"
-        ),
-        pytest.param(
+        "more goals met": (loop_of_scores((0.7, 0.5), (0.7, 0.2)), 2),
+        "the worst margin": (loop_of_scores((0.70, 0.9), (0.60, 0.3)), 2),
+        "equal worst margins, the larger sum, first": (
             loop_of_scores((0.745, 0.5), (0.744, 0.5)),
             1,
-            id="equal worst margins, the larger sum, first",
         ),
-        pytest.param(
-            loop_of_errors_and_quality(("a", 1.0), ("", 0.1)),
-            2,
-            id="errors before goals",
-        ),
-    ],
+        "errors before goals": (loop_of_errors_and_quality(("a", 1.0), ("", 0.1)), 2),
+    },
 )
 def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
     loop, best
@@ -111,34 +103,26 @@ def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, prev
     assert replace(loop, improves=PREVIOUS).improved == (True, previous)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("loop", "best", "previous"),
-    [
-        pytest.param(
-            scored(0.5, 0.3, 0.4), "100", "101", id="worse, then a little better"
-        ),
-        pytest.param(scored(0.5, 0.54, 0.58), "100", "100", id="little by little"),
-        pytest.param(
-            scored(0.5, 0.6, 0.5, 0.55), "1100", "1101", id="better, then back"
-        ),
-        pytest.param(history("ab", "a"), "11", "11", id="errors count without goals"),
-        pytest.param(history("a", "b"), "10", "10", id="another error is no gain"),
-        pytest.param(
-            history("abc", "ab", "abc", "ab", "a"), "11001", "11011", id="up and down"
-        ),
-        pytest.param(
+    {
+        "worse, then a little better": (scored(0.5, 0.3, 0.4), "100", "101"),
+        "little by little": (scored(0.5, 0.54, 0.58), "100", "100"),
+        "better, then back": (scored(0.5, 0.6, 0.5, 0.55), "1100", "1101"),
+        "errors count without goals": (history("ab", "a"), "11", "11"),
+        "another error is no gain": (history("a", "b"), "10", "10"),
+        "up and down": (history("abc", "ab", "abc", "ab", "a"), "11001", "11011"),
+        "errors before scores": (
             loop_of_errors_and_quality(("a", 0.1), ("ab", 0.7), ("", 0.0)),
             "101",
             "110",
-            id="errors before scores",
         ),
-        pytest.param(
+        "attempts without evaluation": (
             loop_of(None, evaluated("a"), None, evaluated("a")),
             "0100",
             "0100",
-            id="attempts without evaluation",
         ),
-    ],
+    },
 )
 def test_an_attempt_improves_on_the_best_or_on_the_attempt_before(loop, best, previous):
     assert as_digits(loop.improved) == best
@@ -205,12 +189,12 @@ def as_digits(flags: tuple[bool, ...]) -> str:
 
 
 @pytest.mark.parametrize(("attempts", "best", "improved"), SEVERE)
-@pytest.mark.parametrize(
+@cases(
     "improves",
-    [
-        pytest.param(Improvement(0.1), id="against the best"),
-        pytest.param(PREVIOUS, id="against the one before"),
-    ],
+    {
+        "against the best": Improvement(0.1),
+        "against the one before": PREVIOUS,
+    },
 )
 def test_of_equally_many_errors_the_milder_are_better(
     attempts, best, improved, improves
@@ -220,8 +204,11 @@ def test_of_equally_many_errors_the_milder_are_better(
     assert as_digits(loop.improved) == improved
 
 
-@pytest.mark.parametrize(
-    ("after", "improved"), [pytest.param(0.8504, True, id="enough in thousandths")]
+@cases(
+    ("after", "improved"),
+    {
+        "enough in thousandths": (0.8504, True),
+    },
 )
 def test_a_severity_that_falls_by_less_than_the_least_gain_is_best_and_no_improvement(
     after, improved

@@ -25,6 +25,7 @@ from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Repeat
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
+from tests.tables import cases
 
 # -- one loop
 
@@ -78,23 +79,21 @@ SPENT = (Usage(calls=1, seconds=4.0),) * 3
 CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policy", "attempts", "exact"),
-    [
-        pytest.param(
+    {
+        "after the second where both calls came first": (
             Policy((Budget(calls=4),)),
             3,
             False,
-            id="after the second where both calls came first",
         ),
-        pytest.param(Policy((Budget(seconds=16),)), 3, True, id="seconds to spare"),
-        pytest.param(
+        "seconds to spare": (Policy((Budget(seconds=16),)), 3, True),
+        "it would have cut the third attempt": (
             Policy((Budget(seconds=11),)),
             3,
             False,
-            id="it would have cut the third attempt",
         ),
-    ],
+    },
 )
 def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(
     policy, attempts, exact
@@ -143,26 +142,17 @@ def test_a_loop_without_attempts_is_replayed_as_it_is():
 GOALS = (QUALITY, DRIFT)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("evaluation", "worth"),
-    [
-        pytest.param(
-            Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5),
-            1.0,
-            id="passed",
-        ),
-        pytest.param(
-            replace(evaluated("x"), met=0.75), 0.75, id="the share that is met"
-        ),
-        pytest.param(
+    {
+        "passed": (Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5), 1.0),
+        "the share that is met": (replace(evaluated("x"), met=0.75), 0.75),
+        "a goal is missed": (
             Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0),
             0.999,
-            id="a goal is missed",
         ),
-        pytest.param(
-            Evaluation(scores={"quality": 0.9}, met=1.0), 0.999, id="a score is missing"
-        ),
-    ],
+        "a score is missing": (Evaluation(scores={"quality": 0.9}, met=1.0), 0.999),
+    },
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
     assert RecordedLoop(loop_of(evaluation, goals=GOALS)).worth(1) == worth
@@ -171,12 +161,12 @@ def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
 SILENT = Attempt(1, Candidate.of("a"), evaluation=Evaluation())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("attempt", "quality", "judged"),
-    [
-        pytest.param(SILENT, (), False, id="nothing judged it"),
-        pytest.param(replace(SILENT, judged_by=("a",)), (), True, id="a check passed"),
-    ],
+    {
+        "nothing judged it": (SILENT, (), False),
+        "a check passed": (replace(SILENT, judged_by=("a",)), (), True),
+    },
 )
 def test_a_loop_that_nothing_judged_is_not_compared(attempt, quality, judged):
     record = RecordedLoop(Loop("a", attempts=(attempt,)), quality)
@@ -193,25 +183,25 @@ def test_a_known_quality_replaces_the_checks():
     assert record.oracle == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("quality", "oracle"),
-    [
-        pytest.param((0, 0, 1), 3, id="right at last"),
-        pytest.param((1, 0, 0), 1, id="right at once"),
-    ],
+    {
+        "right at last": ((0, 0, 1), 3),
+        "right at once": ((1, 0, 0), 1),
+    },
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
     assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
     assert RecordedLoop(Loop("none")).oracle == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "quality",
-    [
-        pytest.param((1,), id="too few"),
-        pytest.param((1, -0.1), id="below 0"),
-        pytest.param((math.nan, 1), id="not a number"),
-    ],
+    {
+        "too few": (1,),
+        "below 0": (1, -0.1),
+        "not a number": (math.nan, 1),
+    },
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:

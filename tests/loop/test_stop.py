@@ -12,6 +12,7 @@ from heedful.loop.similarity import find_near_repeat as near
 from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from heedful.testing import history
 from tests.loop.support import evaluated, finding, loop_from, loop_of, tried
+from tests.tables import cases
 
 X = evaluated("x")
 BOTH = evaluated("x", "y")
@@ -176,66 +177,55 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     assert bool(rule(loop)) is speaks
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "loop", "words"),
-    [
-        (
+    {
+        "fatigue": (
             Fatigue(0.15),
             history("a", "a"),
             "too many attempts without improvement (fatigue 0.15, limit 0.15)",
         ),
-        (
+        "a near repeat": (
             Repeat(),
             tried("ab", near="2"),
             "the answer nearly repeats attempt 1 (minimal change)",
         ),
-        (
+        "an equal repeat": (
             Repeat(),
             tried("abcc", near="34"),
             "the answer repeats attempt 3 (minimal change)",
         ),
-        (
+        "the 2nd repeat": (
             Repeat(2),
             tried("abab"),
             "the answer repeats attempt 2 (a cycle of 2), the 2nd of 2 repeats",
         ),
-        (
+        "a near cycle": (
             Repeat(),
             tried("abcd", near="4"),
             "the answer nearly repeats attempt 1 (a cycle of 3)",
         ),
-        (
+        "a cycle of near repeats": (
             Repeat(),
             tried("xabab", near="24"),
             "the answer repeats attempt 3 (a cycle of 2)",
         ),
-        (
+        "a plateau": (
             Plateau(2),
             history("a", "a", "a"),
             "no improvement since attempt 1: 2 of at most 2 attempts",
         ),
-        (
+        "budgets": (
             Budget(tokens=1_000_000, calls=2, cost=1),
             spending(prompt_tokens=1_234_568, calls=2),
             "1234568 of 1000000 tokens, 2 of 2 calls spent",
         ),
-        (
+        "a combination": (
             heedful.All(MaxAttempts(2), Repeat()),
             tried("aa"),
             "all 2 attempts are made and the answer repeats attempt 1 (minimal change)",
         ),
-    ],
-    ids=[
-        "fatigue",
-        "a near repeat",
-        "an equal repeat",
-        "the 2nd repeat",
-        "a near cycle",
-        "a cycle of near repeats",
-        "a plateau",
-        "budgets",
-        "a combination",
-    ],
+    },
 )
 def test_a_rule_names_what_it_saw(rule, loop, words):
     assert rule(loop).detail == words
@@ -325,20 +315,17 @@ def cycle(texts: str, *errors: int, **fields) -> Loop:
     return loop_from(evaluations, texts=list(texts), **fields)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "loop", "ends"),
-    [
-        pytest.param(Repeat(), cycle("ababab", 1, 1, 1, 1, 1, 1), 3, id="of two"),
-        pytest.param(
-            Repeat(2), cycle("ababab", 2, 1, 2, 1, 2, 1), 4, id="after an improvement"
-        ),
-        pytest.param(
+    {
+        "of two": (Repeat(), cycle("ababab", 1, 1, 1, 1, 1, 1), 3),
+        "after an improvement": (Repeat(2), cycle("ababab", 2, 1, 2, 1, 2, 1), 4),
+        "of which every second attempt is better than the previous one": (
             Repeat(2),
             cycle("ababab", 2, 1, 2, 1, 2, 1, improves=PREVIOUS),
             4,
-            id="of which every second attempt is better than the previous one",
         ),
-    ],
+    },
 )
 def test_a_cycle_is_a_repeat(rule, loop, ends):
     silent = [end for end in range(1, 7) if not rule(loop.upto(end))]

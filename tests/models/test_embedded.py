@@ -17,6 +17,7 @@ import pytest
 from heedful import errors
 from heedful.models.contract import Message, Model
 from heedful.models.embedded import EmbeddedModel
+from tests.tables import cases
 
 GREETING = [Message("user", "Say hello.")]
 STORY = [Message("user", "Write a very long story about a river.")]
@@ -100,8 +101,11 @@ async def test_a_schema_is_kept_or_refused():
 
 
 # The model was trained on 2048 tokens.
-@pytest.mark.parametrize(
-    ("context", "holds"), [pytest.param(8192, 2048, id="a context above the model's")]
+@cases(
+    ("context", "holds"),
+    {
+        "a context above the model's": (8192, 2048),
+    },
 )
 async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
     async with fresh(context=context) as model:
@@ -115,30 +119,24 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers(context, holds):
         assert (await model.complete(odd, max_tokens=2)).text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "settings", "error", "words"),
-    [
-        pytest.param(
-            "smollm2", {"threads": 0}, errors.InvalidInput, "threads", id="no threads"
-        ),
-        pytest.param(
-            "smollm2", {"timeout": 0}, errors.InvalidInput, "timeout", id="no time"
-        ),
-        pytest.param(
+    {
+        "no threads": ("smollm2", {"threads": 0}, errors.InvalidInput, "threads"),
+        "no time": ("smollm2", {"timeout": 0}, errors.InvalidInput, "timeout"),
+        "no such file": (
             "/nowhere/model.gguf",
             {},
             errors.InvalidInput,
             r"an existing \.gguf file",
-            id="no such file",
         ),
-        pytest.param(
+        "a model of somebody else": (
             "gpt-5",
             {},
             errors.UnknownName,
             "embedded:smollm2",
-            id="a model of somebody else",
         ),
-    ],
+    },
 )
 def test_a_name_or_a_setting_that_cannot_be(name, settings, error, words):
     with pytest.raises(error, match=words):

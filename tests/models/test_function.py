@@ -11,6 +11,7 @@ import pytest
 from heedful import errors
 from heedful.models.contract import Answer, Message
 from heedful.models.function import Function
+from tests.tables import cases
 
 CHAT = [Message("user", "hello")]
 
@@ -78,38 +79,34 @@ async def slow_too(messages: Any) -> str:
     return "late"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "options", "error", "words"),
-    [
-        pytest.param(
+    {
+        "no answer": (
             lambda messages: None,
             {},
             errors.MalformedAnswer,
             "returned NoneType, not str",
-            id="no answer",
         ),
-        pytest.param(
+        "an error of its own": (
             raising(KeyError("unit")),
             {},
             errors.ModelError,
             "raised KeyError: 'unit'",
-            id="an error of its own",
         ),
-        pytest.param(
+        "a slow coroutine": (
             slow_too,
             {"timeout": 0.05},
             errors.ModelTimeout,
             r"within 0\.05 s",
-            id="a slow coroutine",
         ),
-        pytest.param(
+        "a schema that is no plain data": (
             shout,
             {"schema": {"enum": {"a"}}},
             errors.InvalidInput,
             "schema is .* plain data",
-            id="a schema that is no plain data",
         ),
-    ],
+    },
 )
 async def test_a_failure_has_its_type(call, options, error, words):
     with pytest.raises(error, match=words) as raised:
@@ -140,16 +137,15 @@ def my_models(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("my_models")
-@pytest.mark.parametrize(
+@cases(
     ("name", "error", "words"),
-    [
-        pytest.param(
+    {
+        "no such attribute": (
             "my_models:third",
             errors.UsageError,
             "no attribute 'third'",
-            id="no such attribute",
-        )
-    ],
+        ),
+    },
 )
 def test_a_name_without_a_function_is_refused(name, error, words):
     with pytest.raises(error, match=words):

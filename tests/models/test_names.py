@@ -9,21 +9,18 @@ from heedful.models.contract import Model
 from heedful.models.embedded import EmbeddedModel
 from heedful.models.function import Function
 from heedful.models.remote import RemoteModel
+from tests.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "kind"),
-    [
-        pytest.param("embedded", EmbeddedModel, id="embedded"),
-        pytest.param("openai:gpt-5", RemoteModel, id="openai"),
-        pytest.param("google:gemini-2.5-flash", RemoteModel, id="google"),
-        pytest.param(
-            "http://127.0.0.1:8000/v1#qwen",
-            RemoteModel,
-            id="an address on this machine",
-        ),
-        pytest.param("json:dumps", Function, id="a function"),
-    ],
+    {
+        "embedded": ("embedded", EmbeddedModel),
+        "openai": ("openai:gpt-5", RemoteModel),
+        "google": ("google:gemini-2.5-flash", RemoteModel),
+        "an address on this machine": ("http://127.0.0.1:8000/v1#qwen", RemoteModel),
+        "a function": ("json:dumps", Function),
+    },
 )
 def test_a_name_opens_its_model_and_is_kept(name, kind):
     model = open_model(name)

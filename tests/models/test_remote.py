@@ -9,6 +9,7 @@ import pytest
 from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import RemoteModel
+from tests.tables import cases
 
 CHAT = [
     Message("system", "Be brief."),
@@ -70,12 +71,12 @@ def test_an_endpoint_answers_and_counts(server, endpoint):
 GARBAGE = "did not answer with a completion"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "words"),
-    [
-        pytest.param(completion("x", choices=[]), GARBAGE, id="no choices"),
-        pytest.param(b"<html>a proxy's page</html>", GARBAGE, id="a page of a proxy"),
-    ],
+    {
+        "no choices": (completion("x", choices=[]), GARBAGE),
+        "a page of a proxy": (b"<html>a proxy's page</html>", GARBAGE),
+    },
 )
 def test_garbage_is_malformed(server, endpoint, body, words):
     server.says(body)
@@ -86,31 +87,28 @@ def test_garbage_is_malformed(server, endpoint, body, words):
 LONG = failure("maximum context length is 10 tokens", code="context_length_exceeded")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "body", "error", "words"),
-    [
-        pytest.param(
+    {
+        "a wrong key": (
             401,
             failure("bad"),
             errors.ModelUnavailable,
             "a wrong one; pass api_key: .*bad",
-            id="a wrong key",
         ),
-        pytest.param(
+        "no such model": (
             404,
             failure("no such model"),
             errors.ModelUnavailable,
             "check its name and the address",
-            id="no such model",
         ),
-        pytest.param(
+        "a prompt too long": (
             400,
             LONG,
             errors.PromptTooLong,
             "maximum context length is 10",
-            id="a prompt too long",
         ),
-    ],
+    },
 )
 def test_a_refusal_has_its_type(server, endpoint, status, body, error, words):
     server.says(body, status=status)
@@ -215,24 +213,17 @@ def test_google(server, monkeypatch):
     assert server.asked[0]["body"]["generationConfig"]["maxOutputTokens"] == 5
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "variable", "module", "extra"),
-    [
-        pytest.param(
-            "openai:gpt-5",
-            "OPENAI_API_KEY",
-            "pydantic_ai.direct",
-            "models",
-            id="openai",
-        ),
-        pytest.param(
+    {
+        "openai": ("openai:gpt-5", "OPENAI_API_KEY", "pydantic_ai.direct", "models"),
+        "anthropic": (
             "anthropic:m",
             "ANTHROPIC_API_KEY",
             "pydantic_ai.providers.anthropic",
             "anthropic",
-            id="anthropic",
         ),
-    ],
+    },
 )
 def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkeypatch):
     for key in (
