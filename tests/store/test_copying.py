@@ -58,7 +58,7 @@ insert into call_failure
 insert into call_success values ('two', 'p', '1f', 2.5);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
-  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, 0, 1);
+  ('two', 'p', 's', 'error/a', 1, 0.1, 1.5, 0, 0, 1);
 insert into note values
   ('one', 'p', '', 'on loop 0/001', 'loop 0', '{"text": "read", "by": "ann"}', 2.5);
 insert into span (tenant, project, trace, id, parent, root, record, known)

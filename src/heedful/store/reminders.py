@@ -31,6 +31,8 @@ from heedful.store.connection import (
 
 # The id of what is told without a lesson.
 UNLEARNT_LESSON = 0
+# Stands before a mark in the subject of a reminder, as the kind of a lesson does.
+MARK_KIND = "mark"
 
 
 class OpenReminder(NamedTuple):
@@ -83,8 +85,9 @@ def remind(
     shown_ids = set[int]()
     for id in lessons:
         if id == UNLEARNT_LESSON:
-            subject = {"subject": f"mark/{mark}", "signature": "", "mark": mark}
-            _insert(db, scope, session, {**subject, "told": True, "share": 0.0}, at)
+            subject = f"{MARK_KIND}/{mark}"
+            draw = {"subject": subject, "told": True, "share": 0.0}
+            _insert(db, scope, session, draw, at)
             shown_ids.add(id)
         elif _remind_of_lesson(db, scope, session, id, share=share, at=at):
             shown_ids.add(id)
@@ -127,9 +130,8 @@ def _remind_of_lesson(
 
         for exposure in recorded:
             if exposure.lesson == name:
-                subject = {"subject": name, "signature": signature, "mark": ""}
                 draw = {"told": exposure.shown, "share": exposure.share}
-                _insert(db, scope, session, {**subject, **draw}, at)
+                _insert(db, scope, session, {"subject": name, **draw}, at)
         return recorded[0].shown
     return False
 
@@ -147,10 +149,11 @@ def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
     pending = []
     for row in db.all("open_reminders", scope, session=storable(session)):
         mistake = from_json(row["mistake"] or "")
+        kind, _, digest = row["subject"].partition("/")
         reminder = OpenReminder(
             subject=row["subject"],
-            signature=row["signature"],
-            mark=row["mark"],
+            signature="" if kind == MARK_KIND else digest,
+            mark=digest if kind == MARK_KIND else "",
             at=row["at"],
             action=mistake.action if mistake is not None else None,
         )

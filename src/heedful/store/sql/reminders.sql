@@ -1,7 +1,8 @@
 -- name: open_reminders
 -- The reminders of a session without an outcome, each with the mistake of its lesson.
-select r.subject, r.signature, r.mark, r.at, l.mistake from reminder r left join lesson l
-on l.tenant = r.tenant and l.project = r.project and l.signature = r.signature and r.subject = l.kind || '/' || l.signature
+select r.subject, r.at, l.mistake from reminder r left join lesson l
+on l.tenant = r.tenant and l.project = r.project and l.kind = substr(r.subject, 1, instr(r.subject, '/') - 1)
+  and l.signature = substr(r.subject, instr(r.subject, '/') + 1)
 where r.tenant = :tenant and r.project = :project and r.session = :session and not r.settled;
 
 -- name: count_reminders

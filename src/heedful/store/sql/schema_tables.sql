@@ -457,16 +457,14 @@ create table session_mark (
   primary key (tenant, project, session, mark)
 ) without rowid;
 
--- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
--- `mark` of a call (a digest) without one. When the session has ended, it is `settled`, and `repeated` says whether
+-- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: the `subject` is
+-- the name of a lesson, or without one 'mark/' and the digest of a mark of a call. When the session has ended, it is `settled`, and `repeated` says whether
 -- a later call failed for it. A person knows how it ended if it `is_known`.
 create table reminder (
   tenant text not null,
   project text not null,
   session text not null,
   subject text not null,
-  signature text not null,
-  mark text not null,
   told boolean not null check (told or share > 0),
   share real not null check (share >= 0 and share < 1),
   at real not null,
