@@ -334,7 +334,7 @@ def test_limits_are_enforced_and_lifted_once(store):
         )
     )
     shapes.check_shape(limits, shapes.LIMITS)
-    assert limits == {
+    unreached = {
         "rerun_count": 2,
         "max_reruns": 3,
         "limit_reached": False,
@@ -342,30 +342,18 @@ def test_limits_are_enforced_and_lifted_once(store):
         "overridden": False,
         "overridden_by": None,
     }
+    assert limits == unreached
     rerun_times(store, "loop_002", count=2)
     reached = run_async(enforce_rerun_limits("loop_002_r3", store=store))
-    assert reached == {
-        "rerun_count": 3,
-        "max_reruns": 3,
-        "limit_reached": True,
-        "force_finalize": True,
-        "overridden": False,
-        "overridden_by": None,
-    }
+    at_the_limit = {**unreached, "rerun_count": 3, "limit_reached": True}
+    assert reached == {**at_the_limit, "force_finalize": True}
     for _ in range(2):
         lifted = run_async(
             enforce_rerun_limits(
                 "loop_002", override_max_reruns=True, override_by="ops", store=store
             )
         )
-        assert lifted == {
-            "rerun_count": 3,
-            "max_reruns": 3,
-            "limit_reached": True,
-            "force_finalize": False,
-            "overridden": True,
-            "overridden_by": "ops",
-        }
+        assert lifted == {**at_the_limit, "overridden": True, "overridden_by": "ops"}
     assert (
         len(run_async(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides)
         == 1
@@ -429,36 +417,26 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
     assert score("loop_001", 0.72, 0.28) == first
     complete(store, "loop_001", POOR)
     worse = {
+        **first,
         "reflection_fatigue": 0.15,
-        "previous_fatigue": 0.0,
         "fatigue_increment": 0.15,
         "fatigue_increased": True,
-        "improvement_detected": False,
-        "threshold_exceeded": False,
-        "critical_threshold": 0.5,
-        "force_finalize": False,
     }
     assert score("loop_001", 0.72, 0.28) == worse
     tired = {
+        **worse,
         "reflection_fatigue": 0.5,
         "previous_fatigue": 0.35,
-        "fatigue_increment": 0.15,
-        "fatigue_increased": True,
-        "improvement_detected": False,
         "threshold_exceeded": True,
-        "critical_threshold": 0.5,
         "force_finalize": True,
     }
     assert score("loop_001_r1", 0.72, 0.28, 0.35) == tired
     better = {
+        **first,
         "reflection_fatigue": 0.3,
         "previous_fatigue": 0.35,
         "fatigue_increment": -0.05,
-        "fatigue_increased": False,
         "improvement_detected": True,
-        "threshold_exceeded": False,
-        "critical_threshold": 0.5,
-        "force_finalize": False,
     }
     assert score("loop_001", 0.77, 0.9, 0.35) == better
     largest = score("loop_001", 0.1, 0.9, 0.95)

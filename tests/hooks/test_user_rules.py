@@ -108,12 +108,6 @@ async def test_rule_is_stored_at_once_and_shown_with_what_removes_it(
     assert f"heedful rules retire {stated.id} --by NAME" in note_of(answer)
 
 
-async def test_rule_that_no_call_can_match_says_so(memory: Memory) -> None:
-    answer = await Session(memory).send("prompt", prompt="Always answer in German.")
-
-    assert "told at the start only" in note_of(answer)
-
-
 async def test_rule_is_told_once_before_a_call_that_it_names(memory: Memory) -> None:
     await memory.user_rules.state("never use npm", by="ann")
     session = Session(memory)
