@@ -33,7 +33,6 @@ from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
-from tests.compat.shapes import run_async
 
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
@@ -46,28 +45,26 @@ FIRST: dict[str, Any] = {
 }
 
 
-def complete(
+async def complete(
     store: Any, name: str, fields: Mapping[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
     """Report the loop `name` as done, with these fields; return the answer."""
-    answer: dict[str, Any] = run_async(
-        process_loop_completion(
-            name, "done", "SAGE", store=store, **{**(fields or {}), **more}
-        )
+    answer: dict[str, Any] = await process_loop_completion(
+        name, "done", "SAGE", store=store, **{**(fields or {}), **more}
     )
     return answer
 
 
-def rerun_times(
+async def rerun_times(
     store: Any, name: str, count: int, **fields: Any
 ) -> list[dict[str, Any]]:
     """The answers to a first try and so many reruns, each under the name that it was
     given.
     """
-    answers = [complete(store, name, POOR | fields)]
+    answers = [await complete(store, name, POOR | fields)]
     for _ in range(count):
         name = answers[-1]["decision_result"]["new_loop_id"]
-        answers.append(complete(store, name, POOR | fields))
+        answers.append(await complete(store, name, POOR | fields))
     return answers
 
 
@@ -91,38 +88,38 @@ WORDS = "The summary claims growth without a source; name the figure and its sou
         ),
     ],
 )
-def test_the_reason_of_a_rerun_that_passed_is_a_rule_in_those_words(
+async def test_the_reason_of_a_rerun_that_passed_is_a_rule_in_those_words(
     store, place, reason, detail, expected
 ):
     memory = Memory(store)
     loops = GuardedLoops(store, memory=memory)
-    complete(loops, "loop_001", FIRST | {"bias_tags": []})
+    await complete(loops, "loop_001", FIRST | {"bias_tags": []})
     triggers = ["alignment", "drift"]
-    run_async(log_rerun_reasoning(place, triggers, reason, detail, store=loops))
-    complete(loops, "loop_001_r1", GOOD, summary="It is 4 % (report, page 3).")
-    matches = run_async(memory.recall("Sum up", kind="strategy"))
+    await log_rerun_reasoning(place, triggers, reason, detail, store=loops)
+    await complete(loops, "loop_001_r1", GOOD, summary="It is 4 % (report, page 3).")
+    matches = await memory.recall("Sum up", kind="strategy")
     assert [match.lesson for match in matches] == expected
-    prompt = memory.render(run_async(memory.recall("Sum up")), form="text")
+    prompt = memory.render(await memory.recall("Sum up"), form="text")
     assert all(words in prompt for words in expected)
 
 
 @pytest.mark.parametrize("status", ["pending", "Done", ""])
-def test_another_status_than_done_is_an_error(store, status):
-    answer = run_async(process_loop_completion("loop_001", status, store=store, **POOR))
+async def test_another_status_than_done_is_an_error(store, status):
+    answer = await process_loop_completion("loop_001", status, store=store, **POOR)
     assert answer == {
         "status": "error",
         "message": "Invalid reflection status. Must be 'done'.",
         "loop_id": "loop_001",
     }
     with pytest.raises(NotFound):
-        run_async(get_guardrails_status("loop_001", store=store))
+        await get_guardrails_status("loop_001", store=store)
 
 
 # -- names
 
 
-def test_reruns_end_at_their_limit_and_each_has_its_name(store):
-    answers = rerun_times(store, "loop_001", count=3)
+async def test_reruns_end_at_their_limit_and_each_has_its_name(store):
+    answers = await rerun_times(store, "loop_001", count=3)
     decisions = [decision["decision_result"] for decision in answers]
     assert [decision["decision"] for decision in decisions] == [
         "rerun",
@@ -143,15 +140,17 @@ def test_reruns_end_at_their_limit_and_each_has_its_name(store):
     )
 
 
-def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
-    complete(store, "a_r1", GOOD)
-    first = complete(store, "a", POOR)["decision_result"]
+async def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
+    await complete(store, "a_r1", GOOD)
+    first = (await complete(store, "a", POOR))["decision_result"]
     assert first["new_loop_id"] == "a__r1"
-    second = complete(store, "a__r1", POOR)["decision_result"]
+    second = (await complete(store, "a__r1", POOR))["decision_result"]
     assert second["original_loop_id"] == "a"
     assert second["new_loop_id"] == "a_r2"
-    assert complete(store, "a_r1", GOOD)["decision_result"]["decision"] == "finalize"
-    assert run_async(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
+    assert (await complete(store, "a_r1", GOOD))["decision_result"][
+        "decision"
+    ] == "finalize"
+    assert (await get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
 
 
 # -- what is reported
@@ -167,36 +166,38 @@ def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
         ),
     ],
 )
-def test_another_completion_of_the_same_loop_is_refused(store, other):
-    complete(store, "loop_001", FIRST)
+async def test_another_completion_of_the_same_loop_is_refused(store, other):
+    await complete(store, "loop_001", FIRST)
     with pytest.raises(AttemptTaken):
-        complete(store, "loop_001", FIRST | other)
+        await complete(store, "loop_001", FIRST | other)
 
 
-def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
-    complete(store, "loop_001", FIRST)
+async def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
+    await complete(store, "loop_001", FIRST)
     with pytest.raises(Conflict, match="another task"):
-        complete(store, "loop_001_r1", FIRST | {"task": "Translate"})
-    complete(store, "loop_001_r1", POOR)
+        await complete(store, "loop_001_r1", FIRST | {"task": "Translate"})
+    await complete(store, "loop_001_r1", POOR)
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [pytest.param({"bias_tags": [{"severity": 1}]}, "tag", id="a bias without a tag")],
 )
-def test_what_cannot_be_told_is_named(store, changes, field):
+async def test_what_cannot_be_told_is_named(store, changes, field):
     with pytest.raises(InvalidInput) as caught:
-        complete(store, "loop_001", POOR | changes)
+        await complete(store, "loop_001", POOR | changes)
     assert caught.value.field == field
 
 
-def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
+async def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
     tags = [{**TAG, "source": "a reviewer"}]
     warnings = ["ignored: 'source' is not a field of a bias tag (tag, severity)"]
-    assert complete(store, "loop_001", POOR, bias_tags=tags)["warnings"] == warnings
-    tracked = run_async(track_bias("loop_002", tags, store=store))
+    assert (await complete(store, "loop_001", POOR, bias_tags=tags))[
+        "warnings"
+    ] == warnings
+    tracked = await track_bias("loop_002", tags, store=store)
     assert tracked["warnings"] == warnings
-    repetition = run_async(detect_bias_repetition("loop_003", tags, store=store))
+    repetition = await detect_bias_repetition("loop_003", tags, store=store)
     assert repetition["warnings"] == warnings
     assert caplog.messages == [f"heedful: {warning}" for warning in warnings] * 3
 
@@ -204,33 +205,37 @@ def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
 # -- limits of one loop
 
 
-def test_a_loop_may_have_its_own_limit_of_reruns(store):
+async def test_a_loop_may_have_its_own_limit_of_reruns(store):
     limit = np.int64(1)
-    first = complete(store, "loop_001", POOR, max_reruns=limit)["decision_result"]
+    first = (await complete(store, "loop_001", POOR, max_reruns=limit))[
+        "decision_result"
+    ]
     assert first["max_reruns"] == 1
-    last = complete(store, first["new_loop_id"], POOR)["decision_result"]
+    last = (await complete(store, first["new_loop_id"], POOR))["decision_result"]
     assert last["decision"] == "finalize"
     assert last["rerun_reason"] == "max_reruns_reached"
-    other = complete(store, "loop_002", POOR)["decision_result"]
+    other = (await complete(store, "loop_002", POOR))["decision_result"]
     assert other["max_reruns"] == 3
 
 
 @pytest.mark.both_nightly
-def test_a_later_completion_may_change_the_limit_of_its_loop(store, monkeypatch):
-    first = complete(store, "loop_001", POOR)["decision_result"]
-    second = complete(store, first["new_loop_id"], POOR, max_reruns=1)
+async def test_a_later_completion_may_change_the_limit_of_its_loop(store, monkeypatch):
+    first = (await complete(store, "loop_001", POOR))["decision_result"]
+    second = await complete(store, first["new_loop_id"], POOR, max_reruns=1)
     assert second["decision_result"]["max_reruns"] == 1
     assert second["decision_result"]["decision"] == "finalize"
     monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 5)
-    limits = run_async(enforce_rerun_limits("loop_001", store=store))
+    limits = await enforce_rerun_limits("loop_001", store=store)
     assert limits["max_reruns"] == 1
 
 
-def test_a_loop_opened_with_its_own_policy_keeps_its_limit(store):
-    run_async(open_loop("loop_001", "Sum up", policy=orchestrator, store=store))
-    assert complete(store, "loop_001", POOR, max_reruns=3)["status"] == "success"
+async def test_a_loop_opened_with_its_own_policy_keeps_its_limit(store):
+    await open_loop("loop_001", "Sum up", policy=orchestrator, store=store)
+    assert (await complete(store, "loop_001", POOR, max_reruns=3))[
+        "status"
+    ] == "success"
     with pytest.raises(Conflict, match="its own"):
-        complete(store, "loop_001_r1", POOR, max_reruns=7)
+        await complete(store, "loop_001_r1", POOR, max_reruns=7)
 
 
 # -- scores that are judged
@@ -248,7 +253,7 @@ JUDGED = (
     [(True, "finalize"), (False, "rerun")],
     ids=["a valid summary", "an invalid summary"],
 )
-def test_a_model_judges_in_all_roles(store, valid, decision):
+async def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
     loops = GuardedLoops(store=store, judge=ScriptedModel(*[text] * 4))
     fields = {
@@ -257,9 +262,9 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
         "goal": "Be kind",
         "task": "Sum up",
     }
-    answer = complete(loops, "loop_001", fields)
+    answer = await complete(loops, "loop_001", fields)
     shapes.check_shape(answer, shapes.COMPLETED)
-    assert complete(loops, "loop_001", fields) == answer
+    assert await complete(loops, "loop_001", fields) == answer
     reflected = answer["reflection_result"]
     assert reflected["alignment_score"] == 0.9
     assert reflected["drift_score"] == 0.1
@@ -269,7 +274,9 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
     assert answer["decision_result"]["decision"] == decision
 
 
-def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
+async def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(
+    store,
+):
     judge = ScriptedModel()
     for loops, fields, field, cure in (
         (
@@ -293,11 +300,11 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
         ),
     ):
         with pytest.raises(InvalidInput, match=cure) as caught:
-            complete(loops, "loop_001", fields)
+            await complete(loops, "loop_001", fields)
         assert caught.value.field == field
     assert judge.prompts == []
     with pytest.raises(NotFound):
-        run_async(get_guardrails_status("loop_001", store=store))
+        await get_guardrails_status("loop_001", store=store)
 
 
 # -- the parts
@@ -308,12 +315,10 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
     [(3, False), (0, True)],
     ids=["three reruns allowed", "no rerun allowed"],
 )
-def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
+async def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
     loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=max_reruns))
-    limits = run_async(
-        enforce_rerun_limits(
-            "loop_001", override_max_reruns=True, override_by="ops", store=loops
-        )
+    limits = await enforce_rerun_limits(
+        "loop_001", override_max_reruns=True, override_by="ops", store=loops
     )
     shapes.check_shape(limits, shapes.LIMITS)
     assert limits == {
@@ -326,12 +331,10 @@ def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
     }
 
 
-def test_limits_are_enforced_and_lifted_once(store):
-    rerun_times(store, "loop_001", count=1)
-    limits = run_async(
-        enforce_rerun_limits(
-            "loop_001", override_max_reruns=True, override_by="ops", store=store
-        )
+async def test_limits_are_enforced_and_lifted_once(store):
+    await rerun_times(store, "loop_001", count=1)
+    limits = await enforce_rerun_limits(
+        "loop_001", override_max_reruns=True, override_by="ops", store=store
     )
     shapes.check_shape(limits, shapes.LIMITS)
     unreached = {
@@ -343,38 +346,35 @@ def test_limits_are_enforced_and_lifted_once(store):
         "overridden_by": None,
     }
     assert limits == unreached
-    rerun_times(store, "loop_002", count=2)
-    reached = run_async(enforce_rerun_limits("loop_002_r3", store=store))
+    await rerun_times(store, "loop_002", count=2)
+    reached = await enforce_rerun_limits("loop_002_r3", store=store)
     at_the_limit = {**unreached, "rerun_count": 3, "limit_reached": True}
     assert reached == {**at_the_limit, "force_finalize": True}
     for _ in range(2):
-        lifted = run_async(
-            enforce_rerun_limits(
-                "loop_002", override_max_reruns=True, override_by="ops", store=store
-            )
+        lifted = await enforce_rerun_limits(
+            "loop_002", override_max_reruns=True, override_by="ops", store=store
         )
         assert lifted == {**at_the_limit, "overridden": True, "overridden_by": "ops"}
     assert (
-        len(run_async(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides)
+        len((await store.read(Scope(), loop_store.read, "loop_002")).loop.overrides)
         == 1
     )
-    assert (
-        complete(store, "loop_002_r3", POOR)["decision_result"]["new_loop_id"]
-        == "loop_002_r4"
-    )
+    assert (await complete(store, "loop_002_r3", POOR))["decision_result"][
+        "new_loop_id"
+    ] == "loop_002_r4"
 
 
-def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about(store):
+async def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about(
+    store,
+):
     other = {"tag": "anchoring"}
-    repetition = run_async(
-        detect_bias_repetition("loop_001", [TAG, TAG, other], store=store)
+    repetition = await detect_bias_repetition(
+        "loop_001", [TAG, TAG, other], store=store
     )
     shapes.check_shape(repetition, shapes.REPETITION)
     assert repetition["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
-    rerun_times(store, "loop_001", count=1, bias_tags=[TAG])
-    repetition = run_async(
-        detect_bias_repetition("loop_002", [TAG, other], store=store)
-    )
+    await rerun_times(store, "loop_001", count=1, bias_tags=[TAG])
+    repetition = await detect_bias_repetition("loop_002", [TAG, other], store=store)
     assert repetition == {
         "bias_repetition": True,
         "repeated_tags": ["overconfidence"],
@@ -384,9 +384,7 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
         "trigger": "pessimist",
         "action": "halt_loop",
     }
-    fewer = run_async(
-        detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store)
-    )
+    fewer = await detect_bias_repetition("loop_001_r1", [TAG], threshold=4, store=store)
     assert fewer == {
         "bias_repetition": False,
         "repeated_tags": [],
@@ -398,9 +396,9 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     }
 
 
-def test_a_fatigue_score_is_that_of_the_next_attempt(store):
-    def score(*scores: Any) -> dict[str, Any]:
-        answer = run_async(calculate_fatigue_score(*scores, store=store))
+async def test_a_fatigue_score_is_that_of_the_next_attempt(store):
+    async def score(*scores: Any) -> dict[str, Any]:
+        answer = await calculate_fatigue_score(*scores, store=store)
         shapes.check_shape(answer, shapes.FATIGUE)
         return dict(answer)
 
@@ -414,15 +412,15 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
         "critical_threshold": 0.5,
         "force_finalize": False,
     }
-    assert score("loop_001", 0.72, 0.28) == first
-    complete(store, "loop_001", POOR)
+    assert await score("loop_001", 0.72, 0.28) == first
+    await complete(store, "loop_001", POOR)
     worse = {
         **first,
         "reflection_fatigue": 0.15,
         "fatigue_increment": 0.15,
         "fatigue_increased": True,
     }
-    assert score("loop_001", 0.72, 0.28) == worse
+    assert await score("loop_001", 0.72, 0.28) == worse
     tired = {
         **worse,
         "reflection_fatigue": 0.5,
@@ -430,7 +428,7 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
         "threshold_exceeded": True,
         "force_finalize": True,
     }
-    assert score("loop_001_r1", 0.72, 0.28, 0.35) == tired
+    assert await score("loop_001_r1", 0.72, 0.28, 0.35) == tired
     better = {
         **first,
         "reflection_fatigue": 0.3,
@@ -438,18 +436,18 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
         "fatigue_increment": -0.05,
         "improvement_detected": True,
     }
-    assert score("loop_001", 0.77, 0.9, 0.35) == better
-    largest = score("loop_001", 0.1, 0.9, 0.95)
+    assert await score("loop_001", 0.77, 0.9, 0.35) == better
+    largest = await score("loop_001", 0.1, 0.9, 0.95)
     assert largest["reflection_fatigue"] == 1.0
     assert largest["previous_fatigue"] == 0.95
     assert largest["fatigue_increment"] == 0.05
 
 
-def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
+async def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     caplog.set_level("INFO", "heedful")
     trigger = ["alignment", "drift"]
     reason = "alignment_threshold_not_met"
-    reasoning = run_async(log_rerun_reasoning("loop_001", trigger, reason, store=store))
+    reasoning = await log_rerun_reasoning("loop_001", trigger, reason, store=store)
     assert reasoning.pop("timestamp")
     assert reasoning == {
         "rerun_trigger": trigger,
@@ -463,17 +461,15 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
         "alignment, drift)"
     )
     assert caplog.messages == [log_line]
-    complete(store, "loop_001", POOR)
-    override = run_async(
-        log_rerun_reasoning(
-            "loop_001",
-            ["drift"],
-            "r",
-            "since I say so",
-            overridden_by="ops",
-            reflection_persona="NOVA",
-            store=store,
-        )
+    await complete(store, "loop_001", POOR)
+    override = await log_rerun_reasoning(
+        "loop_001",
+        ["drift"],
+        "r",
+        "since I say so",
+        overridden_by="ops",
+        reflection_persona="NOVA",
+        store=store,
     )
     assert override.pop("timestamp")
     assert override == {
@@ -483,140 +479,129 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
         "overridden_by": "ops",
         "reflection_persona": "NOVA",
     }
-    trace = run_async(get_loop_trace("loop_001", store=store))
+    trace = await get_loop_trace("loop_001", store=store)
     shapes.check_shape(trace, shapes.TRACE)
     assert {name: trace[name] for name in override} == override
     assert trace["rerun_count"] == 1
     assert trace["orchestrator_persona"] == "SAGE"
-    run_async(log_rerun_reasoning("elsewhere", trigger, reason, store=store))
-    assert run_async(get_loop_trace("elsewhere", store=store))["status"] == "pending"
+    await log_rerun_reasoning("elsewhere", trigger, reason, store=store)
+    assert (await get_loop_trace("elsewhere", store=store))["status"] == "pending"
 
 
 @pytest.mark.both_nightly
-def test_an_override_needs_no_name(store):
-    name = rerun_times(store, "loop_001", count=3)[-1]["loop_id"]
-    status = run_async(enforce_rerun_limits(name, True, store=store))
+async def test_an_override_needs_no_name(store):
+    name = (await rerun_times(store, "loop_001", count=3))[-1]["loop_id"]
+    status = await enforce_rerun_limits(name, True, store=store)
     assert status["overridden"]
     assert status["overridden_by"] is None
-    complete(store, "loop_001_r4", POOR)
-    completed = complete(store, "loop_001_r4", POOR, override_max_reruns=True)
+    await complete(store, "loop_001_r4", POOR)
+    completed = await complete(store, "loop_001_r4", POOR, override_max_reruns=True)
     decided = completed["decision_result"]
     assert decided["overridden"]
     assert decided["overridden_by"] is None
-    answer = run_async(
-        override_guardrails("loop_001", override_fatigue=True, store=store)
-    )
+    answer = await override_guardrails("loop_001", override_fatigue=True, store=store)
     assert answer["overridden_by"] is None
-    stored_loop = run_async(store.read(Scope(), loop_store.read, "loop_001"))
+    stored_loop = await store.read(Scope(), loop_store.read, "loop_001")
     actors = {override.by for override in stored_loop.loop.overrides}
     assert actors == {"unnamed"}
 
 
-def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
-    def track(name: str, *tags: str) -> dict[str, Any]:
-        answer = run_async(
-            track_bias(name, [{"tag": tag} for tag in tags], store=store)
-        )
+async def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
+    async def track(name: str, *tags: str) -> dict[str, Any]:
+        answer = await track_bias(name, [{"tag": tag} for tag in tags], store=store)
         assert list(answer) == ["bias_echo", "repeated_tags", "repetition_counts"]
         return dict(answer)
 
     for _ in range(3):
-        tracked = track("a", "overconfidence", "overconfidence")
+        tracked = await track("a", "overconfidence", "overconfidence")
         assert tracked["repetition_counts"] == {"overconfidence": 1}
-    first = complete(store, "a", POOR, bias_tags=[TAG])
+    first = await complete(store, "a", POOR, bias_tags=[TAG])
     # It is the same completion.
-    assert complete(store, "a", POOR, bias_tags=[TAG]) == first
+    assert await complete(store, "a", POOR, bias_tags=[TAG]) == first
     assert first["reflection_result"]["repetition_counts"] == {}
-    tracked = track("a", "overconfidence", "anchoring")
+    tracked = await track("a", "overconfidence", "anchoring")
     assert tracked["repetition_counts"] == {"overconfidence": 1, "anchoring": 1}
-    assert complete(store, "a", POOR, bias_tags=[TAG]) == first
-    assert complete(store, "a") == first
-    assert track("b", "overconfidence") == {
+    assert await complete(store, "a", POOR, bias_tags=[TAG]) == first
+    assert await complete(store, "a") == first
+    assert await track("b", "overconfidence") == {
         "bias_echo": False,
         "repeated_tags": [],
         "repetition_counts": {"overconfidence": 2},
     }
-    repetition = run_async(
-        detect_bias_repetition("c", [TAG, {"tag": "anchoring"}], store=store)
+    repetition = await detect_bias_repetition(
+        "c", [TAG, {"tag": "anchoring"}], store=store
     )
     assert repetition["repetition_counts"] == {"overconfidence": 3, "anchoring": 2}
-    third = complete(store, "c", POOR, bias_tags=[TAG])
+    third = await complete(store, "c", POOR, bias_tags=[TAG])
     assert third["reflection_result"]["repeated_tags"] == ["overconfidence"]
-    assert (
-        complete(store, "b", POOR)["decision_result"]["rerun_reason"]
-        == "bias_echo_detected"
-    )
-    assert track("d", "overconfidence") == {
+    assert (await complete(store, "b", POOR))["decision_result"][
+        "rerun_reason"
+    ] == "bias_echo_detected"
+    assert await track("d", "overconfidence") == {
         "bias_echo": True,
         "repeated_tags": ["overconfidence"],
         "repetition_counts": {"overconfidence": 4},
     }
-    complete(store, "d", POOR, bias_tags=[{"tag": "anchoring"}])
-    assert complete(store, "d")["loop_id"] == "d"  # both tags are its own now
+    await complete(store, "d", POOR, bias_tags=[{"tag": "anchoring"}])
+    assert (await complete(store, "d"))["loop_id"] == "d"  # both tags are its own now
     elsewhere = GuardedLoops(store=store, scope=Scope("default", "other"))
-    assert run_async(track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {
+    assert (await track_bias("d", [TAG], store=elsewhere))["repetition_counts"] == {
         "overconfidence": 1
     }
 
 
-def test_the_two_halves_of_a_completion_agree_with_it(store):
-    reflected = run_async(
-        process_loop_reflection(
-            "loop_001",
-            override_fatigue=False,
-            override_max_reruns=True,
-            override_by="ops",
-            store=store,
-            **FIRST,
-        )
+async def test_the_two_halves_of_a_completion_agree_with_it(store):
+    reflected = await process_loop_reflection(
+        "loop_001",
+        override_fatigue=False,
+        override_max_reruns=True,
+        override_by="ops",
+        store=store,
+        **FIRST,
     )
-    decided = run_async(
-        make_rerun_decision(
-            "loop_001",
-            override_fatigue=False,
-            override_max_reruns=True,
-            override_by="ops",
-            store=store,
-        )
+    decided = await make_rerun_decision(
+        "loop_001",
+        override_fatigue=False,
+        override_max_reruns=True,
+        override_by="ops",
+        store=store,
     )
-    completion = complete(store, "loop_001", FIRST)
+    completion = await complete(store, "loop_001", FIRST)
     assert reflected == completion["reflection_result"]
     assert decided == completion["decision_result"]
 
 
 @pytest.mark.both_nightly
-def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
-    complete(store, "loop_001", POOR)
+async def test_a_changed_configuration_counts_at_the_next_call(store, monkeypatch):
+    await complete(store, "loop_001", POOR)
     policy = replace(orchestrator, rules=(MaxAttempts(9),))
-    run_async(open_loop("own", "Sum up", store=store, policy=policy))
+    await open_loop("own", "Sum up", store=store, policy=policy)
     monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 1)
     monkeypatch.setitem(RERUN_CONFIG, "bias_repetition_threshold", 1)
     monkeypatch.setitem(FATIGUE_CONFIG, "base_increment", 0.2)
-    assert run_async(enforce_rerun_limits("loop_001", store=store))["limit_reached"]
+    assert (await enforce_rerun_limits("loop_001", store=store))["limit_reached"]
     assert (
-        run_async(
-            calculate_fatigue_score("loop_001", 0.7, drift_score=0.3, store=store)
-        )["reflection_fatigue"]
-        == 0.2
-    )
-    assert run_async(detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
-    assert (
-        complete(store, "loop_001_r1", POOR)["decision_result"]["rerun_reason"]
-        == "max_reruns_reached"
-    )
-    assert complete(store, "own", POOR)["decision_result"]["max_reruns"] == 8
+        await calculate_fatigue_score("loop_001", 0.7, drift_score=0.3, store=store)
+    )["reflection_fatigue"] == 0.2
+    assert (await detect_bias_repetition("new", [TAG], store=store))["bias_echo"]
+    assert (await complete(store, "loop_001_r1", POOR))["decision_result"][
+        "rerun_reason"
+    ] == "max_reruns_reached"
+    assert (await complete(store, "own", POOR))["decision_result"]["max_reruns"] == 8
     monkeypatch.setitem(RERUN_CONFIG, "alignment_threshold", 0.6)
     monkeypatch.setitem(RERUN_CONFIG, "drift_threshold", 0.4)
-    assert complete(store, "new", POOR)["decision_result"]["decision"] == "finalize"
+    assert (await complete(store, "new", POOR))["decision_result"][
+        "decision"
+    ] == "finalize"
     monkeypatch.setitem(RERUN_CONFIG, "max_rerun", 7)
     with pytest.raises(InvalidInput, match="max_rerun"):
-        complete(store, "newer", POOR)
+        await complete(store, "newer", POOR)
 
 
-def test_the_trace_of_each_attempt(store):
-    rerun_times(store, "loop_001", count=3)
+async def test_the_trace_of_each_attempt(store):
+    await rerun_times(store, "loop_001", count=3)
     names = ["loop_001", "loop_001_r1", "loop_001_r2", "loop_001_r3"]
-    traces = [run_async(get_loop_trace(name, store=store)) for name in names]
+    traces = [await get_loop_trace(name, store=store) for name in names]
     for trace in traces:
         shapes.check_shape(trace, shapes.TRACE)
     for field, values in {
@@ -632,7 +617,7 @@ def test_the_trace_of_each_attempt(store):
     }.items():
         assert [trace[field] for trace in traces] == values, field
     with pytest.raises(NotFound):
-        run_async(get_loop_trace("loop_001_r9", store=store))
+        await get_loop_trace("loop_001_r9", store=store)
 
 
 # -- settings
@@ -654,6 +639,6 @@ def test_the_settings_and_their_defaults():
 
 
 @pytest.mark.parametrize("threshold", ["3", 0, -1, 1.5, True])
-def test_a_threshold_is_a_count(store, threshold):
+async def test_a_threshold_is_a_count(store, threshold):
     with pytest.raises(InvalidInput, match="threshold is"):
-        run_async(detect_bias_repetition("l", ["a"], threshold, store=store))
+        await detect_bias_repetition("l", ["a"], threshold, store=store)

@@ -16,7 +16,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
-from tests.compat.shapes import MOMENT, run_async
+from tests.compat.shapes import MOMENT
 from tests.engines import opened
 from tests.tables import cases
 
@@ -50,10 +50,10 @@ def test_a_signature_is_of_type_and_text_without_case_and_ends():
     assert compat.compute_error_signature("factual_error", "the same") != digest
 
 
-def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
+async def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     skipped, first, *again = [
-        run_async(compat.persist_reflection(ONE, memory, changed_behavior=changed))
+        await compat.persist_reflection(ONE, memory, changed_behavior=changed)
         for changed in (False, True, True, True)
     ]
     assert skipped is None
@@ -65,16 +65,16 @@ def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
         f"duplicate: lesson {first}, seen 2 times",
         f"duplicate: lesson {first}, seen 3 times",
     ]
-    assert run_async(compat.has_seen_error_before("abc123", memory)) is True
-    assert run_async(compat.has_seen_error_before("abc", memory)) is False
+    assert await compat.has_seen_error_before("abc123", memory) is True
+    assert await compat.has_seen_error_before("abc", memory) is False
 
 
-def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
-    id = run_async(compat.persist_reflection(ONE, memory, True))
+async def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
+    id = await compat.persist_reflection(ONE, memory, True)
     assert id.state == "candidate"
     assert id.trust == "local"
     assert id.release == ""
-    assert run_async(compat.retrieve_similar_reflections("abc123", memory)) == [
+    assert await compat.retrieve_similar_reflections("abc123", memory) == [
         {
             "id": id,
             "content": ONE.content,
@@ -91,44 +91,36 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
             "seen": 1,
         }
     ]
-    (match,) = run_async(memory.recall("Which database do we use?"))
+    (match,) = await memory.recall("Which database do we use?")
     assert match.example.task == ONE.query
     assert match.example.context == ONE.context
 
 
 @pytest.mark.both_nightly
-def test_one_signature_is_one_lesson_of_each_type(memory):
-    def list_contents(*options: Any) -> list[str]:
-        entries = run_async(
-            compat.retrieve_similar_reflections("abc123", memory, *options)
-        )
+async def test_one_signature_is_one_lesson_of_each_type(memory):
+    async def list_contents(*options: Any) -> list[str]:
+        entries = await compat.retrieve_similar_reflections("abc123", memory, *options)
         return [entry["content"] for entry in entries]
 
     ids = {
-        run_async(
-            compat.persist_reflection(
-                replace(ONE, content=f"{word} is a conflict"), memory, True
-            )
+        await compat.persist_reflection(
+            replace(ONE, content=f"{word} is a conflict"), memory, True
         )
         for word in ("This", "Another", "This")
     }
     other = replace(ONE, error_type="factual_error", content="It CONFLICTS.")
     ids.add(
-        run_async(
-            compat.persist_reflection(
-                dict(other), memory_manager=memory, changed_behavior=True
-            )
+        await compat.persist_reflection(
+            dict(other), memory_manager=memory, changed_behavior=True
         )
     )
     assert len(ids) == 2
-    assert list_contents() == ["It CONFLICTS.", "This is a conflict"]
-    assert list_contents(9, "factual_error") == ["It CONFLICTS."]
-    (mistake,) = run_async(
-        compat.retrieve_similar_reflections(
-            "abc123",
-            memory,
-            error_type="conflict",
-        )
+    assert await list_contents() == ["It CONFLICTS.", "This is a conflict"]
+    assert await list_contents(9, "factual_error") == ["It CONFLICTS."]
+    (mistake,) = await compat.retrieve_similar_reflections(
+        "abc123",
+        memory,
+        error_type="conflict",
     )
     assert mistake["seen"] == 3
 
@@ -153,36 +145,32 @@ class Manager:
         return {"memories": self.entries[:limit]}
 
 
-def test_a_memory_manager_of_somebody_else_is_enough():
+async def test_a_memory_manager_of_somebody_else_is_enough():
     manager = Manager()
-    assert run_async(compat.has_seen_error_before("abc123", manager)) is False
+    assert await compat.has_seen_error_before("abc123", manager) is False
     ids = [
-        run_async(compat.persist_reflection(ONE, manager, changed_behavior=True))
+        await compat.persist_reflection(ONE, manager, changed_behavior=True)
         for _ in range(2)
     ]
     assert ids == ["m0", "m0"]
-    assert run_async(compat.has_seen_error_before("abc123", manager)) is True
-    (entry,) = run_async(
-        compat.retrieve_similar_reflections(
-            "abc123",
-            manager,
-            error_type="conflict",
-        )
+    assert await compat.has_seen_error_before("abc123", manager) is True
+    (entry,) = await compat.retrieve_similar_reflections(
+        "abc123",
+        manager,
+        error_type="conflict",
     )
     assert entry["content"] == ONE.content
     assert entry["context"]["iteration_count"] == 2
     assert (
-        run_async(
-            compat.retrieve_similar_reflections(
-                "abc123",
-                manager,
-                error_type="other",
-            )
+        await compat.retrieve_similar_reflections(
+            "abc123",
+            manager,
+            error_type="other",
         )
         == []
     )
     with pytest.raises(InvalidInput, match="memory_manager"):
-        run_async(compat.has_seen_error_before("abc123", "heedful.db"))
+        await compat.has_seen_error_before("abc123", "heedful.db")
 
 
 @dataclass
@@ -199,12 +187,10 @@ class OwnReflection:
 
 
 @pytest.mark.both_nightly
-def test_a_dataclass_of_the_caller_is_a_reflection(memory):
+async def test_a_dataclass_of_the_caller_is_a_reflection(memory):
     own_reflection = OwnReflection(**asdict(ONE))
-    id = run_async(
-        compat.persist_reflection(own_reflection, memory, changed_behavior=True)
-    )
-    (entry,) = run_async(compat.retrieve_similar_reflections("abc123", memory))
+    id = await compat.persist_reflection(own_reflection, memory, changed_behavior=True)
+    (entry,) = await compat.retrieve_similar_reflections("abc123", memory)
     assert entry["id"] == id
     assert entry["content"] == ONE.content
 
@@ -216,14 +202,14 @@ def test_a_dataclass_of_the_caller_is_a_reflection(memory):
         "not similar enough": (0.95, False),
     },
 )
-def test_a_merge_is_suggested_from_a_similarity_on(
+async def test_a_merge_is_suggested_from_a_similarity_on(
     memory, caplog, threshold, is_suggested
 ):
     memory.embedder = FixedEmbedder()
     caplog.set_level(logging.INFO, "heedful")
 
     first, second, _ = [
-        run_async(compat.persist_reflection(item, memory, True, threshold))
+        await compat.persist_reflection(item, memory, True, threshold)
         for item in (ONE, replace(ONE, content=LIKE, error_signature="def"), ONE)
     ]
     message = f"lesson {second} is like lesson {first} (0.89): they may be merged"
@@ -233,7 +219,7 @@ def test_a_merge_is_suggested_from_a_similarity_on(
 
 
 @pytest.mark.sqlite
-def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
+async def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
     (tmp_path / "broken.db").write_bytes(b"no database" * 500)
     with opened(tmp_path / "broken.db") as store:
         memory = Memory(store)
@@ -243,14 +229,14 @@ def test_a_store_that_fails_raises_and_never_says_not_seen(tmp_path):
             compat.persist_reflection(ONE, memory, True),
         ):
             with pytest.raises(StoreError):
-                run_async(call)
+                await call
 
 
 # -- mistakes and their corrections
 
 
-def test_an_entry_of_a_mistake_has_its_keys(memory):
-    entry = run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
+async def test_an_entry_of_a_mistake_has_its_keys(memory):
+    entry = await compat.store(memory, PROMPT, MISTAKE, CORRECTION)
     assert list(entry) == [
         "prompt_hash",
         "prompt",
@@ -260,40 +246,38 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     ]
     assert entry["prompt_hash"] == hashlib.sha256(PROMPT.encode()).hexdigest()
     assert re.fullmatch(MOMENT, entry["timestamp"])
-    (similar,) = run_async(compat.retrieve_similar(memory, PROMPT))
+    (similar,) = await compat.retrieve_similar(memory, PROMPT)
     assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
 
 
 @pytest.mark.both_nightly
-def test_entries_are_counted_and_cleared(memory):
+async def test_entries_are_counted_and_cleared(memory):
     for n, expected in (("one", 1), ("two", 2), ("two", 2)):
-        run_async(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))
-        assert run_async(compat.count(memory)) == expected
-    run_async(memory.remember("timeout", "the server was late"))
-    assert run_async(compat.count(memory)) == 2
-    assert run_async(compat.clear(memory)) == 1  # lesson, with two examples
-    assert run_async(compat.count(memory)) == 0
-    assert run_async(memory.count()) == 1
+        await compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION)
+        assert await compat.count(memory) == expected
+    await memory.remember("timeout", "the server was late")
+    assert await compat.count(memory) == 2
+    assert await compat.clear(memory) == 1  # lesson, with two examples
+    assert await compat.count(memory) == 0
+    assert await memory.count() == 1
 
 
-def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
+async def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
     task = "Ask politely for the quarterly report."
     answers = iter(["Send the report.", "Send the report, please."])
-    run_async(
-        heedful.run(
-            task,
-            generate=lambda task, hint: next(answers),
-            checks=[heedful.checks.contains("please")],
-            memory=memory,
-            store=memory.store,
-        )
+    await heedful.run(
+        task,
+        generate=lambda task, hint: next(answers),
+        checks=[heedful.checks.contains("please")],
+        memory=memory,
+        store=memory.store,
     )
-    (entry,) = run_async(compat.retrieve_similar(memory, task))
+    (entry,) = await compat.retrieve_similar(memory, task)
     assert "please" in entry["mistake"]
     assert entry["correction"] == "Send the report, please."
     prompt = compat.format_for_prompt([entry])
     assert all(entry[name] in prompt for name in ("prompt", "mistake", "correction"))
-    assert run_async(compat.count(memory)) == 0
+    assert await compat.count(memory) == 0
 
 
 @cases(
@@ -303,13 +287,13 @@ def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
         "four of six words": (f"Please kindly {PROMPT}", 0.7, "user", False),
     },
 )
-def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
-    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust))
+async def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
+    await compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust)
     assert (
-        bool(run_async(compat.retrieve_similar(memory, prompt, threshold=threshold)))
+        bool(await compat.retrieve_similar(memory, prompt, threshold=threshold))
         is there
     )
-    assert run_async(compat.count(memory)) == (trust == "user")
+    assert await compat.count(memory) == (trust == "user")
 
 
 def test_a_prompt_gets_entries_as_data():
@@ -344,21 +328,21 @@ def test_a_prompt_gets_entries_as_data():
         "limit": (lambda m: compat.retrieve_similar(m, PROMPT, limit=0), "limit"),
     },
 )
-def test_bad_input_is_named(memory, call, field):
+async def test_bad_input_is_named(memory, call, field):
     with pytest.raises(InvalidInput) as caught:
-        run_async(call(memory))
+        await call(memory)
     assert caught.value.field == field
-    assert run_async(memory.count()) == 0
+    assert await memory.count() == 0
 
 
-def test_only_a_memory_holds_mistakes():
+async def test_only_a_memory_holds_mistakes():
     path: Any = "heedful.db"
     for call in (
         compat.store(path, "p", "m", "c"),
         compat.retrieve_similar(path, PROMPT),
     ):
         with pytest.raises(InvalidInput, match="memory is 'heedful\\.db'"):
-            run_async(call)
+            await call
     for call_by_name in (compat.clear(path), compat.count(path)):
         with pytest.raises(InvalidInput, match="it must be a Memory"):
-            run_async(call_by_name)
+            await call_by_name

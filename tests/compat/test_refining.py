@@ -17,7 +17,6 @@ from heedful.compat.refining import (
 )
 from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding
-from tests.compat.shapes import run_async
 
 
 def evaluation_of(*severities: float) -> Evaluation:
@@ -69,7 +68,7 @@ def judge_by(levels: dict[str, float]) -> Any:
         ),
     ],
 )
-def test_one_iteration_judges_revises_and_judges_again(
+async def test_one_iteration_judges_revises_and_judges_again(
     levels, revision, best, converged, improvement
 ):
     seen: list[Any] = []
@@ -78,8 +77,8 @@ def test_one_iteration_judges_revises_and_judges_again(
         seen.append((task, candidate, [finding.message for finding in findings]))
         return revision
 
-    result = run_async(
-        run_iteration("task", "draft", revise=revise, evaluate=judge_by(levels))
+    result = await run_iteration(
+        "task", "draft", revise=revise, evaluate=judge_by(levels)
     )
     assert list(result) == ["candidate", "critique", "converged", "improvement"]
     assert result["candidate"] == best
@@ -111,7 +110,7 @@ def test_one_iteration_judges_revises_and_judges_again(
     ],
 )
 @pytest.mark.parametrize("how", ["evaluate", "checks"])
-def test_a_critic_may_answer_severity_issues_and_suggestions(
+async def test_a_critic_may_answer_severity_issues_and_suggestions(
     how, critique, issues, suggestions
 ):
     def critic(candidate: Any, at: Any = None) -> dict[str, Any]:
@@ -119,13 +118,11 @@ def test_a_critic_may_answer_severity_issues_and_suggestions(
         return critique if candidate == "draft" else passed
 
     judging: dict[str, Any] = {"evaluate": critic, "checks": [critic]}
-    step = run_async(
-        run_iteration(
-            "task",
-            "draft",
-            revise=lambda prompt, draft, findings: "revision",
-            **{how: judging[how]},
-        )
+    step = await run_iteration(
+        "task",
+        "draft",
+        revise=lambda prompt, draft, findings: "revision",
+        **{how: judging[how]},
     )
     assert step["candidate"] == "revision"
     assert step["critique"]["severity"] == pytest.approx(0.9, abs=1e-6)
@@ -134,14 +131,14 @@ def test_a_critic_may_answer_severity_issues_and_suggestions(
     assert step["improvement"] == pytest.approx(0.9, abs=1e-6)
 
 
-def test_an_error_of_the_reviser_names_the_reviser():
+async def test_an_error_of_the_reviser_names_the_reviser():
     def revise(prompt: Any, draft: Any, findings: Any) -> Any:
         raise OSError("no luck")
 
     with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise raised OSError"):
-        iterate({"revise": revise})
+        await iterate({"revise": revise})
     with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise returned None"):
-        iterate({"revise": lambda prompt, draft, findings: None})
+        await iterate({"revise": lambda prompt, draft, findings: None})
 
 
 GOOD: dict[str, Any] = {
@@ -152,9 +149,9 @@ GOOD: dict[str, Any] = {
 }
 
 
-def iterate(changes: dict[str, Any]) -> Any:
+async def iterate(changes: dict[str, Any]) -> Any:
     """Run the good iteration with these arguments changed."""
-    return run_async(run_iteration(**(GOOD | changes)))
+    return await run_iteration(**(GOOD | changes))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +162,9 @@ def iterate(changes: dict[str, Any]) -> Any:
         pytest.param("policy", "none", id="an unknown policy"),
     ],
 )
-def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
+async def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     with pytest.raises(heedful.errors.UsageError) as caught:
-        iterate({field: value})
+        await iterate({field: value})
     assert field in str(caught.value)
 
 
@@ -176,16 +173,14 @@ def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     [(2, True), (1, False)],
     ids=["a plateau", "out of attempts"],
 )
-def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
+async def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
-    result = run_async(
-        heedful.run(
-            "task",
-            generate=lambda *_: "draft",
-            evaluate=judge_by({"draft": 0.9}),
-            policy=f"plateau.patience=1, attempts.limit={limit}",
-            store=None,
-        )
+    result = await heedful.run(
+        "task",
+        generate=lambda *_: "draft",
+        evaluate=judge_by({"draft": 0.9}),
+        policy=f"plateau.patience=1, attempts.limit={limit}",
+        store=None,
     )
     assert has_converged(result) is converged
 

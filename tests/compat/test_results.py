@@ -19,7 +19,6 @@ from heedful.compat import (
     ReflectionEngineV2,
 )
 from heedful.errors import InvalidInput
-from tests.compat.shapes import run_async
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SPOKEN = Event("1", EventType.LLM_RESPONSE, NOW, "It costs 4.")
@@ -75,21 +74,21 @@ def engine_of(store: Any, *answers: Any, **options: Any) -> ReflectionEngineV2:
     return ReflectionEngineV2(store, model, trust="user", **options)
 
 
-def stored(engine: Any, result: Any, **options: Any) -> list[dict[str, Any]]:
+async def stored(engine: Any, result: Any, **options: Any) -> list[dict[str, Any]]:
     """Store a result; return what a query for everything finds."""
-    run_async(engine.store_reflection(result, "t", "p", **options))
-    records: list[dict[str, Any]] = run_async(
-        engine.query_reflections("t", "p", min_importance=0)
+    await engine.store_reflection(result, "t", "p", **options)
+    records: list[dict[str, Any]] = await engine.query_reflections(
+        "t", "p", min_importance=0
     )
     return records
 
 
-def test_a_change_reaches_the_strategy(store):
+async def test_a_change_reaches_the_strategy(store):
     engine = engine_of(store, ANSWER)
-    result = run_async(engine.generate_reflection(slow_query()))
+    result = await engine.generate_reflection(slow_query())
     result.importance = 0.9
     result.tags = ["mine"]
-    records = {record["kind"]: record for record in stored(engine, result)}
+    records = {record["kind"]: record for record in await stored(engine, result)}
     assert records["strategy"]["tags"] == ["mine", "strategy"]
     assert records["strategy"]["importance"] == 0.99
 
@@ -101,18 +100,18 @@ def test_a_change_reaches_the_strategy(store):
         pytest.param("error_category", 7, id="category"),
     ],
 )
-def test_a_change_that_cannot_be_stored_is_refused(store, name, value):
+async def test_a_change_that_cannot_be_stored_is_refused(store, name, value):
     engine = engine_of(store)
-    result = run_async(engine.generate_reflection(talked()))
+    result = await engine.generate_reflection(talked())
     setattr(result, name, value)
     with pytest.raises(InvalidInput) as caught:
-        run_async(engine.store_reflection(result, "t", "p"))
+        await engine.store_reflection(result, "t", "p")
     assert caught.value.field == name
-    result = run_async(engine.generate_reflection(talked()))
-    assert stored(engine, result) != []
+    result = await engine.generate_reflection(talked())
+    assert await stored(engine, result) != []
 
 
-def test_ids_may_be_of_type_uuid(store):
+async def test_ids_may_be_of_type_uuid(store):
     engine = engine_of(store)
     tenant, project, session = (uuid4() for _ in range(3))
     run = talked(
@@ -121,30 +120,28 @@ def test_ids_may_be_of_type_uuid(store):
         session_id=uuid4(),
         related_memory_ids=[uuid4()],
     )
-    result = run_async(engine.generate_reflection(run))
+    result = await engine.generate_reflection(run)
     result.source_event_ids = [session]
-    run_async(engine.store_reflection(result, tenant, project, session_id=session))
+    await engine.store_reflection(result, tenant, project, session_id=session)
     query = engine.query_reflections(tenant, project, min_importance=0)
-    (record,) = run_async(query)
+    (record,) = await query
     assert record["metadata"]["session_id"] == str(session)
     assert record["source_event_ids"] == [str(session)]
     query = engine.query_reflections(str(tenant), str(project), min_importance=0)
-    assert len(run_async(query)) == 1
+    assert len(await query) == 1
     with pytest.raises(InvalidInput, match="session_id is 7"):
-        run_async(engine.store_reflection(result, tenant, project, session_id=7))
+        await engine.store_reflection(result, tenant, project, session_id=7)
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(iter, id="a generator"), pytest.param(deque, id="a deque")]
 )
-def test_events_may_be_any_iterable(store, kind: Any):
-    result = run_async(
-        engine_of(store).generate_reflection(talked(events=kind([SPOKEN])))
-    )
+async def test_events_may_be_any_iterable(store, kind: Any):
+    result = await engine_of(store).generate_reflection(talked(events=kind([SPOKEN])))
     assert result.metadata["event_count"] == 1
 
 
-def test_a_place_in_a_prompt_of_ones_own_is_filled(store):
+async def test_a_place_in_a_prompt_of_ones_own_is_filled(store):
     prompts: list[str] = []
 
     def model(messages: Any) -> str:
@@ -153,15 +150,15 @@ def test_a_place_in_a_prompt_of_ones_own_is_filled(store):
 
     instruction = "Goal: {task_goal} Why: {error_message} Keep: {other} {}"
     engine = ReflectionEngineV2(store, model, prompts={"failure": instruction})
-    run_async(engine.generate_reflection(slow_query()))
+    await engine.generate_reflection(slow_query())
     filled = prompts[0].partition("What stands between")[0]
     assert ">\nA report\n</task_goal " in filled
     assert ">\nQuery exceeded 30 s\n</error_message " in filled
     assert "Keep: {other} {}" in filled
 
 
-def test_a_category_has_a_value_and_is_text(store):
-    result = run_async(engine_of(store).generate_reflection(slow_query()))
+async def test_a_category_has_a_value_and_is_text(store):
+    result = await engine_of(store).generate_reflection(slow_query())
     assert result.error_category.value == "timeout_error"
     assert result.error_category == "timeout_error"
     assert ErrorCategory("quota_error").value == "quota_error"
@@ -181,23 +178,23 @@ def test_a_pool_of_connections_is_refused_with_what_to_pass():
     ],
 )
 @pytest.mark.parametrize("copied", [False, True], ids=["as generated", "as a mapping"])
-def test_a_result_that_cannot_be_stored_is_refused(store, copied, name, value):
+async def test_a_result_that_cannot_be_stored_is_refused(store, copied, name, value):
     engine = engine_of(store)
-    result: Any = run_async(engine.generate_reflection(talked()))
+    result: Any = await engine.generate_reflection(talked())
     if copied:
         result = dict(result)
         result[name] = value
     else:
         setattr(result, name, value)
     with pytest.raises(InvalidInput) as refusal:
-        run_async(engine.store_reflection(result, "t", "p"))
+        await engine.store_reflection(result, "t", "p")
     assert refusal.value.field == name
-    assert run_async(engine.query_reflections("t", "p", min_importance=0)) == []
+    assert await engine.query_reflections("t", "p", min_importance=0) == []
 
 
-def test_an_object_with_the_fields_of_a_result_is_stored(store):
+async def test_an_object_with_the_fields_of_a_result_is_stored(store):
     engine = engine_of(store)
     mine = SimpleNamespace(reflection_text="Ask for the colour.", importance=0.9)
-    (record,) = stored(engine, mine)
+    (record,) = await stored(engine, mine)
     assert record["content"] == "Ask for the colour."
     assert record["trust"] == "outside"
