@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from heedful.loop.decide import (
-    Decision,
-    Policy,
-    decide,
-    reasoning,
-    standing_of,
-)
+from heedful.loop.decide import Decision, Policy, decide, reasoning, standing_of
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts
 from heedful.testing import history

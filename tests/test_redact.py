@@ -23,15 +23,7 @@ from heedful.redact import (
 from heedful.redact_rules import Rule
 from heedful.sanitize import redact_ends, sanitize
 from tests.linear import assert_linear
-from tests.planted import (
-    ASSIGNED,
-    KINDS,
-    ONE_OF_EACH,
-    PLACED,
-    TOKENS,
-    fill_in,
-    left,
-)
+from tests.planted import ASSIGNED, KINDS, ONE_OF_EACH, PLACED, TOKENS, fill_in, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
 KEY = TOKENS["aws_key"][0]

@@ -239,11 +239,7 @@ def read_prompts(
     candidate: Any, context: Context = AT, **options: Any
 ) -> tuple[str, str]:
     model = ScriptedModel(GOOD, forever=True)
-    judge_candidate(
-        checks.critic("alignment", model, **options),
-        candidate,
-        context,
-    )
+    judge_candidate(checks.critic("alignment", model, **options), candidate, context)
     system, user = model.prompts[0]
     assert system.role == "system"
     assert user.role == "user"

@@ -405,11 +405,7 @@ def test_proof_counts_the_loops_that_run(desk, session):
 
 def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
     remember(desk, "E", "no unit", example=Example(TASK, "7 kg"))
-    monkeypatch.setattr(
-        resources,
-        "open_embedder",
-        lambda *_, **__: FixedEmbedder(64),
-    )
+    monkeypatch.setattr(resources, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
     there = session(
         (

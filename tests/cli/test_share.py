@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.lessons.team_rules import (
-    ATTRIBUTES_FILE,
-    SHARED_FILE,
-    read_rules,
-)
+from heedful.lessons.team_rules import ATTRIBUTES_FILE, SHARED_FILE, read_rules
 from heedful.memory.memory import Memory
 from tests.cli.support import Desk
 

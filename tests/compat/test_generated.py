@@ -259,12 +259,7 @@ def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
         == compat.ErrorCategory.TIMEOUT_ERROR
     )
     ids = run_async(
-        engine.store_reflection(
-            result,
-            tenant_id="t",
-            project_id="p",
-            session_id="s2",
-        )
+        engine.store_reflection(result, tenant_id="t", project_id="p", session_id="s2")
     )
     assert all(ids[name] == result[name] for name in ("reflection_id", "strategy_id"))
     assert ids["state"] == "candidate"

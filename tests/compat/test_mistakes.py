@@ -118,9 +118,7 @@ async def test_one_signature_is_one_lesson_of_each_type(memory):
     assert await list_contents() == ["It CONFLICTS.", "This is a conflict"]
     assert await list_contents(9, "factual_error") == ["It CONFLICTS."]
     (mistake,) = await compat.retrieve_similar_reflections(
-        "abc123",
-        memory,
-        error_type="conflict",
+        "abc123", memory, error_type="conflict"
     )
     assert mistake["seen"] == 3
 
@@ -155,18 +153,12 @@ async def test_a_memory_manager_of_somebody_else_is_enough():
     assert ids == ["m0", "m0"]
     assert await compat.has_seen_error_before("abc123", manager) is True
     (entry,) = await compat.retrieve_similar_reflections(
-        "abc123",
-        manager,
-        error_type="conflict",
+        "abc123", manager, error_type="conflict"
     )
     assert entry["content"] == ONE.content
     assert entry["context"]["iteration_count"] == 2
     assert (
-        await compat.retrieve_similar_reflections(
-            "abc123",
-            manager,
-            error_type="other",
-        )
+        await compat.retrieve_similar_reflections("abc123", manager, error_type="other")
         == []
     )
     with pytest.raises(InvalidInput, match="memory_manager"):

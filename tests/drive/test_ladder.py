@@ -123,12 +123,7 @@ async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
     answer = Answer("wrong", Usage(1, 80, completion_tokens=20, cost=0.1))
     large = Named("large", answer, forever=True)
     policy = Policy((MaxAttempts(1, rungs=(1, 9)),))
-    result = await climb(
-        store,
-        Generator("one"),
-        Rung(large, **limit),
-        policy=policy,
-    )
+    result = await climb(store, Generator("one"), Rung(large, **limit), policy=policy)
     assert rungs(result) == [1, 2, 2]
     assert result.stopped_by[-1].rule == "closed"
 

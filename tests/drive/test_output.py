@@ -11,12 +11,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
 import pytest
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    Field,
-    SecretStr,
-)
+from pydantic import AliasChoices, BaseModel, Field, SecretStr
 
 import heedful
 from heedful import errors
@@ -282,13 +277,7 @@ async def test_a_model_is_shown_its_last_object_as_json() -> None:
     name = "a" * 300
     model = ScriptedModel(json.dumps({"Total": 1, "Note": name}), '{"Total": 2}')
     check = lambda named: named.total > 1  # noqa: E731
-    await heedful.run(
-        "t",
-        generate=model,
-        output=Named,
-        checks=[check],
-        store=None,
-    )
+    await heedful.run("t", generate=model, output=Named, checks=[check], store=None)
     assert f'"Note": "{name}"' in model.prompts[1][-1].content
 
 

@@ -10,9 +10,7 @@ import pytest
 
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
-from heedful.lessons.holdout import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
-)
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -83,13 +81,7 @@ async def teach(
             )
         ]
         end = Outcome(f"before {n}", True, calls=1)
-        await store.write(
-            scope,
-            exposures.remember,
-            (),
-            exposures=before,
-            outcome=end,
-        )
+        await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
 
 def read_exposures(path: Any, loop: str) -> dict[str, tuple[int, float, int]]:
@@ -171,13 +163,7 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
             WHOLE[0], f"b{n}", shown=exposed_to, signature=WHOLE[0][6:], share=0.5
         )
         end = Outcome(f"b{n}", not exposed_to, calls=1)
-        await store.write(
-            SCOPE,
-            exposures.remember,
-            (),
-            exposures=[item],
-            outcome=end,
-        )
+        await store.write(SCOPE, exposures.remember, (), exposures=[item], outcome=end)
     state = "select state, useful from lesson"
     conclusions = {
         item.lesson: item.conclusion for item in (await memory.prove()).lessons

@@ -254,14 +254,7 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
     memory = Memory(store, SCOPE, FixedEmbedder())
     await open_reported(store, id="b")
     for number, judged in ((1, WRONG), (2, RIGHT)):
-        await post_report(
-            store,
-            number,
-            f"{number} kg",
-            judged,
-            id="b",
-            memory=memory,
-        )
+        await post_report(store, number, f"{number} kg", judged, id="b", memory=memory)
     shown_lessons = (await memory.brief("task", "a")).exposures
     await store.write(SCOPE, exposures.remember, (), exposures=shown_lessons)
     await open_reported(store)

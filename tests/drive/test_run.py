@@ -140,12 +140,7 @@ async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
 
 async def test_a_model_and_a_writer_are_generators():
     model = ScriptedModel("wrong", WANTED)
-    writer = Writer(
-        model,
-        system="Be brief.",
-        schema={"type": "string"},
-        max_tokens=9,
-    )
+    writer = Writer(model, system="Be brief.", schema={"type": "string"}, max_tokens=9)
     result = await run("Say it.", generate=writer, checks=[Check()], store=None)
     assert result.passed
     assert [m.role for m in model.prompts[1]] == ["system", "user"]

@@ -162,10 +162,7 @@ def result_ids(message: str) -> list[str]:
 
 def request_of(attempts: Attempts, messages: Sequence[str]) -> list[str]:
     return attempts.advised(
-        messages,
-        task=0,
-        calls=result_ids,
-        message=lambda role, text: f"{role}: {text}",
+        messages, task=0, calls=result_ids, message=lambda role, text: f"{role}: {text}"
     )
 
 

@@ -54,11 +54,7 @@ async def send_event(
 
 async def subjects_told(memory: Memory, session: str) -> int:
     """Return of how many subjects a session that goes on was told."""
-    pending = await memory.store.read(
-        memory.scope,
-        reminders.open_reminders,
-        session,
-    )
+    pending = await memory.store.read(memory.scope, reminders.open_reminders, session)
     return len(pending)
 
 

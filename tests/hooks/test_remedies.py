@@ -64,11 +64,7 @@ class Session:
         if error:
             after = await self.send("PostToolUseFailure", **call, error=error)
         else:
-            after = await self.send(
-                "PostToolUse",
-                **call,
-                tool_response={"text": "ok"},
-            )
+            after = await self.send("PostToolUse", **call, tool_response={"text": "ok"})
         return before, after
 
     async def end(self) -> None:

@@ -58,11 +58,7 @@ async def test_a_stored_error_is_bounded_and_has_its_error_lines(
         f"begin\n{noise}\n{middle}\n{noise}\nthe end",
     )
 
-    events = await memory.store.read(
-        memory.scope,
-        episodes.session_events,
-        "monday",
-    )
+    events = await memory.store.read(memory.scope, episodes.session_events, "monday")
     [error] = [event["error"] for event in events if event["error"]]
     assert len(error) <= Limits().content
     assert error.startswith(middle)

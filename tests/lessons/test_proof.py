@@ -206,13 +206,7 @@ def test_what_is_said(counts, conclusion):
 
 
 def test_among_many_lessons_more_is_asked_of_each():
-    bad = count_loops(
-        "bad",
-        right=60,
-        wrong=120,
-        right_without=18,
-        wrong_without=2,
-    )
+    bad = count_loops("bad", right=60, wrong=120, right_without=18, wrong_without=2)
     others = [
         count_loops(f"n{n}", right=5, wrong=4, right_without=1, wrong_without=0)
         for n in range(400)
@@ -227,13 +221,7 @@ def test_among_many_lessons_more_is_asked_of_each():
     assert alone.uplift.high < 0 < among.uplift.high
     assert among.recurrence == alone.recurrence
     several = [
-        count_loops(
-            f"b{n}",
-            right=60,
-            wrong=120,
-            right_without=18,
-            wrong_without=2,
-        )
+        count_loops(f"b{n}", right=60, wrong=120, right_without=18, wrong_without=2)
         for n in range(100)
     ]
     assert len(list_hurting(several)) == 100

@@ -9,11 +9,7 @@ from pathlib import Path
 
 from heedful.checks.evaluate import Context
 from heedful.lessons.declarations import declared_by
-from heedful.lessons.finding_rules import (
-    Declared,
-    constant_rule,
-    mask_finding,
-)
+from heedful.lessons.finding_rules import Declared, constant_rule, mask_finding
 from heedful.lessons.lesson import Example
 from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop

@@ -73,11 +73,7 @@ def test_every_decision_survives_json(loop, policy, attempt, at):
     assert codec.verdict_from(through_json(codec.verdict_to(verdict))) == verdict
     bare = Decision(attempt, verdict, standing=Standing(), at=at, decided=at)
     assert (
-        codec.decision_from(
-            through_json(codec.decision_to(verdict, None)),
-            attempt,
-            at,
-        )
+        codec.decision_from(through_json(codec.decision_to(verdict, None)), attempt, at)
         == bare
     )
 

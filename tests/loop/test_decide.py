@@ -89,7 +89,7 @@ def test_a_loop_whose_last_candidate_passes_is_done_under_every_policy(loop, pol
         "one score of two, which 0 would meet": (
             evaluated("x", scores={"quality": 0.9}),
             "drift",
-        ),
+        )
     },
 )
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
@@ -113,15 +113,7 @@ def test_a_policy_may_go_on_without_a_score():
 
 
 def test_every_rule_that_speaks_is_recorded_in_the_order_of_precedence():
-    loop = loop_of(
-        X,
-        X,
-        X,
-        X,
-        texts=["same"] * 4,
-        cancelled="by ada",
-        goals=(QUALITY,),
-    )
+    loop = loop_of(X, X, X, X, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
     loop = replace(loop, extra=Usage(calls=9))
     spoken: tuple[StopRule, ...] = (Plateau(1), heedful.Fatigue(0.1), Repeat(), Echo())
     spoken += (MaxAttempts(4), Budget(calls=9), rule_that_speaks("mine"))

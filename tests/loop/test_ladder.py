@@ -38,12 +38,7 @@ def climbed(
     **fields: Any,
 ) -> Loop:
     """A loop whose attempts were made by these rungs; by default all of them fail."""
-    loop = loop_from(
-        evaluations or [X] * len(rungs),
-        texts,
-        ladder=ladder,
-        **fields,
-    )
+    loop = loop_from(evaluations or [X] * len(rungs), texts, ladder=ladder, **fields)
     attempts = [
         replace(attempt, rung=int(rung))
         for attempt, rung in zip(loop.attempts, rungs, strict=True)

@@ -242,18 +242,8 @@ async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_fi
     memory = heedful.Memory(store, holdout=0.0)
     for loop, task in zip(["first", "second", "told"], TASKS, strict=True):
         answers = iter(["bad", "1 cm"])
-        generate = functools.partial(
-            lambda answers, task, hint: next(answers),
-            answers,
-        )
-        await run_loop(
-            memory,
-            task,
-            generate,
-            [needs_unit],
-            memory_key="K",
-            id=loop,
-        )
+        generate = functools.partial(lambda answers, task, hint: next(answers), answers)
+        await run_loop(memory, task, generate, [needs_unit], memory_key="K", id=loop)
 
     removed = await memory.quarantine.revoke("loop:second", by="ann")
 

@@ -18,12 +18,7 @@ from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import Tell, choose_for_loop
 from heedful.lessons.holdout import MIN_QUIET_LOOPS
-from heedful.lessons.lesson import (
-    REMINDER_INTERVAL_LOOPS,
-    Cause,
-    Example,
-    Scope,
-)
+from heedful.lessons.lesson import REMINDER_INTERVAL_LOOPS, Cause, Example, Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts

@@ -272,11 +272,7 @@ def test_a_bound_holds_whatever_happens(moves, max_entries):
             before = {lesson["signature"]: lesson for lesson in await memory.top(99)}
             if action in ("pin", "unpin"):
                 for lesson in await memory.top(1):
-                    await memory.pin(
-                        lesson["id"],
-                        by="ann",
-                        pinned=action == "pin",
-                    )
+                    await memory.pin(lesson["id"], by="ann", pinned=action == "pin")
             elif action == "clear":
                 await memory.clear()
             elif action == "prune":

@@ -144,7 +144,7 @@ def my_models(tmp_path, monkeypatch):
             "my_models:third",
             errors.UsageError,
             "no attribute 'third'",
-        ),
+        )
     },
 )
 def test_a_name_without_a_function_is_refused(name, error, words):

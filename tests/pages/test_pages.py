@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from heedful.loop.runs import (
-    CheckResult,
-    Report,
-    StageAttempt,
-    StageReport,
-)
+from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.pages import html
 from heedful.pages.attempt_table import MAX_OUTPUT_READ_CHARS
 from heedful.pages.report import output, visible
