@@ -10,7 +10,7 @@ import pytest
 
 from heedful import Done, Finding, Memory, policy
 from heedful.integrations import Host
-from heedful.integrations.attempts import EMPTY_ANSWER, Attempts
+from heedful.integrations.attempts import EMPTY_ANSWER, Attempts, misfit_of
 from heedful.loop.record import Usage
 from heedful.store.sqlite import in_file
 from tests.hosts import patient_host
@@ -137,7 +137,7 @@ async def test_a_watched_call_keeps_its_result_or_its_error(tmp_path: Path) -> N
     errors = [event["error"] for event in await attempts.run.events() if event["call"]]
     assert list(filter(None, errors)) == ["no such table", "KeyError: 'price'"]
     # A call that waits has no result yet.
-    assert attempts.running == {"call-3"}
+    assert attempts.running == {"call-3": "query"}
 
 
 async def test_a_run_that_repeats_ends_with_the_last_text_that_it_heard(
@@ -191,3 +191,8 @@ async def test_the_answer_of_an_ended_run_needs_no_request(tmp_path: Path) -> No
     await first.judge("P1")
     second = await attempts_of(host_in(tmp_path, checks=[severity]))
     assert second.early_answer() == "P1"
+
+
+def test_a_misfit_says_which_part_of_an_answer_has_another_type() -> None:
+    assert misfit_of(dict[str, int], '{"price": 3}') == ""
+    assert "price" in misfit_of(dict[str, int], '{"price": "three"}')

@@ -1,6 +1,4 @@
-"""What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams, the
-server.
-"""
+"""What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from agents import (
 from pydantic import BaseModel
 
 from heedful import Done, policy
+from heedful.errors import InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
 from tests.hosts import patient_host
@@ -124,22 +123,19 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     assert len(await session.get_items()) == 6
 
 
-async def test_a_callback_joins_a_session_and_the_task() -> None:
-    session = SQLiteSession("chat")
-    await session.add_items([{"role": "user", "content": "hello"}])
-    config = RunConfig(
-        tracing_disabled=True,
-        session_input_callback=lambda past, new: [
-            *past,
-            *new,
-            {"role": "user", "content": "a page"},
-        ],
-    )
-    agent, model = shell_agent([Say("P1")], Driven())
-    await run(agent, TASK, host=patient_host(), session=session, run_config=config)
-    assert "a page" in prompts(model)[0]
-    items: Any = await session.get_items()
-    assert [item["content"] for item in items[:2]] == ["hello", TASK]
+@cases(
+    "options",
+    {
+        "a conversation of the server": {"conversation_id": "c"},
+        "a callback": {
+            "run_config": RunConfig(session_input_callback=lambda past, new: new)
+        },
+    },
+)
+async def test_what_would_keep_rejected_answers_is_refused(options: Any) -> None:
+    agent, _ = shell_agent([Say("P1")], Driven())
+    with pytest.raises(InvalidInput, match="left out"):
+        await run(agent, TASK, host=patient_host(), **options)
 
 
 async def test_a_handoff_is_not_made_again() -> None:
@@ -178,26 +174,33 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
     assert driven.commands == ["make"] * 4
 
 
-async def test_the_server_holds_the_conversation_and_a_call_waits_for_an_approval() -> (
+async def test_a_call_waits_for_an_approval_and_the_session_gets_all_at_the_end() -> (
     None
 ):
     driven = Driven()
+    session = SQLiteSession("chat")
+    await session.add_items([{"role": "user", "content": "hello"}])
     host = host_that_judges(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
-    state = (
-        await run(
-            agent, TASK, host=host, id="one", conversation_id="c", run_config=CONFIG
-        )
-    ).to_state()
+    waiting = await run(agent, TASK, host=host, session=session, run_config=CONFIG)
+    assert driven.commands == []
+    assert len(await session.get_items()) == 1
+    state = waiting.to_state()
     state.approve(state.get_interruptions()[0])
-    result = await run(
-        agent, state, host=host, id="one", conversation_id="c", run_config=CONFIG
-    )
+    result = await run(agent, state, host=host, session=session, run_config=CONFIG)
     assert result.final_output == "P1"
+    assert verdict_of(result) == Done(2, passed=True)
     assert driven.commands == ["ls"]
-    requests = prompts(model)[1:]
-    assert TASK not in "".join(requests)
-    assert "answer with one of P0 to P3" in requests[0]
+    assert "hello" in prompts(model)[0]
+    assert "answer with one of P0 to P3" in prompts(model)[2]
+    kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
+    assert kinds == [
+        "user",
+        "user",
+        "function_call",
+        "function_call_output",
+        "assistant",
+    ]
 
 
 async def test_streamed() -> None:

@@ -104,9 +104,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None:
             return None
 
-        text = run.closing()
-        if callback_context.agent_name in run.judged and run.known_answer is not None:
-            text = run.best_text
+        text = run.early_answer()
         if text:
             return LlmResponse(content=_content("assistant", text))
 
@@ -137,7 +135,6 @@ class HeedfulAdkPlugin(BasePlugin):
         # The response is changed in place, so that other callbacks are called, too.
         output = text if run.judged[agent] is None else json_data(text)
         if await run.judge(output):
-            run.last = run.length - 1
             call = types.FunctionCall(name=FEEDBACK_TOOL, args={})
             parts = [*parts, types.Part(function_call=call)]
         elif run.has_better:
@@ -196,7 +193,6 @@ class HeedfulAdkPlugin(BasePlugin):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
-        run.waits = bool(event.long_running_tool_ids)
         verdict = run.done
         if verdict and event.author in run.judged and event.is_final_response():
             metadata = event.custom_metadata or {}
@@ -204,9 +200,9 @@ class HeedfulAdkPlugin(BasePlugin):
         return None
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
-        """Learn from the run, unless it waits for a tool."""
+        """Learn from the run, which may go on if it waits for a tool."""
         run = self.runs.pop(invocation_context.invocation_id, None)
-        if run is not None and not run.waits:
+        if run is not None:
             await run.end()
 
     async def on_run_error_callback(
@@ -231,16 +227,11 @@ FEEDBACK_TOOL = heedful_feedback.__name__
 class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
-    `judged` has the types of the answers of judged agents, by their names, `length` the
-    number of contents in the last request. The last rejected answer follows the content
-    `last`. `waits` is True if the invocation ends with a call of a long-running tool.
+    `judged` has the types of the answers of judged agents, by their names.
     """
 
     judges_root: bool
     judged: dict[str, Any] = field(default_factory=dict)
-    length: int = 0
-    last: int | None = None
-    waits: bool = False
 
     async def judge_object(self, context: Any) -> dict[str, Any] | None:
         """Judge the object with which a tool of ADK answers; return what is wrong."""
@@ -266,15 +257,7 @@ class _InvocationRun(Attempts):
             content.role == "user" and task in _text_of(content) for content in contents
         ]
         place = place_of(is_task, sought=True)
-        self.length = len(contents)
-        last = place if self.last is None else self.last
-        return self.advised(
-            contents,
-            task=place,
-            last=min(last, self.length - 1),
-            calls=_result_calls,
-            message=_content,
-        )
+        return self.advised(contents, task=place, calls=_result_calls, message=_content)
 
 
 def _is_reached_by_transfer(agent: Any) -> bool:

@@ -53,9 +53,11 @@ class Attempts:
 
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
     rejected, `feedback` what is wrong with it. `spent` is the usage of the current
-    attempt, `counted` that of the run before it. `running` has the ids of calls without
-    a result. With `hold_back`, a call with advice does not run at first;
-    `held_back` has these calls.
+    attempt, `counted` that of the run before it. `running` has the tools of calls
+    without a result, by the ids of these calls. With `hold_back`, a call with advice
+    does not run at first; `held_back` has these calls. `place` is the number of
+    messages in a request before the rejected answer, None before the first request of
+    an attempt.
     """
 
     run: HostRun
@@ -66,7 +68,7 @@ class Attempts:
     spent: Usage = NO_USAGE
     counted: Usage = NO_USAGE
     verdict: Verdict | None = None
-    running: set[str] = field(default_factory=set)
+    running: dict[str, str] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
     last_text: str = ""
     place: int | None = None
@@ -234,7 +236,7 @@ class Attempts:
             self.run.call_advice.pop(call, None)
             return advice.text
 
-        self.running.add(call)
+        self.running[call] = tool
         return ""
 
     async def keep(
@@ -243,7 +245,7 @@ class Attempts:
         """Keep the result of a call that runs; ask about its error."""
         if call not in self.running:
             return
-        self.running.remove(call)
+        del self.running[call]
         if failed:
             await self.run.seen(tool, result, call)
         else:
@@ -350,6 +352,15 @@ class Attempts:
         outcome = PASSED_OUTCOMES[done.passed if done and is_judged else None]
         await self.run.learn(ends=ends or outcome)
         return done
+
+
+def misfit_of(kind: Any, answer: str) -> str:
+    """Return why an answer is no JSON of a type, "" if it is."""
+    try:
+        TypeAdapter(kind).validate_json(answer)
+    except ValidationError as error:
+        return str(error)
+    return ""
 
 
 def keep_open(runs: dict[str, T], id: str, run: T) -> None:

@@ -9,17 +9,14 @@ guardrail asks about a call before it runs, `tool_error_formatter` about its err
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import agents
-from agents.memory.session import SessionABC
-from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
-from pydantic import TypeAdapter, ValidationError
 
 from heedful.drive import portal
 from heedful.episodes.episode import json_data
@@ -28,23 +25,26 @@ from heedful.integrations.attempts import (
     Attempts,
     Role,
     checked_host,
+    misfit_of,
     place_of,
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Candidate
 from heedful.models.answers import usage_of
+from heedful.validation import require
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
-# With one of these, the server of the model keeps the conversation.
-_SERVER_OPTIONS = (
+# With one of these, rejected answers would stay in the conversation.
+_REFUSED_OPTIONS = (
     "conversation_id",
     "previous_response_id",
     "auto_previous_response_id",
+    "session_input_callback",
 )
 
 
@@ -64,7 +64,7 @@ async def run(
     result = attempts.stored_result()
     while result is None:
         try:
-            attempt: RunResultBase = await agents.Runner.run(
+            attempt = await agents.Runner.run(
                 attempts.agent, attempts.input, **attempts.options
             )
         except Exception as error:
@@ -72,7 +72,7 @@ async def run(
 
         result = await attempts.take(attempt)
 
-    return cast("agents.RunResult", result)
+    return result
 
 
 def run_sync(
@@ -91,7 +91,7 @@ class Judged:
 
     output: Any
     feedback: str = ""
-    result: RunResultBase | None = None
+    result: agents.RunResult | agents.RunResultStreaming | None = None
     type: str = "heedful_judged"
 
 
@@ -109,8 +109,7 @@ async def run_streamed(
         stream = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
         )
-        attempt: RunResultBase = stream
-
+        attempt: Any = stream
         try:
             async for event in stream.stream_events():
                 yield event
@@ -121,11 +120,9 @@ async def run_streamed(
             if not stream.is_complete:
                 stream.cancel()
 
-        output = attempt.final_output
         result = await attempts.take(attempt)
-
         if result is None:
-            yield Judged(output=output, feedback=attempts.feedback)
+            yield Judged(output=attempt.final_output, feedback=attempts.feedback)
 
     yield Judged(output=result.final_output, result=result)
 
@@ -154,17 +151,16 @@ async def _ask(
     context: ToolContext[Any], *, hold_back: bool = False
 ) -> agents.ToolGuardrailFunctionOutput:
     """Ask about a call, in a run of heedful; reject it if it is held back."""
-    config = context.run_config
     # The filter of the run is a method of its attempts.
-    filter_ = config.call_model_input_filter if config else None
-    attempts = getattr(filter_, "__self__", None)
+    input_filter = getattr(context.run_config, "call_model_input_filter", None)
+    attempts = getattr(input_filter, "__self__", None)
     text = ""
     if isinstance(attempts, _Attempts):
-        name = context.tool_name
-        call = context.tool_call_id
         arguments = json_data(context.tool_arguments)
-        text = await attempts.ask(name, arguments, call, hold_back=hold_back)
-        attempts.tools[call] = name
+        call = context.tool_call_id
+        text = await attempts.ask(
+            context.tool_name, arguments, call, hold_back=hold_back
+        )
     if text:
         return agents.ToolGuardrailFunctionOutput.reject_content(text)
     return agents.ToolGuardrailFunctionOutput.allow()
@@ -174,69 +170,41 @@ class _RepeatedCall(agents.AgentsException):
     """Ends a run of the SDK whose model repeats a call."""
 
 
-class _RunSession(SessionABC):
-    """The user's session in a run: what is added to it, is stored at the end."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-        self.session_id = session.session_id
-        self.session_settings = getattr(session, "session_settings", None)
-        self.items: Items = []
-
-    async def get_items(self, limit: int | None = None) -> Items:
-        """Return the latest items, those of the run included."""
-        items = [*await self.session.get_items(limit=limit), *self.items]
-        return items[-limit:] if limit else items
-
-    async def add_items(self, items: Items) -> None:
-        """Add items of the run."""
-        self.items += items
-
-    async def pop_item(self) -> Any:
-        """Remove the last item of the run and return it."""
-        return self.items.pop() if self.items else None
-
-    async def clear_session(self) -> None:
-        """Remove the items of the run."""
-        self.items.clear()
-
-    async def store(self) -> None:
-        """Add the items of the run to the user's session."""
-        await self.session.add_items(self.items)
-        self.items = []
-
-
 async def _begin(
     agent: Agent, prompt: Input, host: Host, id: str, options: dict[str, Any]
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
     checked_host(host)
-    state = prompt if isinstance(prompt, agents.RunState) else None
-    items: Any = state.to_json()["original_input"] if state else prompt
-    if isinstance(items, str):
-        items = [_message("user", items)]
-
-    # The last message of the user is the task. A state may hold only what the server
-    # does not have, so a run that goes on has the task of the stored one.
-    prompts = [item for item in items if item.get("role") == "user"]
-    anchor = prompts[-1] if prompts else {}
-    task = "" if state and id else _text_of(anchor.get("content", ""))
-
-    run_session = _RunSession(options["session"]) if options.get("session") else None
-    if run_session and not id:
-        past = await run_session.get_items()
-        id = f"{run_session.session_id}-{len(past)}-{Candidate.of(task).digest}"
-
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)
+    for name, option in {**vars(config), **options}.items():
+        is_refused = name in _REFUSED_OPTIONS and option
+        require(not is_refused, name, option, "left out: a session has the history")
+
+    session = options.pop("session", None)
+    history: Items = await session.get_items() if session else []
+    if isinstance(prompt, agents.RunState):
+        items: Items = prompt.to_json()["original_input"]
+    else:
+        items = [*history, *agents.ItemHelpers.input_to_new_input_list(prompt)]
+
+    # The last message of the user is the task.
+    prompts = [item for item in items if item.get("role") == "user"]
+    anchor = prompts[-1] if prompts else {}
+    task = _text_of(anchor.get("content", ""))
+    if session and not id:
+        id = f"{session.session_id}-{len(history)}-{Candidate.of(task).digest}"
+
     attempts = _Attempts(
         run=host.run(id, task),
         agent=agent,
-        input=state or list(items),
+        input=prompt if isinstance(prompt, agents.RunState) else items,
+        items=items,
         config=config,
-        options={**options, "session": run_session},
-        run_session=run_session,
+        options=options,
+        session=session,
+        stored=len(history),
         anchor=anchor,
     )
     attempts.prepare()
@@ -248,23 +216,22 @@ async def _begin(
 class _Attempts(Attempts):
     """The attempts of one run.
 
-    `anchor` is the item with the task. The last rejected answer follows the item
-    `last`, None before the first request of an attempt. `tools` has the tools of calls
-    by their ids, and `misfit` says why the last output is not of the agent's type.
+    `items` are the input and the work so far, without rejected answers; the session has
+    the first ones, which are `stored`. `anchor` is the item with the task. `failed` is
+    an attempt whose output is not of the agent's type, and `misfit` says why.
     """
 
     agent: Agent
     input: Input
+    items: Items
     config: agents.RunConfig
     options: dict[str, Any]
-    run_session: _RunSession | None
+    session: Any
+    stored: int
     anchor: Any
-    last: int | None = None
-    tools: dict[str, str] = field(default_factory=dict)
     usage: agents.Usage = field(default_factory=agents.Usage)
+    failed: Any = None
     misfit: str = ""
-    # The error of the SDK has none of it.
-    failed_data: Any = None
 
     def prepare(self) -> None:
         """Set the options of the SDK's runs."""
@@ -278,75 +245,46 @@ class _Attempts(Attempts):
         )
         _watch_tools(self.agent)
 
-    @property
-    def is_on_server(self) -> bool:
-        """True if the server of the model keeps the conversation."""
-        return any(self.options.get(option) for option in _SERVER_OPTIONS)
-
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
         """Add what memory has to the input of the model; keep results of calls.
 
-        An input without the task has no place for it: the server holds the rest, or it
-        is the input of another agent.
+        An input without the task has no place for it: it is that of another agent.
         """
         user_filter = self.config.call_model_input_filter
-        filtered = user_filter(data) if user_filter else data.model_data
-        model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        model_data = await _answer_of(user_filter, data) or data.model_data
         _watch_tools(data.agent)
         items: Items = model_data.input
-        for item in items:
-            await self.note(item)
-        closing = self.closing()
+        task = place_of(items, self.anchor) if self.anchor in items else -1
+        closing = await self.read(items[task:])
         if closing:
             raise _RepeatedCall(closing)
 
-        end = len(items) - 1
-        if self.last is None:
-            self.last = end
-        task = place_of(items, self.anchor) if self.anchor in items else -1
-        last = -2 if self.is_on_server else min(self.last, end)
-        woven = self.advised(
-            items,
-            task=task,
-            last=last,
-            calls=_result_calls,
-            message=_message,
-        )
+        woven = self.advised(items, task=task, calls=_result_calls, message=_message)
         return replace(model_data, input=woven)
 
-    async def note(self, item: Any) -> None:
-        """Keep an item of the input: a text of the model, or the result of a call."""
-        if item.get("role") == "assistant":
-            self.hear(_text_of(item.get("content", "")))
-        for call in _result_calls(item):
-            tool = self.tools.get(call, "")
-            await self.keep(tool, _text_of(item.get("output", "")), call)
+    async def read(self, items: Items, *, at_limit: bool = False) -> str:
+        """Keep results of calls; return the answer that ends a run that repeats one."""
+        for item in items:
+            for call in _result_calls(item):
+                result = _text_of(item.get("output", ""))
+                await self.keep(self.running.get(call, ""), result, call)
+        answers = [item for item in items if item.get("role") == "assistant"]
+        texts = [_text_of(answer.get("content", "")) for answer in answers]
+        return self.closing(texts, at_limit=at_limit)
 
-    async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> str | None:
+    async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> Any:
         """Keep the error of a call and ask about it; format it as the user does."""
-        if failed.kind == "tool_exception" and failed.error is not None:
+        if failed.kind == "tool_exception":
             error = str(failed.error)
             await self.keep(failed.tool_name, error, failed.call_id, failed=True)
+        return await _answer_of(self.config.tool_error_formatter, failed)
 
-        formatter = self.config.tool_error_formatter
-        message = formatter(failed) if formatter else None
-        return await message if inspect.isawaitable(message) else message
+    def note_misfit(self, failed: Any) -> None:
+        """Note an attempt whose output is not of the agent's type; the SDK ends it."""
+        self.failed = failed.run_data
+        self.failed.context_wrapper = failed.context
 
-    async def note_misfit(self, failed: Any) -> None:
-        """Note why the output is not of the agent's type; the SDK hides it."""
-        output = failed.run_data.raw_responses[-1].output
-        texts = map(agents.ItemHelpers.extract_text, output)
-        answer = "\n".join(filter(None, texts))
-        self.hear(answer)
-        self.misfit = f"the answer is no JSON of the type {self.kind()}"
-        try:
-            TypeAdapter(self.kind()).validate_json(answer)
-        except ValidationError as error:
-            self.misfit = str(error)
-        self.failed_data = failed.run_data
-        self.failed_data.context_wrapper = failed.context
-
-    async def recover(self, error: Exception) -> RunResultBase:
+    async def recover(self, error: Exception) -> agents.RunResult:
         """Return what an exception of the SDK ended as a result to judge.
 
         Its output is a text that is not of the agent's type, or the last text of a run
@@ -357,31 +295,31 @@ class _Attempts(Attempts):
         if isinstance(error, _RepeatedCall):
             output = str(error)
         elif isinstance(error, agents.MaxTurnsExceeded):
-            for item in data.new_items:
-                await self.note(item.to_input_item())
-            output = self.closing(at_limit=True)
-        elif self.misfit and self.run.judges:
-            output = self.last_text or EMPTY_ANSWER
-            data = self.failed_data
-        if output and data is not None:
+            items: Any = [item.to_input_item() for item in data.new_items]
+            output = await self.read(items, at_limit=True)
+        elif self.failed is not None and self.run.judges:
+            data = self.failed
+            texts = map(agents.ItemHelpers.extract_text, data.raw_responses[-1].output)
+            output = "\n".join(filter(None, texts)) or EMPTY_ANSWER
+            reason = misfit_of(self.kind(), output)
+            self.misfit = reason or f"the answer is no JSON of the type {self.kind()}"
+        if output:
             return _result_of(data, output)
 
         # A tool without a failure handler ends the run.
         if len(self.running) == 1:
-            (call,) = self.running
-            text = str(error.__cause__ or error)
-            await self.keep(self.tools[call], text, call, failed=True)
+            ((call, tool),) = self.running.items()
+            await self.keep(tool, str(error.__cause__ or error), call, failed=True)
         await self.end("error")
         raise error
 
-    def stored_result(self) -> RunResultBase | None:
+    def stored_result(self) -> Any:
         """Return the stored answer if an earlier call with this id has ended."""
-        # A run that goes on from a state makes another attempt.
-        if self.known_answer is None or isinstance(self.input, agents.RunState):
+        if self.known_answer is None:
             return None
 
         data = agents.RunErrorDetails(
-            input=self.input,
+            input=self.items,
             new_items=[],
             raw_responses=[],
             last_agent=self.agent,
@@ -393,57 +331,48 @@ class _Attempts(Attempts):
         vars(result)[RESULT_KEY] = self.verdict
         return result
 
-    async def take(self, result: Any) -> RunResultBase | None:
+    async def take(self, result: Any) -> Any:
         """Return the result for the caller; None if another attempt is to be made."""
         usage = result.context_wrapper.usage
         self.usage.add(usage)
-        items: Items = result.to_input_list(mode="normalized")
-        for item in items:
-            await self.note(item)
+        prompt = agents.ItemHelpers.input_to_new_input_list(result.input)
+        work: Items = result.to_input_list()[len(prompt) :]
+        await self.read(work)
         if result.interruptions:
-            if self.run_session:
-                await self.run_session.store()
-            return cast("RunResultBase", result)
+            return result
 
         self.spent = usage_of(usage) or self.spent
         if await self.judge(result.final_output, misfit=self.misfit):
+            _drop_answer(work)
+            self.items = [*self.items, *work]
+            self.input = self.items
             self.agent = result.last_agent
-            self.input = self.next_input(items)
-            chained = map(self.options.get, _SERVER_OPTIONS[1:])
-            if any(chained):
-                self.options["previous_response_id"] = result.last_response_id
-            self.last = None
+            self.failed = None
             self.misfit = ""
             return None
 
         verdict = await self.end()
-        is_kept = not (self.has_better or self.misfit or self.repeats.stopped)
         if self.has_better:
             result.final_output = self.best_as(self.kind())
+        if self.has_better or self.misfit or self.repeats.stopped:
+            _drop_answer(work)
+            text = Candidate.of(result.final_output).text or ""
+            work.append(_message("assistant", text))
+        if self.session:
+            await self.session.add_items([*self.items, *work][self.stored :])
         result.context_wrapper.usage = self.usage
         vars(result)[RESULT_KEY] = verdict
-        if self.run_session and not is_kept:
-            _drop_answer(self.run_session.items)
-            text = Candidate.of(result.final_output).text or ""
-            self.run_session.items.append(_message("assistant", text))
-        if self.run_session:
-            await self.run_session.store()
-        return cast("RunResultBase", result)
-
-    def next_input(self, items: Items) -> Items:
-        """Return the input of the next attempt, without the rejected answer."""
-        if self.is_on_server:
-            # The server holds all but the feedback.
-            return [_message("user", self.feedback)]
-        if self.run_session:
-            _drop_answer(self.run_session.items)
-            return []
-        _drop_answer(items)
-        return items
+        return result
 
     def kind(self) -> Any:
         """Return the type of the agent's output."""
         return getattr(self.agent.output_type, "output_type", self.agent.output_type)
+
+
+async def _answer_of(function: Callable[[Any], Any] | None, argument: Any) -> Any:
+    """Return what a function of the user returns or awaits, None without one."""
+    answer = function(argument) if function else None
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _watch_tools(agent: Agent) -> None:
@@ -466,7 +395,7 @@ def _drop_answer(items: Items) -> None:
         items.pop()
 
 
-def _result_of(data: Any, output: Any) -> RunResultBase:
+def _result_of(data: Any, output: Any) -> agents.RunResult:
     """Return a result of the SDK with an output, and the data of an interrupted run."""
     return agents.RunResult(
         input=data.input,
