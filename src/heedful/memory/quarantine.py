@@ -73,8 +73,9 @@ _IDS_FORM = "ids of what waits in quarantine"
 class Quarantine:
     """The quarantine of one scope: lessons that wait for a review.
 
-    Every decision is recorded. `Memory.quarantine` returns one; `stated` are the names
-    of sources that its memory states. All methods raise StoreError.
+    Every decision is recorded. `Memory.quarantine` returns one. `stated` are names of
+    sources that count as stated besides those in the store. All methods raise
+    StoreError.
     """
 
     def __init__(
@@ -147,12 +148,12 @@ class Quarantine:
     async def state(
         self, *names: str, by: str, why: str = "", remove: bool = False
     ) -> Sequence[int]:
-        """State sources by their names: what they say is told at once from now on.
+        """State sources by their names: lessons from them no longer wait for a review.
 
         A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
-        or `reviewer:LOGIN`. What waits only because of stated sources is released;
-        returns the ids. With `remove`, the names are stated no more. Raises
-        InvalidInput.
+        or `reviewer:LOGIN`. Releases the lessons that wait only because of stated
+        sources, and returns their ids. With `remove`, the names are stated no more, and
+        nothing is released. Raises InvalidInput.
         """
         for name in names:
             check_name(name)
@@ -169,7 +170,7 @@ class Quarantine:
         )
 
     async def stated(self) -> frozenset[str]:
-        """Return the names of sources that people stated, those of this memory too."""
+        """Return the names of sources that people stated, in the scope or in code."""
         names = await self._store.read(self._scope, keys.stated_names)
         return self._stated | names
 
@@ -178,9 +179,9 @@ class Quarantine:
         return await self._store.read(self._scope, keys.believed_names, self._stated)
 
     async def has_strict(self, key_sources: Collection[str]) -> bool:
-        """Return True if one of these keys was created as from outside.
+        """Return True if one of these keys was created as a key from outside.
 
-        Then strict rules hold for what it sends.
+        What it sends is then read by the strict rules, as with `Memory(strict=True)`.
         """
         if not key_sources:
             return False
@@ -306,10 +307,10 @@ def state_names(
     own: Collection[str] = (),
     is_stated: bool = True,
 ) -> list[int]:
-    """Record that these names are stated; return the ids of the texts that this frees.
+    """Record that these names are stated; return the ids of the examples released.
 
-    A text is released if each source that it waits for is stated. Otherwise
-    (`is_stated` is false), the names are stated no more, and nothing is released.
+    An example is released if each source that it waits for is stated. Unless
+    `is_stated`, the names are stated no more, and nothing is released.
     """
     now = time.time()
     for name in names:
@@ -350,7 +351,8 @@ def only_of_stated(
 ) -> list[int]:
     """Return those of the examples that wait only for sources that are stated.
 
-    A person decides about what was derived from another example.
+    An example without a source from outside waits because it was derived from another
+    example. It is left out, so that a person decides about it.
     """
     key = {"scope": token(scope), "ids": json.dumps(list(ids))}
     sources_by_example: dict[int, list[str]] = {}
@@ -400,8 +402,12 @@ def settle(
             record={"example": id, "source": entry.source, "trust": entry.trust},
         )
 
-        of_entry = {"example": id, "lesson_id": lesson_id, "now": now}
-        values = {**scope_key(scope), **of_entry}
+        values = {
+            **scope_key(scope),
+            "example": id,
+            "lesson_id": lesson_id,
+            "now": now,
+        }
         if action == "release":
             _release(db, values, entry)
         else:
@@ -440,14 +446,14 @@ def _set_state(
 
 
 def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
-    """Allow the words of an entry, and let its lesson show them if it has no better."""
+    """Allow the words of an entry; its lesson shows them unless its own are better."""
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.send("allow_words", {**values, "words": digests})
 
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] == "outside"
-    # The entry says what fixed the failure, or has a part that the lesson leaves out.
-    # The words of a person stay beside it.
+    # The entry is better if it says what fixed the failure, or if the lesson leaves out
+    # a part of its mistake. The words of a person stay.
     [row] = db.select("mistake", "example", {"id": entry.id})
     mistake = from_json(row["mistake"])
     stored_mistake = from_json(lesson["mistake"])
@@ -485,9 +491,10 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
 def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
     """Take back the decision about each of these examples, which then waits again.
 
-    A released example has the trust that it had before, and its lesson shows another
-    one. The words of a rejected example may be stored again. Records a ruling for each.
-    Raises NotFound if no decision about it is in force, InvalidInput.
+    An example has its former trust again. If its lesson showed a released example, it
+    shows the best other one. The words of a rejected example may be stored again.
+    Records a ruling for each example. Raises NotFound if no decision about one is in
+    force, and InvalidInput.
     """
     require(ids, "ids", list(ids), "at least one id of what was reviewed")
     ids = sorted(set(ids))
@@ -525,8 +532,7 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
 def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> None:
     """Put an example back into quarantine, as it was before a ruling."""
     trust = json.loads(ruling["record"])["trust"]
-    waiting = {"state": "quarantined", "trust": trust}
-    db.update("example", {"id": entry.id}, waiting)
+    db.update("example", {"id": entry.id}, {"state": "quarantined", "trust": trust})
     if ruling["action"] == "reject":
         digests = refusable_digests(
             entry.kind, entry.lesson, entry.example, with_task=False
@@ -544,8 +550,8 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
 def _read_author(db: Db, values: Plain) -> Row:
     """Return the row of the lesson `lesson_id`.
 
-    Its `author` is the example whose text it shows, and `spoken_for` is true if this
-    example still exists.
+    Its `author` is the example whose text the lesson shows, and `spoken_for` is true if
+    this example still exists.
     """
     (lesson,) = db.run("read_voice", values).fetchall()
     return lesson
@@ -563,8 +569,7 @@ def _best_example(db: Db, values: Plain) -> int | None:
 def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     """Give a lesson the text, trust and state of an example.
 
-    A retired or superseded lesson keeps its state, unless a tool or document wrote its
-    old text.
+    A retired or superseded lesson keeps its state, unless its old text is from outside.
     """
     kept_state = ""
     is_ended = lesson["state"] in ("retired", "superseded")
@@ -644,8 +649,10 @@ def _forget_sources(
     for lesson_id in sorted(changed.union(sightings)):
         for table in ("hardened", "call_failure"):
             db.delete(table, {**key, "lesson_id": lesson_id})
-        of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
-        if not _keep_lesson(db, {**values, **of_lesson}):
+        is_kept = _keep_lesson(
+            db, {**values, "lesson_id": lesson_id, "n": sightings[lesson_id]}
+        )
+        if not is_kept:
             deleted_ids.append(lesson_id)
 
     return replace(
@@ -660,7 +667,7 @@ def _forget_sources(
 
 
 def _forget_run(db: Db, key: Plain, source: str) -> None:
-    """Delete what became of the calls of a run."""
+    """Delete the failed calls of a run, and the note that its lessons were learnt."""
     for table in ("call_failure", "learnt"):
         db.delete(table, {**key, "source": source})
 
@@ -668,9 +675,9 @@ def _forget_run(db: Db, key: Plain, source: str) -> None:
 def _keep_lesson(db: Db, values: Plain) -> bool:
     """Take `n` sightings from the lesson `lesson_id`; return True if it stays.
 
-    It is deleted if it has no example any more. If the example whose text it shows was
-    deleted, it shows the best other one. A reflection of a dream is gone with what it
-    cited.
+    The lesson is deleted if it has no example left. If the example whose text it shows
+    was deleted, it shows the best other one. A reflection of a dream is deleted with
+    the lessons that it cited.
     """
     db.send("unsee", values)
     if not db.select("id", "lesson", {"id": values["lesson_id"]}):
@@ -690,8 +697,9 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
 def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     """Delete what came through the key `source`.
 
-    A loop of others goes back to the state before the first attempt that the key
-    reported. Returns the numbers, and the sources whose lessons must be deleted, too.
+    A loop that the key did not begin goes back to the state before the first attempt
+    that the key reported. Returns how much was deleted, and the sources whose lessons
+    must be deleted, too.
     """
     key = {"tenant": values["tenant"], "project": values["project"]}
     through_key = {**key, "via": values["source"]}
@@ -720,7 +728,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
     session_marks.forget_events(db, Scope(**key), through_key)
-    # Also of sessions that go on, or that an earlier version stored.
+    # Sessions may go on, or an earlier version stored them: both have only a past.
     runs |= session_marks.past_runs(db, Scope(**key), values["source"])
     for run in sorted(runs):
         _forget_run(db, key, run)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:  # slow to import: a hook process starts for each event
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
-# Memory hurts only if it does so in as many of the newest loops, too. Otherwise, the
-# longer it has hurt, the later it would be shown again.
+# Memory counts as hurting only if it also hurts in this many of the newest loops.
+# Without this, memory that hurt for long would be withheld long after it helps again.
 MAX_RECENT_LOOPS = 1_000
 
 
@@ -149,8 +149,16 @@ def _record_outcome(
         "rung": outcome.rung,
         "signatures": json.dumps(sorted(_broken_signatures(db, scope, outcome))),
     }
-    limits = {"most": actor.outcomes, "day": ABANDONED_LOOP_SECONDS}
-    row = db.first("insert_outcome", {**values, **limits, "via": actor.via, "now": now})
+    row = db.first(
+        "insert_outcome",
+        {
+            **values,
+            "most": actor.outcomes,
+            "day": ABANDONED_LOOP_SECONDS,
+            "via": actor.via,
+            "now": now,
+        },
+    )
 
     number = 0
     if row is not None and row["n"] is not None:
@@ -158,10 +166,11 @@ def _record_outcome(
         if outcome.rung == 1:
             db.send("count_outcome", {**values, "times": 1})
 
-    # A loop with exposures but without a number was counted before, or does not count.
-    # Rules that the loop broke are counted here, too: they are written later, and their
-    # count then begins again.
-    # A loop that began on a higher rung does not say what the first one would break.
+    # The loop counts for each rule of its memory key that it was shown or that rests. A
+    # loop that began on a higher rung is left out: it does not show what the first rung
+    # would break. So is one with exposures but without a number: it was counted before,
+    # or does not count. Rules that the loop broke are counted here, too; their count
+    # begins again when the lessons of the loop are written.
     keeps = outcome.memory_key and outcome.rung == 1
     if keeps and (number or not shown_to(db, scope, outcome.loop)):
         db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
@@ -184,8 +193,8 @@ def _broken_signatures(db: Db, scope: Scope, outcome: Outcome) -> set[str]:
 def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
     """Return True if the key `via` reported an attempt or an event of the loop.
 
-    A key that did not may have invented the loop. Code in this process (`via` is "") is
-    believed.
+    A key that reported neither may have invented the loop. Without a key, the outcome
+    is from code in this process, and the result is True.
     """
     if not via:
         return True
@@ -194,7 +203,7 @@ def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
         if db.select("1", "attempt", {"loop": row["n"], "via": via}):
             return True
 
-    # The opportunity of a session is a loop named `SESSION/SIGNATURE`.
+    # An error that a session may meet again counts as a loop, `SESSION/SIGNATURE`.
     session = loop.rpartition("/")[0]
     key = {**key_of(scope), "session": session, "via": via}
     return bool(db.select("1", "event", key, "limit 1"))
@@ -221,13 +230,13 @@ def brief(
     model: str = "",
     check_ids: Sequence[str] = (),
 ) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
-    """Return the lessons that fit a loop, what is known of it, and what judges it.
+    """Return the lessons that fit a loop, its exposures so far, and checks of lessons.
 
-    The lessons are those that `find` finds and, with a `cause`, the rules of the memory
-    key, which keep the particulars of the same `task`, and those that other keys broke
-    under the checks `check_ids`. If `memory_key` is "", the key
-    of the stored loop is used, and likewise its `model`. The checks of lessons judge
-    the loops of the key.
+    The lessons are those that `find` finds and, each with a `cause`, rules: those of
+    the memory key, and those that loops of other keys broke under the checks
+    `check_ids`. Rules from the same `task` keep its particulars. If `memory_key` or
+    `model` is "", that of the stored loop is used. The checks are those that judge
+    loops of the key.
     """
     if not (memory_key and model):
         for row in db.select(
@@ -244,7 +253,7 @@ def brief(
             db, scope, memory_key, task=task, check_ids=check_ids
         )
 
-    # They are counted up to 100.
+    # At most 100 texts that wait in quarantine are counted.
     values = {"scope": token(scope), "most": 100, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
     history = replace(
@@ -272,11 +281,15 @@ def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
 
 
 def check_of(row: Row) -> LessonCheck:
-    """Return the check in a row; one that is retired says why."""
+    """Return the check in a row of `active_checks`.
+
+    An accepted check that was wrong too often, or that found nothing for long, is
+    returned as retired, with the reason.
+    """
     check = from_row(LessonCheck, row)
     if not check.taught_by:
         check = replace(check, taught_by=(check.error_type,))
-    if check.trust == "outside":  # a text of a tool is shown nowhere
+    if check.trust == "outside":  # a text from outside is shown nowhere
         check = replace(check, text="", about="", rule={})
     reason = check.retired(time.time()) if check.state == "accepted" else ""
     return replace(check, state="retired", why=reason) if reason else check
@@ -301,10 +314,10 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
 
 
 def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
-    """Return how loops and sessions ended that were shown a lesson, by its name.
+    """Return by the names of lessons how the loops and sessions that saw them ended.
 
-    Without `names`, all lessons are counted that were shown to any. What was shown
-    other words of a lesson tells nothing of the present ones.
+    Without `names`, returns all lessons that were shown to any. Loops and sessions that
+    were shown other words of the lesson do not count.
     """
     return {
         row["lesson"]: Shown(
@@ -323,10 +336,10 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
     The key None holds the cases of memory as a whole, with one case for each loop. If a
     loop has no outcome after a day, heedful assumes that its first attempt failed, that
     every error occurred again, that it made `MAX_COUNTED_CALLS` calls, and that it
-    climbed if it had a ladder. If a lesson
-    was restored or its text was replaced, only loops after that count. With
-    `recent`, only the newest `MAX_RECENT_LOOPS` count, and of them those that began
-    after the last lesson was retired, kept from a model, edited or revoked.
+    climbed if it had a ladder. If a lesson was restored or its text was replaced, only
+    loops after that count. With `recent`, only the newest `MAX_RECENT_LOOPS` count, and
+    of them those that began after the last lesson was retired, kept from a model,
+    edited or revoked.
     """
     since = 0.0
     if recent:
@@ -381,10 +394,10 @@ def conclude(
 
     `useful` maps names of lessons (`kind/signature`) to their factors in ranking. The
     factor becomes 1 for all other lessons, and is at least 1 for those that an operator
-    wrote or pinned. `unfit` maps names of models to the lessons that hurt their loops:
-    from now on, these loops are not shown them. If the conclusion on memory as a whole,
-    `pooled`, has changed, a ruling records it, unless a lesson is retired now: memory
-    is another one without it.
+    wrote or pinned. `unfit` maps names of models to the lessons that hurt their loops;
+    these loops are no longer shown these lessons. If the conclusion on memory as a
+    whole, `pooled`, has changed, a ruling records it. If a lesson is retired now, no
+    ruling does: the conclusion is about a memory that had this lesson.
     """
     _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
@@ -426,7 +439,7 @@ def _keep_from_models(
 ) -> None:
     """Store for each lesson the models whose loops it hurts.
 
-    Records a ruling for each model that is new.
+    Records a ruling for each lesson and model for which this is new.
     """
     before = {
         name_of(row): json.loads(row["unfit_for"])
@@ -478,7 +491,7 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
 
 @resumable(result=None)
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Restore a lesson that a proof retired, or keeps from a model; record a ruling.
+    """Restore a lesson that a proof retired or keeps from a model; record a ruling.
 
     Raises NotFound.
     """
@@ -511,10 +524,10 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:
-    """Record how an opportunity ended, at the time `at`.
+    """Record at the time `at` how a session ended that may meet an error again.
 
-    The outcome counts as reported by the key that recorded the exposure. Without a
-    verdict, it has no number, so it counts for nothing.
+    The loop of the outcome is `SESSION/SIGNATURE`. The outcome counts as if the key
+    that recorded the exposure had reported it.
     """
     key = {**key_of(scope), "loop": outcome.loop}
     for row in db.select("via, most", "exposure", key):
@@ -523,7 +536,10 @@ def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:
 
 
 def settle_without_verdict(db: Db, scope: Scope, loop: str, at: float) -> None:
-    """Record that an opportunity ended at the time `at`, and that nothing shows how."""
+    """Record that a loop as in `settle` ended at the time `at`, and nothing shows how.
+
+    Its outcome has no number, so it counts for no lesson.
+    """
     row = {**key_of(scope), "loop": loop, "n": None, "right_at_once": False}
     db.insert(
         "outcome", {**row, "calls": 0, "signatures": "[]", "at": at}, CONFLICT_SKIP_SQL

@@ -11,7 +11,7 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
-- `lists.py`, `templates/ui/list.html.j2`, `rows.html.j2`: what all lists have alike.
+- `lists.py`, `templates/ui/list.html.j2`, `rows.html.j2`: what all lists share.
   `summaries.py`: what the list of loops shows.
 - `site_map.py`: all pages and forms; `menu.py`: the pages of the menu.
 - `site.py`: who may see a page, and the way from an address to a page; `addresses.py`

@@ -1,4 +1,4 @@
-"""What a request of a page asks for: its path, its data, and the name of its cookie."""
+"""What a request asks for: the path of a page, its data, and the name of its cookie."""
 
 import re
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ def raw_path(request: Request) -> str:
 
 
 def page_path(request: Request) -> str:
-    """Return the path of the page, whatever of it is asked for."""
+    """Return the path of the page whose HTML or data a request asks for."""
     path = raw_path(request)
     # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
     if re.fullmatch(r"/\w+/", path):
@@ -34,14 +34,14 @@ def page_path(request: Request) -> str:
 
 
 def is_data(request: Request) -> bool:
-    """Return whether the data of a page is asked for, not its HTML."""
+    """Return whether a request asks for the data of a page instead of its HTML."""
     return raw_path(request).endswith(DATA_ENDING)
 
 
 def own_address(address: str) -> str:
-    """Return an address of this site; for any other, that of the home page.
+    """Return the address if it is on this site, else that of the home page.
 
-    `/ui`, `/ui/loops` and `/ui?project=a` are of this site, `/ui.example.com` is not.
+    `/ui`, `/ui/loops` and `/ui?project=a` are on this site, `/ui.example.com` is not.
     """
     if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address):
         return address

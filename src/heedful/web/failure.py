@@ -1,4 +1,4 @@
-"""What could put right a loop that was not solved, and which lessons it broke."""
+"""What could fix a loop that was not solved, and which lessons it broke."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ Plain = dict[str, Any]
 
 
 def find_remedy(stored: StoredLoop) -> Plain | None:
-    """Return the error of the last attempt that came most often; None without one.
+    """Return which error of the last attempt came most often; None without an error.
 
-    `fix` says what would put it right, and `told` how many retries were told so; `name`
-    is that of its lesson.
+    `check` found it, and `fix` is what the check asks for. `told` is the number of
+    retries whose feedback said so, and `name` is that of the lesson about the error.
     """
     attempts = stored.loop.attempts
     errors = _errors_of(stored.loop, len(attempts))
@@ -52,7 +52,7 @@ def _was_told(loop: Loop, decision: Decision, check: str) -> bool:
 
 
 def count_broken(loop: Loop) -> Counter[str]:
-    """Return in how many attempts the error of a lesson came, by the lesson's name."""
+    """Map the name of each lesson to the number of attempts that made its error."""
     counts = Counter[str]()
     for number in range(1, len(loop.attempts) + 1):
         counts.update({_lesson_of(error) for error in _errors_of(loop, number)})

@@ -47,7 +47,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     # Only this engine reads the SQL in a comment with its name: `/*sqlite … */`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
-    # A name in braces stands for a part, which may have others before it in it.
+    # A name in braces stands for a part, which may contain parts that come before it.
     pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
     parts = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
     for name, part in reversed(parts):
@@ -67,7 +67,7 @@ def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
 
 
 def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
-    """Return figures that differ after a loop, note, lesson or episode has changed."""
+    """Return figures that change whenever a loop, note, lesson or episode does."""
     (row,) = rows(db, scope, "latest")
     return tuple(row)
 
@@ -91,7 +91,7 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
 
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
-    """Return ids and texts of lessons by name, without words of tools and documents."""
+    """Return ids and texts of lessons by name, without words from outside."""
     lessons = list[Mapping[str, Any]]()
     for name in names:
         kind, _, signature = name.partition("/")
@@ -153,9 +153,9 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
 def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
     """Return what is stored about an episode, and the episode with its first events.
 
-    The id of a session finds its last part. `left_out` has the number of its other
-    events, or the characters of a record of more than `MAX_LISTING_BYTES`, which is not
-    read. Raises NotFound.
+    `digest` may be the id of a session, which stands for its last part. `left_out` has
+    the number of `events` that are left out, and in `record` the characters of a record
+    that is not read because it has more than `MAX_LISTING_BYTES`. Raises NotFound.
     """
     found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
     if not found_rows:

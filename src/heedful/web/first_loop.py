@@ -1,7 +1,7 @@
-"""How the first loop comes into the database of a page: code and commands for it.
+"""Code and commands with which a visitor makes the first loop of an empty project.
 
-What stands here is copied and run, so it names the file of this page and not another
-one. Only the person at this machine is told where the file is.
+A visitor copies and runs them, so they name the database file of the page. Only a
+visitor at this machine is told where the file is.
 """
 
 from pathlib import Path
@@ -13,10 +13,10 @@ from heedful.web.site import Document, Visit
 
 
 def begin(visit: Visit) -> Document:
-    """Return code that makes a loop of the project of a page, and commands.
+    """Return code that makes a loop in the project of a page, and commands.
 
-    Without code, programs reach the database only over HTTP. Only a visitor at this
-    machine may know a file.
+    There is no code, only "", if the database is no file. A visitor from another
+    machine gets nothing that names a file.
     """
     commands = {
         "code": "",

@@ -1,4 +1,4 @@
-"""Home: how it goes in one sentence, what needs a person, and how each key does."""
+"""Home: how loops went in one sentence, what needs a person, and each memory key."""
 
 import time
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_HOME_ROWS = 5  # rows of each kind
 MAX_HOME_KEYS = 10
-MAX_COUNTED_PROJECTS = 10  # whose loops are counted; of more, the names are shown
-NEED_SECONDS = 7 * 86_400.0  # how long a stopped loop needs a person
+MAX_COUNTED_PROJECTS = 10  # of more projects, the page shows only the names
+NEED_SECONDS = 7 * 86_400.0  # a loop that stopped before this time needs nobody
 
 
 async def home(visit: Visit) -> Document:
@@ -71,7 +71,7 @@ async def home(visit: Visit) -> Document:
 
 
 def say_home(went: str, proof: Document, needs: Sequence[Document]) -> str:
-    """Return in one sentence how it `went`, what memory does, and what waits."""
+    """Return one sentence: how loops `went`, what memory does, and what needs you."""
     facts = [went] if went else []
     uplift = proof["pooled"]["uplift"]
     if uplift["gain"] is not None or proof["trials"]:
@@ -86,10 +86,10 @@ def say_home(went: str, proof: Document, needs: Sequence[Document]) -> str:
 
 
 async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Document]:
-    """Return what needs a person: a row for each cause, with a count and since when.
+    """Return the rows about what needs a person.
 
-    Each says `what` it is and what it is `about`, has the `path` of its page, and
-    perhaps a `command`.
+    A row says `what` it is, what it is `about`, the `number` of cases, and `since`
+    when. It has the `path` of its page, and perhaps a `command`.
     """
     since = time.time() - NEED_SECONDS
     needs = [_cause(cause) for cause in causes if cause.last >= since]
@@ -144,7 +144,7 @@ def _need(
 
 
 def _cause(cause: FailureCause) -> Document:
-    """Return the loops that stopped for one cause."""
+    """Return the row about the loops that stopped for one cause."""
     path = f"/loops/{cause.loop}"
     parts = [f"check {cause.check}"] if cause.check else []
     if cause.stage:
@@ -160,7 +160,7 @@ def _cause(cause: FailureCause) -> Document:
 
 
 def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
-    """Return the texts that wait in quarantine, as one row."""
+    """Return a row about the texts that wait in quarantine, none if none wait."""
     place = {"scope": token(scope), "state": "quarantined"}
     number = quarantine.count_waiting(db, scope)
     if not number:
@@ -179,7 +179,7 @@ def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
 
 
 def _broken_loops(db: Db, scope: Scope) -> list[Document]:
-    """Return the open loops whose driver failed."""
+    """Return a row about each open loop whose driver failed."""
     rows = figures.rows(db, scope, "broken", limit=100)
     loops = read_recent(db, scope, numbers=[row["n"] for row in rows]).loops
     kind = "open loop whose driver failed: run it again, or cancel it"
@@ -189,9 +189,9 @@ def _broken_loops(db: Db, scope: Scope) -> list[Document]:
 
 
 def group_errors(failures: Sequence[Row], *, reviews: bool) -> list[Document]:
-    """Return the errors of reflections with their numbers, the most frequent first.
+    """Return a row about each error of reflections, the most frequent first.
 
-    What stands behind a colon may be words of others: only who `reviews` sees it.
+    The words after a colon may be from outside, so only who `reviews` gets them.
     """
     groups = dict[str, Document]()
     for row in failures:
@@ -207,10 +207,10 @@ def group_errors(failures: Sequence[Row], *, reviews: bool) -> list[Document]:
 
 
 async def troubled_queues(visit: Visit) -> list[Document]:
-    """Return how many jobs failed or stalled in each queue.
+    """Return a row about the failed jobs and one about the stalled jobs of each queue.
 
-    If the queue does not answer, one row says why. Only the person at this machine
-    sees more than the name of the error, because its text says where the store is.
+    If the queues do not answer, one row says why. Only a visitor at this machine sees
+    more than the name of the error, because its text says where the store is.
     """
     try:
         workload = await visit.caller.setup.work.workload()
@@ -237,9 +237,10 @@ async def troubled_queues(visit: Visit) -> list[Document]:
 
 
 async def list_projects(visit: Visit) -> list[Document]:
-    """Return the projects that the key may see, with how their newest loops went.
+    """Return the projects that the key may see.
 
-    Those of few projects are counted.
+    `totals` says how their newest loops went. It is None for a single project, or if
+    there are more than `MAX_COUNTED_PROJECTS`.
     """
     names = set(visit.caller.key.projects)
     if not names:

@@ -1,7 +1,7 @@
-"""The inbox: a text that waits, as a prompt would show it, and what was decided.
+"""The inbox: texts that wait for a review, as a prompt would show them, and decisions.
 
-What one run taught is decided about at once, and so are texts of which a prompt would
-show the same: they are one case.
+A case is what a person decides about at once: the texts that one run taught, or texts
+that a prompt would show alike.
 """
 
 import json
@@ -28,9 +28,9 @@ from heedful.web.lists import MAX_PAGE_ROWS
 from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
-MAX_QUEUE_TEXTS = 200  # the newest ones, of which the queue consists
-MAX_CASE_TEXTS = 50  # the others of a run are the next case
-MAX_RULINGS = 500  # the newest ones, among which decisions are looked for
+MAX_QUEUE_TEXTS = 200  # the newest ones
+MAX_CASE_TEXTS = 50  # the others of a run follow when these are decided
+MAX_RULINGS = 500  # the newest ones, in which decisions are searched
 MAX_DECISIONS = 20
 RUN_PREFIX = "episode:"
 DECISION_WORDS = {
@@ -41,7 +41,7 @@ DECISION_WORDS = {
 
 
 def cases_of(texts: Sequence[QuarantinedLesson]) -> list[Case]:
-    """Return what is decided about at once, in the order of its first text."""
+    """Return the cases of some texts, in the order of their first texts."""
     cases: dict[object, Case] = {}
     for text in texts:
         case = cases.setdefault(_run_of(text) or _shown_parts(text), [])
@@ -77,7 +77,7 @@ def row_of(case: Case) -> Document:
 
 
 async def inbox(visit: Visit, n: int = 0) -> Document:
-    """Show a text that waits or waited; without its id, the next one opens."""
+    """Show the text with the id `n`, which waits or waited; for 0, open the next."""
     caller = visit.caller
     waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
     queue = list(map(row_of, cases_of(waiting)))
@@ -111,14 +111,14 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
 async def _case_facts(
     visit: Visit, text: QuarantinedLesson, ids: Sequence[int]
 ) -> Document:
-    """Return what the page shows of a text, and of those decided about with it."""
+    """Return what the page shows of a text and of its case, the texts with `ids`."""
     caller = visit.caller
     case = await caller.read(quarantine_store.quarantined, ids)
     rows = await caller.read(
         figures.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
     )
     lessons = {row["id"]: row["lesson"] for row in rows}
-    # One of the texts of which a prompt shows the same is enough.
+    # Of texts that a prompt would show alike, one is enough.
     texts = {_shown_parts(text): text for text in case}.values()
     matches = [_match_of(text, lessons[text.id]) for text in texts]
 
@@ -260,20 +260,21 @@ def _ids_in(visit: Visit) -> list[int]:
 def _names_in(visit: Visit) -> list[str]:
     """Return the names of sources of a form.
 
-    It has them quoted: a page shows hidden characters in another way.
+    They are percent-encoded, because a page shows hidden characters in another way.
     """
     return list(json.loads(unquote(visit.form.get("names", "")) or "[]"))
 
 
 async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
-    """Decide about those texts of a form about which nobody has decided before.
+    """Decide about the texts of a form, but not about those decided before.
 
-    Returns what was done. Raises NotQuarantined, NotFound.
+    "undo" takes back decisions, and leaves out texts that wait. Returns what was done.
+    Raises NotQuarantined, NotFound.
     """
     caller = visit.caller
     ids = _ids_in(visit)
     texts = await caller.read(quarantine_store.quarantined, ids)
-    # What waits is decided about, and what was decided about is undone.
+    # Only a text that waits can be decided about, and only another one undone.
     open_ids = [
         text.id for text in texts if (text.state == "quarantined") is (ruling != "undo")
     ]
@@ -348,7 +349,7 @@ async def _embed(visit: Visit) -> None:
 
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
-    # A form has the source quoted: a page shows hidden characters in another way.
+    # The form has the source percent-encoded; see `_names_in`.
     source = unquote(visit.form.get("source", ""))
     why = visit.form.get("why", "")
     visit.caller.record("quarantine.revoke", source, why=why)

@@ -87,7 +87,7 @@ async def lesson(visit: Visit, n: int) -> Document:
 
 
 def describe_effect(measured: Document) -> str:
-    """Return in one sentence whether a lesson helps, or what lacks to say it.
+    """Return in one sentence whether a lesson helps, or why this is not known.
 
     >>> describe_effect({"effect": None, "verdict": "never shown"})
     'Never shown'
@@ -120,7 +120,11 @@ def describe_effect(measured: Document) -> str:
 async def _read_waiting(
     visit: Visit, record: Mapping[str, Any], held_id: int
 ) -> list[QuarantinedLesson]:
-    """Return the text `held_id` of a lesson, or one that waits."""
+    """Return a text of a lesson that waits: that with the id `held_id`, or the newest.
+
+    Without `held_id`, only a lesson in quarantine has one. Returns [] without a text,
+    or if the visitor may not review.
+    """
     if not (visit.may("read") and (held_id or record["state"] == "quarantined")):
         return []
     lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
@@ -137,7 +141,7 @@ async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Docum
 
 
 async def amend(visit: Visit) -> str:
-    """Pin a lesson or not, retire it, restore it, or give it new words."""
+    """Pin or unpin a lesson, retire or restore it, or give it new words."""
     form = visit.form
     # Browsers end the lines of a text with "\r\n".
     words = form.get("text", "").replace("\r\n", "\n")

@@ -34,7 +34,7 @@ from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
 from heedful.web.site import READING, Document, SitePage, Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
-# The newest lessons in a state are sorted, because no index has their counters.
+# So many of the newest lessons are sorted here, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
 MAX_RECALLED = 5  # as many as `heedful recall` shows
 STATES = get_args(State)
@@ -53,14 +53,14 @@ UNSHOWN = Shown()
 ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
-# To count 300,000 exposures takes seconds. So the proof of so many loops is up to so
-# many seconds old, unless somebody has ruled on a lesson since.
+# Counting 300,000 exposures takes seconds. So the proof of at least so many loops is
+# computed again only after so many seconds, or after a ruling on a lesson.
 MIN_CACHED_LOOPS = 2_000
 MAX_SAVED_AGE_SECONDS = 600.0
 
 
 class ReadProof(NamedTuple):
-    """What the proof said at a time, when `ruling` was the newest on a lesson."""
+    """What the proof said when it was read; `ruling` is the newest ruling it knew."""
 
     read_at: float
     ruling: int
@@ -108,9 +108,9 @@ class Measures(NamedTuple):
         return NOT_KNOWN if row["last_shown"] else NEVER_SHOWN
 
     def place_of(self, row: Mapping[str, Any]) -> tuple[float, ...]:
-        """Return the place of a lesson: by its verdict, then by its gain and its loops.
+        """Return the key by which a lesson is sorted: its verdict, gain and loops.
 
-        Those of which nothing is known come last.
+        Lessons of which nothing is known come last.
         """
         effect = self.effects.get(row["name"])
         gain = effect["uplift"]["gain"] if effect else None
@@ -124,7 +124,7 @@ _proofs = WeakKeyDictionary[Memory, ReadProof]()
 
 
 async def lessons(visit: Visit) -> Document:
-    """Show lessons, what is proven first, or those that a search finds."""
+    """Show lessons, those with a proven effect first, or those that a search finds."""
     text = visit.query.get("text", "").strip()
     state = visit.query.get("state", "")
     if state not in ("", *STATES):

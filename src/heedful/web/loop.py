@@ -68,7 +68,7 @@ async def loop(visit: Visit, id: str) -> Document:
         broken = count_broken(stored_loop.loop)
     facts["memory"] = describe_memory(facts["told"], broken)
     facts["tried"] = replace(facts["tried"], kept=facts["best"])
-    # Of attempts that are alike, none is better.
+    # If all attempts are equally good, none is marked as the best.
     marked = None if facts["tied"] else facts["best"]
     facts["matrix"] = make_matrix(facts["tried"].attempts, facts["decided"], marked)
 
@@ -129,7 +129,7 @@ def _liftable(facts: Document) -> list[str]:
 
 
 def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
-    """Return what is known of a loop after deciding it again.
+    """Return what is known of a loop only after it is decided again.
 
     `policy` is its policy as JSON data. `failed` says what failed in which attempts.
     """
@@ -159,11 +159,12 @@ def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
 
 
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
-    """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
+    """Return how near each rule of a policy is to stopping a loop.
 
-    Rules count the attempts of the last rung. A rule of several that must all stop has
-    a row for each of them with a limit; `only_if` says of the others whether they stop,
-    and whether the reports of the attempts are silent about it.
+    `now` is the value that a rule compares, among the attempts of the last rung, and
+    `of` is its limit. A rule of several parts that must all stop has a row for each
+    part with a limit. `only_if` has the other parts: whether each `stops`, and whether
+    this is `unknown` because no report says it.
     """
     loop = loop.of_rung()
     rows = []
@@ -198,7 +199,7 @@ def _stop_words(loop: Loop, rule: StopRule) -> str:
 
 
 def _is_unknown(loop: Loop, rule: StopRule) -> bool:
-    """Return whether no report says if something passed, which the rule asks."""
+    """Return whether the rule asks if anything was met, and no report says so."""
     shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
     return isinstance(rule, NothingMet) and None in shares and not any(shares)
 

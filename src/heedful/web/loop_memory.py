@@ -37,7 +37,7 @@ async def name_choices(
         ids=json.dumps(ids),
         at=began,
     )
-    # The oldest edit since then replaced the words of then.
+    # The oldest edit after the loop began replaced the words of that time.
     earlier_words = {row["id"]: row["text"] or "" for row in reversed(edits)}
     if not review.may_review(visit.caller):
         earlier_words = dict.fromkeys(earlier_words, "")
@@ -57,10 +57,10 @@ async def name_choices(
 
 
 def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
-    """Return which lessons a loop was shown, what was withheld, and what came again.
+    """Return which lessons a loop was shown, which were withheld, and which it broke.
 
-    `broken` has by the name of a lesson in how many attempts its error came. A lesson
-    that the loop broke and was not shown is named with the reason.
+    `broken` maps the name of a lesson to the number of attempts that made its error. A
+    lesson that the loop broke and was not shown is named with the reason.
     """
     sentences = []
     begins = {"told": "It was shown", "withheld": "Known, but withheld at random:"}
@@ -85,7 +85,7 @@ def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
 
 
 def _texts(choices: Sequence[Plain]) -> str:
-    """Return the rules and examples of which lessons these are, if they are few."""
+    """Return how many rules and examples these are, and of which lessons if few."""
     counts = Counter[str]()
     for choice in choices:
         counts[choice["form"]] += choice["n"]

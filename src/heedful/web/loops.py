@@ -70,9 +70,9 @@ async def recent_loops(caller: Caller) -> RecentLoops:
 async def loops(visit: Visit) -> Document:
     """Show loops that fit the filters, how they went, and their facets.
 
-    A page is of the newest loops that are read together; after them, the list goes on
-    with older ones. Stages of pipelines stand under their runs: here they stand only in
-    a search, and if their memory key or the cause of their failure is chosen.
+    The newest loops are read together, filtered, and shown in pages; the last of these
+    leads to older loops. A stage of a pipeline is on the page of its run. It is listed
+    here only in a search, or if its memory key or the cause of its failure is chosen.
     """
     filters = {name: visit.query.get(name, "") for name in FILTERS}
     if filters["state"] not in ("", *LOOP_STATES):
@@ -145,7 +145,7 @@ async def loops(visit: Visit) -> Document:
 async def _nothing(
     visit: Visit, window: RecentLoops, filters: Mapping[str, str], also: str
 ) -> Document:
-    """Return what a list without rows says; it `also` counts the stages that fit."""
+    """Return what the list says if it has no rows; `also` counts stages that fit."""
     if also:
         return {"words": f"No loop, but {also}.", "path": "/work", "label": "runs"}
     if window.oldest:
@@ -199,7 +199,7 @@ def narrow(
             for name in ("cause", *FACETS)
             if filters[name] and filters[name] not in values[name]
         ]
-        # To choose its key or its cause shows a stage.
+        # A stage is listed in a search, or if its key or its cause is chosen.
         shows_stages = filters["text"] or filters["key"] or filters["cause"]
         if loop.kind == "stage" and not shows_stages:
             missed.append("key")
@@ -223,10 +223,10 @@ def parts_of(totals: LoopFigures) -> list[tuple[str, int, str]]:
 
 
 async def loop_called(visit: Visit, text: str, rows: Sequence[Document]) -> str:
-    """Return the address of the loop or run whose id a searched text is; "" if none.
+    """Return the address of the loop or run whose id is the searched text; "" if none.
 
-    A part is enough of an id that heedful made up. Another id may be a word, so it
-    counts only if the search found nothing else: at most one of the `rows`.
+    If heedful made the id, a part of it is enough. An id that a program gave may be a
+    common word, so it counts only if the search found nothing else: at most one row.
     """
     name = text.strip()
     if not name:
@@ -240,10 +240,10 @@ async def loop_called(visit: Visit, text: str, rows: Sequence[Document]) -> str:
 
 
 def _place_of(visit: Visit) -> tuple[int, int]:
-    """Return where the list of an address goes on. Raises InvalidInput.
+    """Return where the page of a list begins. Raises InvalidInput.
 
-    Its cursor says below which number the loops were read, 0 for the newest, and how
-    many rows of them stand on the pages before.
+    The cursor of the address says below which number loops were read, 0 for the newest,
+    and how many of their rows are on the pages before.
     """
     cursor = visit.query.get("cursor") or "0-0"
     match = CURSOR_PATTERN.fullmatch(cursor)

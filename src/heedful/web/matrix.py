@@ -1,7 +1,7 @@
 """The matrix of a loop: a column for each attempt, a row for each goal and each check.
 
-Below them stand what the answer changed, and what was decided. It has the attempts that
-the page shows.
+The last two rows say what the answer changed, and what was decided. The attempts are
+those that the page shows.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ MAX_CHECK_ROWS = 10  # the goals, then the checks that failed most
 MAX_SNIPPET_CHARS = 40  # of what an attempt changed
 MAX_TITLE_CHARS = 200
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
-# A mark that is no cross and no tick is read only with its word.
+# A sign that is neither a cross nor a tick is understood only with its word.
 _STATUS_WORDS = {"warning": " warning", "not_validated": " not judged"}
 Plain = dict[str, Any]
 
@@ -73,7 +73,7 @@ def _is_goal(check: CheckResult) -> bool:
 
 
 def _result(attempt: StageAttempt, name: str) -> Plain:
-    """Return what a check found in an attempt: the worst, and how often."""
+    """Return the cell of a check: its worst result in an attempt, and how often."""
     results = [check for check in attempt.checks if row_name(check) == name]
     if not results:
         return {}
@@ -97,7 +97,10 @@ def _change(
     attempt: StageAttempt,
     attempts: Sequence[StageAttempt],
 ) -> Plain:
-    """Return the first words that an answer changed; of a new one, how it begins."""
+    """Return the cell with the first words that an answer changed.
+
+    If it has no word in common with the answer before, the cell has its beginning.
+    """
     twin = first_equal(attempt, attempts, findings=False)
     if twin and attempt.output:
         return {"text": f"repeats {twin}", "kind": "warn"}
@@ -131,7 +134,7 @@ def _snippet(words: str) -> str:
 
 
 def _decision(attempt: StageAttempt, decisions: Mapping[int, Plain]) -> Plain:
-    """Return what was decided after an attempt."""
+    """Return the cell with what was decided after an attempt."""
     decision = decisions.get(attempt.attempt, {})
     if not decision:
         return {}

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 @dataclass(frozen=True, kw_only=True)
 class MenuPage:
-    """A page in the menu, for keys that `may` one of these; "" is for every key.
+    """A page in the menu, for keys with the right `may`; "" is for every key.
 
     `below` are the addresses of what it lists, if they are not below its own.
     """

@@ -76,7 +76,7 @@ def cut_words(text: str, most: int) -> str:
 
 
 def _visible_lines(text: str) -> str:
-    """Return a text whose hidden characters are seen; its lines stay lines."""
+    """Return a text with the same lines, in which hidden characters are visible."""
     return "\n".join(map(visible, text.splitlines()))
 
 
@@ -96,7 +96,7 @@ def hit(text: str, word: str) -> tuple[str, str, str] | None:
 def excerpt(text: str, word: str, most: int) -> str:
     """Return `most` visible characters of a text, with a searched word in the middle.
 
-    The text begins with them if that has the word, or if no part of the text has it.
+    They are the beginning of the text if it has the word there, or not at all.
 
     >>> excerpt("the answer repeats attempt 1 of the night", "night", 20)
     '… the night'

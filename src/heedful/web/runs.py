@@ -45,7 +45,7 @@ async def send(visit: Visit, id: str) -> Document:
 
 
 def _as_seen(visit: Visit, report: Report) -> Report:
-    """Return a report without the words of lessons, for who may not review."""
+    """Return a report, without the words of lessons if the visitor may not review."""
     if may_review(visit.caller):
         return report
     stages = [

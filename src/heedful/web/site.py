@@ -101,9 +101,9 @@ PAGE_HEADERS = {
 class Visit:
     """One request of somebody who signed in, and the routes that it may ask.
 
-    `person` is False for what a live page asks for by itself, and for HEAD. A page may
-    set `following` to the one that opens in its place, and an action to the one that
-    opens after it; without, that of its form opens again.
+    `person` is False if a live page asks by itself, and for HEAD. A page may set
+    `following` to the address that opens in its place, and an action to the one that
+    opens after it; if it sets none, the page of its form opens again.
     """
 
     app: ASGIApp
@@ -163,7 +163,7 @@ class Visit:
     def needs(self, *permissions: str) -> None:
         """Raise Problem if the visitor's key has none of these permissions.
 
-        Without a permission, nobody may.
+        If none is named, raises for every key.
         """
         if self.may(*permissions):
             return
@@ -295,7 +295,7 @@ class Site:
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
         self.sessions: Sessions = Sessions()
-        # Tells the person at this machine a fresh invitation, if heedful ui runs.
+        # Prints an invitation for the person at this machine, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
         self._streams = asyncio.Semaphore(MAX_STREAMS)
         self._is_stopping = False
@@ -327,7 +327,7 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, also with an error as a page."""
         scope["route"] = self
-        # An error that nobody expects is answered by `Entrance`, and is a page, too.
+        # `Entrance` answers an unexpected error by this method, so it is a page, too.
         scope["state"]["answer"] = self.answer
         request = Request(scope, receive)
         try:
@@ -389,7 +389,8 @@ class Site:
         if self.sessions.find(cookie_of(request)):
             return RedirectResponse(SITE_PATH, 303)
 
-        # One fresh address at a time: who has none cannot fill the terminal.
+        # At most one invitation is unused at a time, so that those who have none cannot
+        # fill the terminal.
         if self.invites is not None and not self.sessions.invitations:
             self.invites(self.sessions.invite())
         wrong = "this address was used before, or is that of another heedful ui"
@@ -398,7 +399,7 @@ class Site:
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
 
-        Then the page opens that the visitor wanted. Raises Problem.
+        Then opens the page that the visitor asked for. Raises Problem.
         """
         form = await self._form_of(request)
         following = form.get("next") or request.query_params.get("next", "")
@@ -568,7 +569,7 @@ class Site:
                 code="bad_request",
                 detail=f"the form cannot be read: {error}",
             ) from error
-        # Boxes of one name send a field each.
+        # Several ticked boxes with one name send a field each.
         return {name: ",".join(values) for name, values in fields.items()}
 
     async def _sign_out(self, request: Request) -> Response:
@@ -650,10 +651,9 @@ class Site:
     ) -> AsyncIterator[str]:
         """Yield an event each time something of the visitor's project changed.
 
-        It was in `seen_state` before.
-
-        The stream says that the session has ended, or that its key was revoked. It just
-        ends when the store does not answer, and when the service stops.
+        `seen_state` is the state of the project that the page shows. The stream says
+        that the session has ended, or that its key was revoked. It ends without a word
+        if the store does not answer, or if the service stops.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
         # If the stream ends, the browser asks again after 1,000 milliseconds.

@@ -20,9 +20,10 @@ Plain = dict[str, Any]
 def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
     """Return what a list shows of loops, in their order.
 
-    The `finding` is that of the last attempt of one that has not passed, or why it
-    stopped; `first_finding` is what a retry put right. `rung` is the one that answered.
-    `left_out` has the characters of the task that are not in `task`.
+    `finding` says why a loop has not passed: the finding of its last attempt, or why it
+    stopped. `first_finding` is its first error, which a retry may have fixed. `rung` is
+    the rung whose answer passed. `left_out` has the number of characters of the task
+    that are not in `task`.
     """
     numbers = json.dumps([loop.n for loop in loops])
     chars = figures.MAX_SHOWN_TASK_CHARS
@@ -61,10 +62,11 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
 def found_words(
     db: Db, scope: Scope, summaries: Sequence[Plain], text: str
 ) -> dict[int, Plain]:
-    """Return where loops have a searched text that their tasks do not show.
+    """Return where loops have a searched text that the list does not show in the task.
 
-    By the number of the loop, `found_in` is the task, an answer or a finding, and
-    `found` has the words around it. If an id is what was found, there are none.
+    The result maps the number of a loop to `found_in`, which names the task, an answer
+    or a finding, and to `found`, the words around the text. A loop that has the text
+    only in its id is left out.
     """
     hidden = [
         loop["n"]

@@ -48,9 +48,9 @@ def window(
 ) -> Plain:
     """Return a loop with its attempts from number `first`; 0 means the last ones.
 
-    The first and the best attempt are there, too. `tried` has the attempts, `unshown`
-    what is left out of each, by number. Only who `reviews` is told what waited in
-    quarantine. Raises NotFound.
+    The first and the best attempt are there, too. `tried` has the attempts, and
+    `unshown` what is left out of each, by its number. Without `reviews`, the result
+    does not say what waited in quarantine. Raises NotFound.
     """
     head_rows = figures.rows(
         db, scope, "head", id=id, chars=figures.MAX_SHOWN_TASK_CHARS
@@ -138,7 +138,7 @@ def from_goals(goals: Sequence[Plain]) -> tuple[Goal, ...]:
 
 
 def _describe_end(head: Plain, latest: Plain) -> str:
-    """Return how a loop ended after its `latest` decision, {} if there is none."""
+    """Return how a loop ended; `latest` is its last decision, {} if there is none."""
     doubt = ""
     if head["state"] == "not_validated":
         doubt = "a check raised an error"
@@ -151,7 +151,7 @@ def _describe_end(head: Plain, latest: Plain) -> str:
 
 
 def _fitting_numbers(db: Db, scope: Scope, n: int, wanted: Sequence[int]) -> list[int]:
-    """Return the first of the wanted attempts, as many as a page may read, sorted."""
+    """Return the numbers of the first wanted attempts that a page may read, sorted."""
     wanted = list(dict.fromkeys(wanted))
     rows = figures.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
     sizes = {row["number"]: row["size"] for row in rows}
@@ -202,9 +202,10 @@ def _read_attempts(
 
 
 def _is_known(check: CheckResult) -> bool:
-    """Return whether a reader knows a check by its name, or by what it said.
+    """Return False for a check that tells a reader nothing.
 
-    Nobody does for the report of a program, or for a `<lambda>`.
+    It has no name of its own, as the report of a program or a `<lambda>`, and it has
+    said nothing.
     """
     name = check.check_name
     is_nameless = name == REPORT_JUDGE or name.startswith("<")

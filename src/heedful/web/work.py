@@ -36,7 +36,7 @@ REFLECTIONS = {
 
 
 async def work(visit: Visit) -> Document:
-    """Show the newest runs: how each ended, failed at, and by which finding."""
+    """Show the newest runs: how each ended, where it failed, and by which finding."""
     text = visit.query.get("text", "").strip()
     state = visit.query.get("state", "")
     pipelines: list[Document] = []
@@ -89,9 +89,10 @@ async def work(visit: Visit) -> Document:
 def _table(
     visit: Visit, kind: str, rows: Sequence[Document], unit: str, older: object
 ) -> Document:
-    """Return a table of runs with the number of their attempts or steps, the `unit`.
+    """Return the table of some runs; `unit` says what it counts, attempts or steps.
 
-    `older` is where it goes on, None if it does not. It has no column without values.
+    `older` is the cursor of older runs, None if there are none. Columns without values
+    are left out.
     """
     next_page = ""
     if older:
@@ -107,7 +108,7 @@ def _table(
     used = set[str]()
     for row in rows:
         used.update(name for name, value in row.items() if value)
-        # That nobody has reflected on a run stands where it ended.
+        # The same column says how a run ended, and that nobody has reflected on it.
         if row.get("reflection") in ("waiting", "failed"):
             used.add("state")
     columns = [head for name, head in heads.items() if name in used]
@@ -161,8 +162,8 @@ async def _read_agents(
 ) -> tuple[list[Document], object]:
     """Return the newest runs of agents with a text, and where older ones begin.
 
-    A session is its last part. Tasks and errors are words of others: a key that may not
-    review gets neither.
+    A session is one run, its last part. Tasks and errors may be from outside, so a key
+    that may not review gets neither.
     """
     may_review = visit.may("read")
     if text and not may_review:
@@ -274,9 +275,10 @@ PAGES = (
 def agent_runs(
     db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
 ) -> list[dict[str, Any]]:
-    """Return the newest runs of agents before one, a session as its last part.
+    """Return the newest runs of agents below the id `before`.
 
-    With a text, they have it in their task, their name or their id.
+    A session is one run, its last part. With a `text`, only runs are returned that have
+    it in their task, name or id.
     """
     # SQLite lowers only ASCII.
     spellings = dict.fromkeys((text.lower(), text, text.upper(), text.capitalize()))
