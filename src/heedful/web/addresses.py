@@ -58,8 +58,8 @@ def cookie_name(request: Request) -> str:
 
     Browsers send a cookie to all ports of a machine, so services would share it.
     """
-    port = re.search(r":(\d+)$", request.headers.get("host", ""))
-    return f"{COOKIE_NAME}_{port[1]}" if port else COOKIE_NAME
+    _, colon, port = request.headers.get("host", "").rpartition(":")
+    return f"{COOKIE_NAME}_{port}" if colon and port.isdecimal() else COOKIE_NAME
 
 
 def check_host(request: Request) -> None:
