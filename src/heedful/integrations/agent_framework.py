@@ -23,13 +23,11 @@ from agent_framework import (
     AgentResponse,
     AgentResponseUpdate,
     ChatContext,
-    ChatResponse,
-    ChatResponseUpdate,
-    Content,
     FunctionInvocationContext,
     HistoryProvider,
     InMemoryHistoryProvider,
     Message,
+    MiddlewareTermination,
     ResponseStream,
     UsageDetails,
     add_usage_details,
@@ -72,13 +70,17 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             context.result = ResponseStream(run.stream(), finalizer=run.finalize)
             return
 
-        while not run.ended:
-            response = await run.attempt()
-            if not isinstance(response, AgentResponse):
-                # Another middleware has answered in its own way.
-                await run.end("partial")
-                return
-            await run.take(response)
+        try:
+            while not run.ended:
+                await call_next()
+                if not isinstance(context.result, AgentResponse):
+                    # Another middleware has answered in its own way.
+                    await run.end("partial")
+                    return
+                await run.take(context.result)
+        except BaseException as error:
+            await run.fail(error)
+            raise
         context.result = run.result
 
     async def _begin(
@@ -131,27 +133,16 @@ class _MiddlewareRun(Attempts):
     """The attempts of one run of an agent.
 
     `messages` is what the user sent, and the calls of tools with their results so far.
-    `past` is what the session had before the run, by providers. `place` is the number
-    of messages in a request before the rejected answer.
+    `past` is what the session had before the run, by providers.
     """
 
     context: AgentContext
     call_next: CallNext
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
-    place: int | None = None
     usage: UsageDetails | None = None
     result: Response | None = None
     ended: bool = False
-
-    async def attempt(self) -> Any:
-        """Run the agent once; return its response, or the stream of it."""
-        try:
-            await self.call_next()
-        except BaseException as error:
-            await self.fail(error)
-            raise
-        return self.context.result
 
     async def stream(self) -> AsyncIterator[AgentResponseUpdate]:
         """Yield the updates of all attempts.
@@ -159,23 +150,22 @@ class _MiddlewareRun(Attempts):
         An update without contents follows a rejected answer; its additional properties
         say what is wrong.
         """
-        while not self.ended:
-            attempt = await self.attempt()
-            try:
+        try:
+            while not self.ended:
+                await self.call_next()
+                attempt: Any = self.context.result
                 async for update in attempt:
                     yield update
-                response = await attempt.get_final_response()
-            except BaseException as error:
-                await self.fail(error)
-                raise
-
-            await self.take(response)
-            if not self.ended:
-                yield AgentResponseUpdate(
-                    contents=[],
-                    role="user",
-                    additional_properties={RESULT_KEY: self.feedback},
-                )
+                await self.take(await attempt.get_final_response())
+                if not self.ended:
+                    yield AgentResponseUpdate(
+                        contents=[],
+                        role="user",
+                        additional_properties={RESULT_KEY: self.feedback},
+                    )
+        except BaseException as error:
+            await self.fail(error)
+            raise
 
     def finalize(self, updates: Sequence[AgentResponseUpdate]) -> Response:
         """Return the best response as that of the stream."""
@@ -195,17 +185,18 @@ class _MiddlewareRun(Attempts):
             self.ended = True
             return
 
-        # The framework ends a run of many errors without an answer.
-        closing = "" if response.text else self.closing(at_limit=True)
-        if closing:
-            response.messages.append(Message("assistant", [closing]))
         start = _answer_start(response)
+        if not any(message.text for message in response.messages[start:]):
+            # The framework ends a run of many errors, and heedful one that repeats.
+            texts = [message.text for message in response.messages]
+            closing = self.closing(texts, at_limit=True)
+            if closing:
+                response.messages.append(_message("assistant", closing))
         self.messages += response.messages[:start]
         if not await self.judge(_output_of(response)):
             await self.finish()
             return
 
-        self.place = None
         if self.is_kept_elsewhere():
             self.context.messages = [Message("user", [self.feedback])]
         else:
@@ -232,9 +223,9 @@ class _MiddlewareRun(Attempts):
 
     async def fail(self, error: BaseException) -> None:
         """Learn from a run that an exception has ended."""
-        is_error = isinstance(error, Exception)
         is_stopped = isinstance(error, MiddlewareException)
-        await self.end("error" if is_error and not is_stopped else "partial")
+        is_error = isinstance(error, Exception) and not is_stopped
+        await self.end("error" if is_error else "partial")
 
     def history(self) -> dict[str, list[Message]]:
         """Return the messages in the state of the session, by their providers."""
@@ -268,16 +259,12 @@ class _MiddlewareRun(Attempts):
 
     def request(self, messages: Sequence[Message]) -> list[Message]:
         """Return a request with what memory has, and the last rejected answer."""
-        # A request may have been compacted.
-        self.place = min(len(messages), self.place or len(messages))
         # The request may be one of a service that holds the task.
-        tasks = [_is_prompt(item) and item.text == self.run.task for item in messages]
-        task = place_of(tasks, sought=True) if any(tasks) else -1
-        last = -2 if self.is_kept_elsewhere() else self.place - 1
+        is_task = [_is_prompt(item) and item.text == self.run.task for item in messages]
         return self.advised(
             messages,
-            task=task,
-            last=last,
+            task=place_of(is_task, sought=True) if any(is_task) else -1,
+            last=-2 if self.is_kept_elsewhere() else None,
             calls=_result_calls,
             message=_message,
         )
@@ -285,22 +272,9 @@ class _MiddlewareRun(Attempts):
     async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
         """Show the model what memory has, and count the request."""
         self.spent += Usage(1)
-        closing = self.closing()
-        if closing:
-            context.result = _response_of(closing, streams=context.stream)
-            return
-
+        self.closing()
         context.messages = self.request(context.messages)
-        # A stream ends before a tool is called.
-        context.stream_result_hooks.append(self.hear_response)
         await call_next()
-        if isinstance(context.result, ChatResponse):
-            self.hear_response(context.result)
-
-    def hear_response(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
-        """Keep the last text of the model."""
-        self.hear(response.text)
-        return response
 
     async def watch_call(
         self, context: FunctionInvocationContext, call_next: CallNext
@@ -325,23 +299,13 @@ class _MiddlewareRun(Attempts):
             # Neither is a failure of the tool.
             others=(MiddlewareException, UserInputRequiredException),
         )
+        if self.repeats.stopped:
+            raise MiddlewareTermination
 
 
 def _message(role: Role, text: str) -> Message:
     """Return a message of a text."""
     return Message(role, [text])
-
-
-def _response_of(text: str, streams: bool) -> Any:
-    """Return a text as the response of a model, or as the stream of it."""
-    response = ChatResponse(messages=[_message("assistant", text)])
-    if not streams:
-        return response
-
-    async def updates() -> AsyncIterator[ChatResponseUpdate]:
-        yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(text)])
-
-    return ResponseStream(updates(), finalizer=lambda _: response)
 
 
 def _is_prompt(message: Message) -> bool:

@@ -7,12 +7,9 @@ other tasks alone. The id of a run is the input `heedful_id` of the crew: a run 
 id of an earlier one, which may have been killed, goes on with it.
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -40,22 +37,26 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     call of a tool that failed before does not run: the model reads what happened. When
     the model makes the same call again, it runs.
     """
+    checked_host(host)
     first_guardrail = task._guardrail
-    runs = _Runs(host=checked_host(host), hold_back=hold_back)
 
     def guardrail(output: Any) -> tuple[bool, Any]:
-        """Return True and the best output, or False and what is wrong with the last."""
-        if first_guardrail is not None:
-            accepted, answer = first_guardrail(output)
-            if not accepted:
-                return False, answer
-        return runs.judge(output)
+        """Mark the task as watched: in a run, `_TaskRun.check` takes this place."""
+        return True, output
 
-    # CrewAI looks at the annotation itself, which must be no text.
-    guardrail.__annotations__["return"] = tuple[bool, Any]
-    vars(guardrail)[RESULT_KEY] = runs
+    def new_run(id: str, task: Any) -> _TaskRun:
+        """Return the run of an execution of the task, or of a copy of it."""
+        return _TaskRun(
+            run=host.run(id, task.description),
+            hold_back=hold_back,
+            task=task,
+            first_guardrail=first_guardrail,
+            errors=task.tools_errors,
+            counted=_tokens_of(task),
+        )
+
+    vars(guardrail)[RESULT_KEY] = new_run
     task.guardrail = guardrail
-    task._guardrail = guardrail
     # The policy of the host ends a run; CrewAI raises when its retries end.
     task.guardrail_max_retries = sys.maxsize
     for point, hook in HOOKS.items():
@@ -68,19 +69,15 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
 class _TaskRun(Attempts):
     """The attempts of one execution of a task.
 
-    `errors` is how many calls of tools have failed. `held_texts` has the reasons of
-    calls that do not run. Calls are known by the place of their arguments in memory.
+    `first_guardrail` is the guardrail of the task itself. `errors` is how many calls of
+    tools have failed. `held_texts` has the reasons of calls that do not run. Calls are
+    known by the place of their arguments in memory.
     """
 
     task: Any
+    first_guardrail: Any
     errors: int = 0
     held_texts: dict[str, str] = field(default_factory=dict)
-
-    def tokens(self) -> Usage:
-        """Return the tokens of the model so far, in all its runs."""
-        summary = self.task.agent.llm.get_token_usage_summary()
-        prompt_tokens = summary.prompt_tokens
-        return Usage(0, prompt_tokens, completion_tokens=summary.completion_tokens)
 
     def answer_in(self, text: str) -> Any:
         """Return an answer: the object that the task asks for, or else its text."""
@@ -117,15 +114,14 @@ class _TaskRun(Attempts):
 
     def hold(self, context: Any) -> bool | None:
         """Ask memory about a call; return False if it does not run."""
-        arguments = context.tool_input
-        call = str(id(arguments))
-        text = run_now(self.ask(context.tool_name, arguments, call))
+        call = str(id(context.tool_input))
+        text = run_now(self.ask(context.tool_name, context.tool_input, call))
         if not text:
             return None
         self.held_texts[call] = text
         return False
 
-    def note_result(self, context: Any) -> str | None:
+    def note_result(self, context: Any) -> str:
         """Keep the result of a call, or ask about its error; add what is known."""
         call = str(id(context.tool_input))
         if call in self.held_texts:
@@ -138,74 +134,62 @@ class _TaskRun(Attempts):
         self.errors = self.task.tools_errors
         result = text.removeprefix(TOOL_ERROR) if failed else text
         run_now(self.keep(context.tool_name, result, call, failed=failed))
-        advice = self.run.call_advice.pop(call, None)
-        return "\n".join([text, *advice]) if advice else None
+        return "\n".join([text, *self.run.call_advice.pop(call, ())])
+
+    def check(self, output: Any) -> tuple[bool, Any]:
+        """Return True and the best output, or False and what is wrong with this one."""
+        if self.first_guardrail is not None:
+            is_accepted, answer = self.first_guardrail(output)
+            if not is_accepted:
+                return False, answer
+
+        self.count(_tokens_of(self.task))
+        if run_now(self.judge(self.answer_in(output.raw))):
+            return False, self.feedback
+        return True, self.best_text if self.has_better else output
 
 
-@dataclass(eq=False, kw_only=True)
-class _Runs:
-    """The runs of one watched task and of its copies, by the ids of task objects."""
-
-    host: Host
-    hold_back: bool
-    current: dict[int, _TaskRun] = field(default_factory=dict)
-
-    def begin(self, task: Any) -> None:
-        """Begin the run of a task, or go on with that of an earlier process."""
-        crew = getattr(task.agent, "crew", None)
-        inputs = getattr(crew, "_inputs", None) or {}
-        name = str(inputs.get(ID_KEY) or secrets.token_hex(8))
-        tasks = getattr(crew, "tasks", [task])
-        number = next((n for n, other in enumerate(tasks) if other is task), 0)
-        if number:
-            name = f"{name}:{number + 1}"
-
-        host_run = self.host.run(name, task.description)
-        run = _TaskRun(run=host_run, hold_back=self.hold_back, task=task)
-        self.current[id(task)] = run
-        RUNNING.set(run)
-        run.counted = run.tokens()
-        run.errors = task.tools_errors
-        run_now(run.begin())
-
-    def judge(self, output: Any) -> tuple[bool, Any]:
-        """Judge an output of the task that runs in this context."""
-        run = RUNNING.get()
-        if run is None:
-            return True, output
-
-        run.count(run.tokens())
-        if run_now(run.judge(run.answer_in(output.raw))):
-            return False, run.feedback
-        return True, run.best_text if run.has_better else output
+def _tokens_of(task: Any) -> Usage:
+    """Return the tokens of the model of a task so far, in all its runs."""
+    summary = task.agent.llm.get_token_usage_summary()
+    return Usage(0, summary.prompt_tokens, completion_tokens=summary.completion_tokens)
 
 
-# The run of the task that is executed in this context.
-RUNNING: ContextVar[_TaskRun | None] = ContextVar("heedful_crewai", default=None)
-
-
-def _runs_of(task: Any) -> _Runs | None:
-    """Return the runs of a task, None if it is not watched."""
-    runs = getattr(getattr(task, "_guardrail", None), RESULT_KEY, None)
-    return runs if isinstance(runs, _Runs) else None
+def _run_of(task: Any) -> _TaskRun | None:
+    """Return the run of a watched task that is executed, None for others."""
+    run = getattr(getattr(task, "_guardrail", None), "__self__", None)
+    return run if isinstance(run, _TaskRun) else None
 
 
 def _watched(work: Callable[[_TaskRun, Any], Any]) -> Callable[[Any], Any]:
-    """Return a hook that works for the current run of a watched task."""
+    """Return a hook that works for the run of a watched task."""
 
     def hook(context: Any) -> Any:
-        runs = _runs_of(context.task)
-        run = runs.current.get(id(context.task)) if runs else None
+        run = _run_of(context.task)
         return work(run, context) if run else None
 
     return hook
 
 
 def _begin(context: Any) -> None:
-    """Begin the run of a watched task."""
-    runs = _runs_of(context.task)
-    if runs is not None:
-        runs.begin(context.task)
+    """Begin the run of a watched task, or go on with that of an earlier process."""
+    task = context.task
+    new_run = getattr(getattr(task, "guardrail", None), RESULT_KEY, None)
+    if new_run is None:
+        return
+
+    crew = getattr(task.agent, "crew", None)
+    inputs = getattr(crew, "_inputs", None) or {}
+    id = str(inputs.get(ID_KEY) or secrets.token_hex(8))
+    number = next(
+        (n for n, other in enumerate(getattr(crew, "tasks", ())) if other is task), 0
+    )
+    if number:
+        id = f"{id}:{number + 1}"
+
+    run = new_run(id, task)
+    task._guardrail = run.check
+    run_now(run.begin())
 
 
 def _finish(agent: Any, text: str) -> None:
@@ -217,11 +201,10 @@ def _finish(agent: Any, text: str) -> None:
 
 
 def _take_run(task: Any) -> _TaskRun | None:
-    """Forget the current run of a task and return it, None if it is not watched."""
-    runs = _runs_of(task)
-    run = runs.current.pop(id(task), None) if runs else None
+    """Take the run off a task and return it, None if it is not watched."""
+    run = _run_of(task)
     if run is not None:
-        RUNNING.set(None)
+        task._guardrail = run.first_guardrail
     return run
 
 

@@ -142,15 +142,13 @@ class _Run(Heedful):
         if retries_ended or isinstance(error, exceptions.UsageLimitExceeded):
             self.closing = self.closing or self.attempts.closing(at_limit=True)
 
-        is_answered = retries_ended and self.attempts.run.best is not None
-        if is_answered or self.closing:
+        if self.closing or (retries_ended and self.attempts.run.best is not None):
             return self.final_node(ctx)
         raise error
 
     def final_node(self, ctx: RunContext[Any]) -> End[FinalResult[Any]]:
         """Return the end of a run: the best answer, else why a call is not repeated."""
-        kind = getattr(ctx.agent, "output_type", None)
-        best = self.attempts.best_as(kind)
+        best = self.attempts.best_as(getattr(ctx.agent, "output_type", None))
         return End(FinalResult(self.closing if best is None else best))
 
     async def before_model_request(
@@ -163,14 +161,14 @@ class _Run(Heedful):
             if isinstance(message, ModelResponse) and message.run_id == ctx.run_id
         )
         if self.closing:
-            answer = ModelResponse([TextPart(self.closing)])
-            raise exceptions.SkipModelRequest(answer)
+            raise exceptions.SkipModelRequest(ModelResponse([TextPart(self.closing)]))
 
         self.drop_rejected(ctx.messages)
         messages = list(request_context.messages)
         self.drop_rejected(messages)
-        task = self.attempts.run.task
-        is_task = [_prompt_of(message) == task for message in messages]
+        is_task = [
+            _prompt_of(message) == self.attempts.run.task for message in messages
+        ]
         messages = self.attempts.advised(
             messages,
             task=place_of(is_task, sought=True),
@@ -210,9 +208,10 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any
     ) -> Any:
         """Judge an output; return it or the best one, or ask the model again."""
-        # A stream gives its last output more than once.
-        repeats = self.judged and not self.in_node
-        if repeats or ctx.partial_output or isinstance(output, DeferredToolRequests):
+        if ctx.partial_output or isinstance(output, DeferredToolRequests):
+            return output
+        if self.judged and not self.in_node:
+            # A stream gives its last output more than once.
             return output
 
         self.judged = True

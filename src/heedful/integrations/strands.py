@@ -71,9 +71,10 @@ class HeedfulPlugin(Plugin):
         prompts = list(filter(_is_prompt, messages))
         message = prompts[-1] if prompts else _message("user", "")
         task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
-        default_id = f"{event.agent.session_id}-{task_id}"
-        id = event.invocation_state.get(ID_KEY) or default_id
-        host_run = self.host.run(str(id), _text_of(message))
+        own_id = event.invocation_state.get(ID_KEY)
+        host_run = self.host.run(
+            str(own_id or f"{event.agent.session_id}-{task_id}"), _text_of(message)
+        )
         run = Attempts(run=host_run, hold_back=self.hold_back)
         await run.begin()
         self.runs[event.agent] = run
