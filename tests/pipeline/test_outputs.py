@@ -11,9 +11,9 @@ from heedful.store import loops
 RIGHT = heedful.checks.contains("right")
 
 
-def completion(text: str, finish: str = "stop") -> Shape:
+def completion(text: str) -> Shape:
     return Shape(
-        choices=[Shape(message=Shape(content=text), finish_reason=finish)],
+        choices=[Shape(message=Shape(content=text), finish_reason="stop")],
         usage=Shape(prompt_tokens=7, completion_tokens=2),
     )
 
@@ -50,14 +50,3 @@ async def test_an_output_is_read_like_an_answer(work, tokens, store):
     assert stage.status == "passed"
     stored_loop = await store.read(heedful.Scope(), loops.read, "r/draft")
     assert stored_loop.loop.usage.tokens == tokens
-
-
-async def test_an_output_that_its_provider_cut_does_not_pass(store):
-    pipeline = heedful.Pipeline("p", store=store)
-
-    @pipeline.stage(checks=[RIGHT], retries=0)
-    def draft(state: Any) -> Any:
-        return completion("right", "length")
-
-    report = await pipeline.run({})
-    assert report.stages[0].status != "passed"
