@@ -194,7 +194,7 @@ class _MiddlewareRun(Attempts):
                 response.messages.append(_message("assistant", closing))
         self.messages += response.messages[:start]
         if not await self.judge(_output_of(response)):
-            await self.finish()
+            await self.finish(response)
             return
 
         if self.is_kept_elsewhere():
@@ -203,21 +203,21 @@ class _MiddlewareRun(Attempts):
             self.context.messages = list(self.messages)
             self.restore()
 
-    async def finish(self) -> None:
+    async def finish(self, response: Response) -> None:
         """Learn from the run; let its result and the session have the best answer."""
         verdict = await self.end()
-        if self.result is not None and self.has_better:
-            work = self.result.messages[: _answer_start(self.result)]
+        if self.has_better:
+            work = response.messages[: _answer_start(response)]
             answer = _message("assistant", self.best_text)
             value = None if isinstance(self.run.best, str) else self.run.best
-            self.result = AgentResponse(messages=[*work, answer], value=value)
+            response = AgentResponse(messages=[*work, answer], value=value)
             if not self.is_kept_elsewhere():
                 self.restore([*self.messages, answer])
 
+        response.usage_details = self.usage
+        vars(response)[RESULT_KEY] = verdict
+        self.result = response
         self.ended = True
-        if self.result is not None:
-            self.result.usage_details = self.usage
-            vars(self.result)[RESULT_KEY] = verdict
         if self.context.session is not None:
             self.context.session.state.get(RESULT_KEY, {}).pop("open", None)
 
@@ -239,11 +239,10 @@ class _MiddlewareRun(Attempts):
 
     def restore(self, messages: Sequence[Message] = ()) -> None:
         """Let the state of the session have what was before the run, and messages."""
-        session = self.context.session
+        session: Any = self.context.session
         for source in self.history():
-            if session is not None:
-                past = self.past.get(source, ())
-                session.state[source]["messages"] = [*past, *messages]
+            past = self.past.get(source, ())
+            session.state[source]["messages"] = [*past, *messages]
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""
@@ -280,8 +279,6 @@ class _MiddlewareRun(Attempts):
         self, context: FunctionInvocationContext, call_next: CallNext
     ) -> None:
         """Ask about a call before it runs; keep its result, or ask about its error."""
-        name = context.function.name
-        call = str(context.metadata.get("call_id", ""))
         arguments = context.arguments
         if not isinstance(arguments, Mapping):
             arguments = arguments.model_dump()
@@ -291,9 +288,9 @@ class _MiddlewareRun(Attempts):
             return context.result
 
         context.result = await self.watch(
-            name,
+            context.function.name,
             arguments,
-            call,
+            str(context.metadata.get("call_id", "")),
             work=work,
             text=_result_text,
             # Neither is a failure of the tool.
