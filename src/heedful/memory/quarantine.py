@@ -275,14 +275,12 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
 
     That is, its sources, parents, children and sightings.
     """
-    values = {
-        **_entry_key(scope, entry),
-        "kind": entry.kind,
-        "signature": entry.signature,
-        "most": 20,
-    }
+    values = _entry_key(scope, entry)
     sources = db.run("rests_on", values).fetchall()
-    sightings = db.run("newest_sightings", values).fetchall()
+    (lesson,) = db.select("lesson_id", "example", {"id": entry.id})
+    columns = "text, source, trust, loop, at"
+    newest = "order by id desc limit 20"
+    sightings = db.select(columns, "occurrence", dict(lesson), newest)
     parents = db.select("parent", "lineage", {"child": entry.id}, "order by parent")
     children = db.select("child", "lineage", {"parent": entry.id}, "order by child")
 

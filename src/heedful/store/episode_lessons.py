@@ -161,7 +161,11 @@ def _record_session_lesson(
         is_outdated = adds_fix(lesson.mistake, from_json(row["mistake"]))
     waiting = [row for row in rows if _replaces(lesson, row)]
 
-    if db.one("seen_in", scope, **name, source=source) is None:
+    is_seen = any(
+        db.select("1", "occurrence", {"lesson_id": row["id"], "source": source})
+        for row in rows
+    )
+    if not is_seen:
         if lesson.error_type == RULE_TYPE:
             user_rules.say_again(db, scope, lesson)
         _remove_waiting(db, lesson, waiting)

@@ -60,12 +60,6 @@ order by last, id limit 100;
 -- After this, late spans begin a new trace.
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
 
--- name: seen_in
--- Whether this source, such as a session, has seen the lesson.
-select 1 from occurrence o join lesson l on l.id = o.lesson_id
-where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
-  and o.source = :source limit 1;
-
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 

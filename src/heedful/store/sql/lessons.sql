@@ -204,11 +204,6 @@ with recursive before (id) as (
 )
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
 
--- name: newest_sightings
-select o.text, o.source, o.trust, o.loop, o.at from occurrence o join lesson l on l.id = o.lesson_id
-where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
-order by o.id desc limit :most;
-
 -- name: rulings_on
 -- The decisions about one example of a lesson, newest first.
 select action, subject, by, why, record, at from ruling

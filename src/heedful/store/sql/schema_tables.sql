@@ -36,6 +36,9 @@ create table loop (
   updated real not null,
   unique (tenant, project, id)
 );
+create index loop_updated on loop (tenant, project, updated);
+create index loop_newest on loop (tenant, project, n);
+create index loop_runs on loop (tenant, project, n) where kind = 'run';
 
 -- An attempt of a loop, the text of its candidate, and the value that it produced, all as JSON. The record has no text, so
 -- that lists need not read it. `text` is '' if it equals the value.
@@ -505,6 +508,7 @@ create table key (
   revoked real,
   outside boolean not null default false
 ) without rowid;
+create index key_newest on key (tenant, at desc, id desc);
 
 -- An action through a service, written in the transaction of the action. `projects` is a JSON list as in `key`.
 create table audit (
@@ -582,12 +586,6 @@ create index event_of on event (tenant, project, session, n);
 create index event_call on event (tenant, project, session, call, tool, type);
 create index event_tool on event (tenant, project, session, tool, type, n);
 create index event_action on event (tenant, project, session, action, n);
-
-create index loop_updated on loop (tenant, project, updated);
-
-create index loop_newest on loop (tenant, project, n);
-create index loop_runs on loop (tenant, project, n) where kind = 'run';
-create index key_newest on key (tenant, at desc, id desc);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
 create trigger lesson_added after insert on lesson begin
