@@ -27,10 +27,10 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.store import Store
+from heedful.validation import MAX_NAME_CHARS
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
-MAX_KEY_NAME_CHARS = 200
 # The full text of a key, `heedful_ID_SECRET`: 12 and 64 hexadecimal digits.
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
 # If nobody has this key id, the secret is compared with this hash, so that the answer
@@ -94,7 +94,7 @@ async def create(
     now = time.time()
     for project in projects or ("default",):
         Scope(tenant, project)  # raises InvalidInput
-    if not name or len(name) > MAX_KEY_NAME_CHARS or not name.isprintable():
+    if not name or len(name) > MAX_NAME_CHARS or not name.isprintable():
         raise InvalidInput("name", name, "1 to 200 printable characters")
     if not may or not set(may) <= set(KEY_PERMISSIONS):
         allowed = f"at least one of {', '.join(KEY_PERMISSIONS)}"

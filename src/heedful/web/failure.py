@@ -11,7 +11,7 @@ from heedful.loop.record import Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
-MAX_SENTENCE_TEXT_CHARS = 200  # of what a check asks for
+MAX_SENTENCE_TEXT_CHARS = 200  # of what a check says or asks for
 Plain = dict[str, Any]
 
 

@@ -208,7 +208,7 @@ async def recall(visit: Visit) -> Document:
     """
     task = visit.query.get("task", "").strip()
     key = visit.query.get("key", "")
-    # The memory itself stays as it is: the service keeps one for each scope.
+    # The service shares the memory of a scope, so `holdout` is changed in a copy.
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     answer = ""
@@ -227,7 +227,7 @@ async def recall(visit: Visit) -> Document:
 
 
 async def measure(visit: Visit) -> Measures:
-    """Return what is measured of the lessons; it is as old as the proof of its page."""
+    """Return what is measured of lessons; it is kept until the proof is read again."""
     memory = visit.caller.memory
     proof = await read_proof(visit)
     measures = _measures.get(memory)
@@ -264,7 +264,7 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
 
 
 async def proof(visit: Visit) -> Document:
-    """Show whether memory helps: in all, on trial, for each lesson and each model."""
+    """Show whether memory helps: as a whole, in trials, by lesson and by model."""
     model = visit.query.get("model", "")
     proof = await read_proof(visit, model)
     answer = deepcopy(proof.answer)
@@ -311,9 +311,9 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: gain, shares, verdict and lacks.
+    """Return a comparison in words: its gain, shares and verdict, and what it lacks.
 
-    The verdict is about the first try; `repeats` is about the same error again.
+    The verdict is about the first try; `repeats` says if the same error came again.
     """
     uplift = Effect(**comparison["uplift"])
     gain = ""
@@ -329,7 +329,7 @@ def words_of(comparison: Document) -> Document:
             bare=True,
         )
         lacks = f"{NEEDS} {missing}"
-        # A loop may go without all lessons, which tells nothing of one of them.
+        # A loop from which all lessons were withheld says nothing about one of them.
         is_shown_only = comparison["shown"] and not comparison["withheld"]
         if comparison.get("lesson") and is_shown_only:
             lacks = f"{NEEDS} loops from which it alone is withheld"
@@ -348,7 +348,8 @@ def words_of(comparison: Document) -> Document:
 def _verdict_of(comparison: Document) -> str:
     """Return the conclusion of a comparison as all pages say it, one of `VERDICTS`.
 
-    An interval with 0 in it shows no difference yet; a narrow one, that there is none.
+    "no difference" is a conclusion: the interval around 0 is narrow. A wider interval
+    with 0 in it only shows no difference yet.
     """
     if comparison["conclusion"] in ("helps", "hurts"):
         return str(comparison["conclusion"])
@@ -360,9 +361,9 @@ def _verdict_of(comparison: Document) -> str:
 
 
 def _by_conclusion(comparison: Document) -> tuple[int, float]:
-    """Return the place of a lesson: what helps, hurts, is no difference, is unknown.
+    """Return the key by which a comparison is sorted: by its conclusion and its effect.
 
-    In each of them the largest gain or loss comes first.
+    Of one conclusion, the largest gain or loss comes first.
     """
     place = get_args(Conclusion).index(comparison["conclusion"])
     return place, -abs(comparison["uplift"]["gain"] or 0.0)

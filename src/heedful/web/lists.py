@@ -93,7 +93,7 @@ def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
     }
 
 
-def order_of(orders: Plain) -> str:
+def chosen_order(orders: Plain) -> str:
     """Return the name of the order that the reader chose."""
     return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 

@@ -25,8 +25,8 @@ from heedful.store.recent import (
 from heedful.web.lists import (
     MAX_PAGE_ROWS,
     WITHOUT,
+    chosen_order,
     facet,
-    order_of,
     orders,
     short_names,
     table,
@@ -82,7 +82,7 @@ async def loops(visit: Visit) -> Document:
     window = await _read_window(visit, text, before)
     fitting, counts = narrow(window.loops, filters)
     order = orders(visit, ORDERS)
-    fitting.sort(key=SORTS[order_of(order)])
+    fitting.sort(key=SORTS[chosen_order(order)])
 
     end = begin + MAX_PAGE_ROWS
     cursor = ""

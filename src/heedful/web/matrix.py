@@ -12,11 +12,11 @@ from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
 from heedful.pages.attempt_table import compared, first_equal
 from heedful.pages.report import STATUS_SIGNS
+from heedful.web.failure import MAX_SENTENCE_TEXT_CHARS
 from heedful.web.render import stop_words
 
 MAX_CHECK_ROWS = 10  # the goals, then the checks that failed most
 MAX_SNIPPET_CHARS = 40  # of what an attempt changed
-MAX_TITLE_CHARS = 200
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A sign that is neither a cross nor a tick is understood only with its word.
 _STATUS_WORDS = {"warning": " warning", "not_validated": " not judged"}
@@ -87,7 +87,7 @@ def _result(attempt: StageAttempt, name: str) -> Plain:
         text = f"{text} {count}"
     return {
         "text": text,
-        "title": worst.message[:MAX_TITLE_CHARS],
+        "title": worst.message[:MAX_SENTENCE_TEXT_CHARS],
         "kind": _KINDS[worst.status],
     }
 
@@ -99,7 +99,7 @@ def _change(
 ) -> Plain:
     """Return the cell with the first words that an answer changed.
 
-    If it has no word in common with the answer before, the cell has its beginning.
+    If it is the first answer or was rewritten as a whole, the cell has its beginning.
     """
     twin = first_equal(attempt, attempts, findings=False)
     if twin and attempt.output:
@@ -150,4 +150,4 @@ def _decision(attempt: StageAttempt, decisions: Mapping[int, Plain]) -> Plain:
             return {"text": status.replace("_", " "), "kind": "warn"}
         return {"text": "passed", "kind": "good"}
     why = "; ".join(stop_words(decision.get("stopped_by", ())))
-    return {"text": "stopped", "title": why[:MAX_TITLE_CHARS], "kind": "bad"}
+    return {"text": "stopped", "title": why[:MAX_SENTENCE_TEXT_CHARS], "kind": "bad"}

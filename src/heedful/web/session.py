@@ -1,8 +1,8 @@
 """The sessions of visitors who signed in, and which forms these may send.
 
-Sessions are our own: a session of Starlette lives in a signed cookie, which everybody
-who has it can read, and ours holds the key of a tenant, ends when it is idle, and ends
-at once when its owner signs out.
+Starlette's sessions do not serve here: they live in a signed cookie, which anybody who
+has it can read. Ours holds the key of a tenant, so the service keeps it. It ends when
+nobody uses it for a time, and at once when its owner signs out.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from heedful.service.setup import MAX_REMEMBERED_CALLERS
 from heedful.web.addresses import origin_scheme, proxy_scheme
 
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-# Of a key, at a time. If there are more sessions than a service remembers, the key with
-# the most loses the one that was not used for the longest time, so that nobody can end
-# the sessions of others.
+# Of a key, at a time. If all keys have more sessions than a service remembers, the key
+# with the most loses the one that was used longest ago, so that nobody can end the
+# sessions of others.
 MAX_KEY_SESSIONS = 100
 
 

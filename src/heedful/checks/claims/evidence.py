@@ -594,7 +594,7 @@ class Evidence:
         return any(words.is_abbreviation(code, word) for code in self._codes)
 
     def has_number_between(self, low: float, high: float) -> bool:
-        """Return whether any number in `numbers` is from `low` to `high`, included."""
+        """Return whether `numbers` has an absolute value from `low` to `high`."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
     def rows_on(self, date: Date) -> list[EvidenceRow]:
