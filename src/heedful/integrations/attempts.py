@@ -172,14 +172,14 @@ class Attempts:
             return self.best_text
         return self.last_text or self.repeats.stopped.detail
 
-    def early_answer(self, heard: Iterable[str] = ()) -> str:
+    def early_answer(self, heard: Iterable[str] = (), *, at_limit: bool = False) -> str:
         """Return the answer that ends the run without a request to the model, or "".
 
         It is the best one of an earlier process that ended the run, or the `closing`.
         """
         if self.known_answer is not None:
             return self.best_text or EMPTY_ANSWER
-        return self.closing(heard)
+        return self.closing(heard, at_limit=at_limit)
 
     def count(self, total: Usage) -> None:
         """Count what the run has used so far, of which `counted` is counted already."""

@@ -61,7 +61,7 @@ async def run(
     Raises what `Runner.run` raises.
     """
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
-    result = attempts.stored_result()
+    result = None
     while result is None:
         try:
             attempt = await agents.Runner.run(
@@ -104,7 +104,7 @@ async def run_streamed(
     the options of `Runner.run_streamed`.
     """
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
-    result = attempts.stored_result()
+    result = None
     while result is None:
         stream = agents.Runner.run_streamed(
             attempts.agent, attempts.input, **attempts.options
@@ -166,8 +166,8 @@ async def _ask(
     return agents.ToolGuardrailFunctionOutput.allow()
 
 
-class _RepeatedCall(agents.AgentsException):
-    """Ends a run of the SDK whose model repeats a call."""
+class _EarlyAnswer(agents.AgentsException):
+    """Ends a run of the SDK with an answer, without a request to the model."""
 
 
 async def _begin(
@@ -255,22 +255,22 @@ class _Attempts(Attempts):
         _watch_tools(data.agent)
         items: Items = model_data.input
         task = place_of(items, self.anchor) if self.anchor in items else -1
-        closing = await self.read(items[task:])
-        if closing:
-            raise _RepeatedCall(closing)
+        early_answer = await self.read(items[max(task, 0) :])
+        if early_answer:
+            raise _EarlyAnswer(early_answer)
 
         woven = self.advised(items, task=task, calls=_result_calls, message=_message)
         return replace(model_data, input=woven)
 
     async def read(self, items: Items, *, at_limit: bool = False) -> str:
-        """Keep results of calls; return the answer that ends a run that repeats one."""
+        """Keep results of calls; return the answer that ends the run early, or ""."""
         for item in items:
             for call in _result_calls(item):
                 result = _text_of(item.get("output", ""))
                 await self.keep(self.running.get(call, ""), result, call)
         answers = [item for item in items if item.get("role") == "assistant"]
         texts = [_text_of(answer.get("content", "")) for answer in answers]
-        return self.closing(texts, at_limit=at_limit)
+        return self.early_answer(texts, at_limit=at_limit)
 
     async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> Any:
         """Keep the error of a call and ask about it; format it as the user does."""
@@ -287,12 +287,12 @@ class _Attempts(Attempts):
     async def recover(self, error: Exception) -> agents.RunResult:
         """Return what an exception of the SDK ended as a result to judge.
 
-        Its output is a text that is not of the agent's type, or the last text of a run
-        that repeats a call. Raises any other exception.
+        Its output is a text that is not of the agent's type, or the answer that ends
+        the run early. Raises any other exception.
         """
         output = ""
         data: Any = getattr(error, "run_data", None)
-        if isinstance(error, _RepeatedCall):
+        if isinstance(error, _EarlyAnswer):
             output = str(error)
         elif isinstance(error, agents.MaxTurnsExceeded):
             items: Any = [item.to_input_item() for item in data.new_items]
@@ -312,24 +312,6 @@ class _Attempts(Attempts):
             await self.keep(tool, str(error.__cause__ or error), call, failed=True)
         await self.end("error")
         raise error
-
-    def stored_result(self) -> Any:
-        """Return the stored answer if an earlier call with this id has ended."""
-        if self.known_answer is None:
-            return None
-
-        data = agents.RunErrorDetails(
-            input=self.items,
-            new_items=[],
-            raw_responses=[],
-            last_agent=self.agent,
-            context_wrapper=agents.RunContextWrapper(self.options.get("context")),
-            input_guardrail_results=[],
-            output_guardrail_results=[],
-        )
-        result = _result_of(data, self.best_as(self.kind()))
-        vars(result)[RESULT_KEY] = self.verdict
-        return result
 
     async def take(self, result: Any) -> Any:
         """Return the result for the caller; None if another attempt is to be made."""
