@@ -1,9 +1,9 @@
-"""Store how the calls of agents ended, so that like calls can be announced to fail.
+"""Store how the calls of agents ended, to warn an agent before a call that failed.
 
 A mark is what calls have in common, such as a path; `lessons/call_marks.py` says which
 marks a call has. The store keeps one failure for each mark and run, and the time of the
 last success for each mark. Before a call, an agent is told the failures that other runs
-had with its marks. Nothing is stored of a run that came from outside.
+had with the marks of this call. Nothing is stored of a run that came from outside.
 """
 
 import json
@@ -96,7 +96,7 @@ def _record_failure(
     lesson_id: int | None = None,
     origin: Origin = "local",
 ) -> None:
-    """Record a failure of the run `source` under a mark, or an error's digest.
+    """Record a failure in the run `source` under a mark, or under an error's digest.
 
     `at` is its time, `calls` the number of calls that it cost, and `origin` the origin
     of the error.
@@ -242,9 +242,9 @@ def history_of(
     folder: str = "",
     stated: Set[str] = frozenset(),
 ) -> ActionHistory:
-    """Return the known failures of calls that share a mark with this one.
+    """Return how calls with a mark of this one failed, and the checks and rules for it.
 
-    The most specific come first, at most `MAX_ANNOUNCED_FAILURES`. The result leaves
+    The most specific failures come first, at most `MAX_ANNOUNCED_FAILURES`. They leave
     out what the `session` was told before and what failed in it, lessons in quarantine,
     and errors from outside unless people stated their sources. `stated` are names of
     such sources, besides those stated in the scope.
@@ -259,15 +259,15 @@ def history_of(
     failures = list[KnownFailure]()
     waiting_entries = set[int]()
     failed_rows = _find_failures(db, scope, session, marks)
-    is_believed = True
+    shows_outside = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
         from heedful.store import keys  # a hook seldom needs it
 
         names = keys.believed_names(db, scope, stated)
-        is_believed = call_origin(tool, fields, names) != "outside"
+        shows_outside = call_origin(tool, fields, names) != "outside"
     for rows in failed_rows:
         failure, entries = _known_failure(
-            db, scope, rows, folder, is_believed=is_believed
+            db, scope, rows, folder, shows_outside=shows_outside
         )
         waiting_entries |= entries
         earlier_errors = {earlier.error for earlier in failures} - {""}
@@ -314,19 +314,19 @@ def _find_failures(
 
 
 def _known_failure(
-    db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, is_believed: bool
+    db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, shows_outside: bool
 ) -> tuple[KnownFailure | None, set[int]]:
     """Return what may be told of the failures of one mark, and the ids of the
     quarantine entries that hold back its lessons.
 
     `rows` are these failures, the newest first. Returns None, and no ids, if the lesson
     about them was retired or superseded and no rule was drawn from it. Unless
-    `is_believed`, an error from outside is left out, and only a lesson that is not in
+    `shows_outside`, an error from outside is left out, and only a lesson that is not in
     quarantine can say it.
     """
     newest = rows[0]
     mark = Mark(newest["kind"], newest["name"], newest["tool"])
-    is_shown = is_believed or newest["origin"] != "outside"
+    is_shown = shows_outside or newest["origin"] != "outside"
     failure = KnownFailure(
         kind=mark.kind,
         # The caller knows its whole call.
