@@ -175,7 +175,7 @@ async def _recall(data: Path, split: str) -> list[Row]:
 
     chosen = _leave_out("recall", pairs, best)
     ours = [shares((name,), choice) for name, choice in chosen.items()]
-    shipped = (ranking.MIN_RELATED_COSINE, ranking.MIN_RELATED_COVERAGE)
+    shipped = (ranking.RELATED.cosine, ranking.RELATED.words)
     of_shipped = [shares((name,), shipped) for name in pairs]
     return [
         Row(

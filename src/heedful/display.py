@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from textwrap import wrap
 
 from heedful.sanitize import clean
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 SCREEN_COLUMNS = 100
 SCREEN_LINES = 25
-MAX_SCREEN_FACT_CHARS = 400  # of one fact; a longer one is cut in the middle
 
 # The least age in seconds that is said in a unit, the seconds of the unit, its name.
 AGE_UNITS = (
@@ -24,7 +24,7 @@ def screen_text(lines: Iterable[str]) -> str:
     """
     rows: list[str] = []
     for line in lines:
-        line = clean(line, MAX_SCREEN_FACT_CHARS)
+        line = clean(line, MAX_SHOWN_TEXT_CHARS)
         rows += wrap(line, SCREEN_COLUMNS, subsequent_indent="  ") or [""]
 
     hidden = len(rows) - SCREEN_LINES
@@ -42,7 +42,7 @@ def line_text(name: str, **values: object) -> str:
     fields = []
     for field, value in values.items():
         # Much of a long value is not worth its repr.
-        text = repr(value[:MAX_SCREEN_FACT_CHARS] if isinstance(value, str) else value)
+        text = repr(value[:MAX_SHOWN_TEXT_CHARS] if isinstance(value, str) else value)
         fields.append(f"{field}={clean(text, 40)}")
     return clean(f"{name}({', '.join(fields)})", SCREEN_COLUMNS)
 

@@ -8,7 +8,7 @@ value, and what to do.
 """
 
 import dataclasses
-import re
+import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -571,7 +571,7 @@ def place_of(cause: BaseException) -> str:
     trace = cause.__traceback__
     while trace is not None:
         if _is_of_user(trace):
-            name = re.split(r"[\\/]", trace.tb_frame.f_code.co_filename)[-1]
+            name = os.path.basename(trace.tb_frame.f_code.co_filename)
             place = f"{name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place

@@ -99,7 +99,7 @@ def allowed_form(fault: Mapping[str, Any]) -> str:
 
     # Whether a value has another type or is a text of the wrong form is all one.
     allowed = _ALLOWED_FORMS.get(kind) or _ALLOWED_FORMS.get(
-        re.sub("_(type|parsing)$", "", kind)
+        kind.removesuffix("_type").removesuffix("_parsing")
     )
     return "" if allowed is None else allowed.format_map(context)
 

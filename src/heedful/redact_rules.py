@@ -78,10 +78,33 @@ _UNQUOTED_SECRET = rf"""
 # The owners of a secret: "key", "token" and "pass" count only after one of them, or if
 # the value can only be a secret.
 _SECRET_OWNERS = (
-    *("api", "app", "bot", "key", "auth", "priv", "access", "client", "master"),
-    *("account", "encryption", "private", "refresh", "env", "service", "session"),
-    *("signing", "database", "db", "preshared", "subscription", "smtp", "admin"),
-    *("root", "user", "require", "export"),
+    "access",
+    "account",
+    "admin",
+    "api",
+    "app",
+    "auth",
+    "bot",
+    "client",
+    "database",
+    "db",
+    "encryption",
+    "env",
+    "export",
+    "key",
+    "master",
+    "preshared",
+    "priv",
+    "private",
+    "refresh",
+    "require",
+    "root",
+    "service",
+    "session",
+    "signing",
+    "smtp",
+    "subscription",
+    "user",
 )
 
 

@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
+from http import HTTPMethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 import heedful
 from heedful.errors import PackageMissing
 from heedful.redact import redact
+from heedful.validation import MAX_LONG_TEXT_CHARS
 
 if TYPE_CHECKING:  # an optional package, and records that are slow to import
     from opentelemetry.trace import Span, TracerProvider
@@ -30,10 +32,7 @@ Attributes = Mapping[str, Any]
 # The instrumentation scope of heedful's spans, from which `episodes.readers.otlp` does
 # not learn.
 INSTRUMENTATION_SCOPE: Final = "heedful"
-MAX_EXPORTED_CHARS: Final = 10_000  # of an exported text
-HTTP_METHODS: Final = frozenset(
-    ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-)
+HTTP_METHODS: Final = frozenset(HTTPMethod)
 LOG_INTERVAL_SECONDS: Final = 60.0  # seconds between log lines of one kind
 
 
@@ -88,7 +87,7 @@ class _Exporter:
         """Set an attribute to a text or to JSON data, if texts are exported."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
-            span.set_attribute(name, redact(text)[:MAX_EXPORTED_CHARS])
+            span.set_attribute(name, redact(text)[:MAX_LONG_TEXT_CHARS])
 
 
 _active: list[_Exporter] = []  # the exporter, once `begin` was called
@@ -191,7 +190,7 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
     attributes = {"gen_ai.evaluation.score.label": label}
     if exporter.content and evaluation.findings:
         messages = "; ".join(finding.message for finding in evaluation.findings)
-        explanation = redact(messages)[:MAX_EXPORTED_CHARS]
+        explanation = redact(messages)[:MAX_LONG_TEXT_CHARS]
         attributes["gen_ai.evaluation.explanation"] = explanation
 
     # An evaluation without scores is one event, without a value.

@@ -14,11 +14,9 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
 
 T = TypeVar("T")
-# What other libraries call the limit of attempts, which a policy of heedful has.
-ATTEMPT_LIMIT_NAMES = (
-    "attempts max_attempts max_iterations max_retries max_tries num_retries retries "
-    "retry"
-).split()
+# A word of what other libraries call the limit of attempts, which a policy of heedful
+# has: `max_retries`, `num_tries`.
+ATTEMPT_LIMIT_WORDS = ("attempt", "iteration", "retr", "tries")
 # The option that limits attempts, and what to write to make 3 at most.
 ATTEMPT_LIMIT_CURES = {
     "max_attempts": "max_attempts=3 makes 3 attempts at most, the first one included",
@@ -41,10 +39,30 @@ def require(condition: object, field: str, value: object, allowed: str) -> None:
         raise InvalidInput(field, value, allowed)
 
 
+# Of a name within a line, a column or the name of a file.
+MAX_LABEL_CHARS = 40
 # Of every name that is typed in: of a loop, a model, a memory key, a source.
 MAX_NAME_CHARS = 200
+# Of a line in which one thing is shown or said, such as a rule or a query.
+MAX_SHOWN_LINE_CHARS = 200
 # Of a text in a line, a finding, a reason or a feedback; a longer one is cut.
 MAX_SHOWN_TEXT_CHARS = 400
+# Of a task, an answer, a note or another text that memory stores, a critic reads or a
+# page shows: two of them fit a context of 4,096 tokens.
+MAX_STORED_TEXT_CHARS = 4_000
+# Of a text that is searched, compared or copied to its end.
+MAX_LONG_TEXT_CHARS = 20_000
+# Of a text whose error lines are looked for, at its two ends; it takes 0.3 s.
+MAX_LOOKED_UP_CHARS = 200_000
+# Of a file, a record or a body that is read at once and without a turn.
+MAX_READ_BYTES = 2**20
+# Levels of data; what is nested more deeply is text.
+MAX_DATA_DEPTH = 40
+# Of one kind in a sentence or a box, in a list of a few lines, and in a table or on a
+# page. The others are counted, folded away or on the next page.
+MAX_LISTED_ITEMS = 5
+MAX_SHOWN_ITEMS = 10
+MAX_SHOWN_ROWS = 50
 
 
 def check_name(field: str, name: str) -> None:
@@ -130,10 +148,11 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
     """Raise UnknownName for an option of `owner` whose name is not in `known`."""
     for name in options:
         if name not in known:
+            is_limit_of_attempts = any(word in name for word in ATTEMPT_LIMIT_WORDS)
             cures = [
                 cure
                 for option, cure in ATTEMPT_LIMIT_CURES.items()
-                if name in ATTEMPT_LIMIT_NAMES and option in known
+                if is_limit_of_attempts and option in known
             ]
             cure = cures[0] if cures else ""
             raise UnknownName(f"option of {owner}", name, known, cure)

@@ -4,8 +4,8 @@ import pytest
 from pydantic import BaseModel, Field, create_model, field_validator
 
 from heedful.checks import schema as checks
-from heedful.checks.refusal import MAX_PROBLEMS
 from heedful.errors import InvalidInput
+from heedful.validation import MAX_SHOWN_ITEMS
 from tests.checks.support import findings, keys
 from tests.tables import cases
 
@@ -131,7 +131,7 @@ def test_data_that_json_cannot_carry_is_found(value):
 def test_of_many_problems_some_are_findings_and_the_others_are_counted():
     text = json.dumps({"name": "a", "tags": ["x"] * 5000})
     *problems, others = findings(BY_SCHEMA, text)
-    assert len(problems) == MAX_PROBLEMS
+    assert len(problems) == MAX_SHOWN_ITEMS
     assert others.level == "warning"
     assert others.message == "and 4990 more: $.tags[] enum"
 

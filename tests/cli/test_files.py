@@ -109,8 +109,8 @@ def test_of_many_faults_the_first_are_named(tmp_path):
     with pytest.raises(LineError) as caught:
         read_tasks(path)
     lines = str(caught.value).split("\n")
-    assert len(lines) == 21
-    assert lines[-1] == "… and 10 more lines with faults"
+    assert len(lines) == 11
+    assert lines[-1] == "… and 20 more lines with faults"
 
 
 BAD_FILES = {

@@ -16,7 +16,7 @@ from heedful.lessons.team_rules import (
     rule_of,
     write_rules,
 )
-from heedful.store.projects import MAX_PROJECT_FILE_BYTES
+from heedful.validation import MAX_READ_BYTES
 from tests.conftest import close_stores
 from tests.hooks.homes import ATTACK, ERROR, FAILED, Home, run_command, send_events
 from tests.hooks.support import answer_at_terminal
@@ -141,7 +141,7 @@ def plant_content(content: bytes) -> Callable[[Home], None]:
         ),
         pytest.param(plant_pipe, id="a pipe"),
         pytest.param(
-            plant_content(b"- x\n" * MAX_PROJECT_FILE_BYTES),
+            plant_content(b"- x\n" * MAX_READ_BYTES),
             id="a huge file",
             marks=pytest.mark.nightly,
         ),

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Example
+from heedful.lessons.lesson import Example
 from heedful.lessons.loop_lessons import RERUN_REASON_LABEL, learn
 from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Loop
+from heedful.validation import MAX_STORED_TEXT_CHARS
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
 from tests.tables import cases
@@ -156,7 +157,7 @@ def test_what_was_changed_is_told_where_no_fix_is_and_one_short_line_tells_it(
 
 def test_a_secret_is_neither_cut_nor_told_by_halves():
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
-    long = "x" * (MAX_EXAMPLE_TEXT_CHARS - 12) + f" {secret} is wrong"
+    long = "x" * (MAX_STORED_TEXT_CHARS - 12) + f" {secret} is wrong"
     evaluation = Evaluation((Finding("c", long, key="k", evidence=long),))
     loop = loop_of(
         evaluation, PASSED, texts=[f"use {secret} now", f"use {secret[::-1]} now"]
@@ -200,10 +201,10 @@ def test_an_accepted_first_try_is_an_example_that_nothing_verified():
     assert other.signature == lesson.signature
 
 
-@cases("task", {"empty": "", "too long": "x" * (MAX_EXAMPLE_TEXT_CHARS + 1)})
+@cases("task", {"empty": "", "too long": "x" * (MAX_STORED_TEXT_CHARS + 1)})
 def test_what_is_no_use_in_a_prompt_is_not_kept(task):
     assert learn(loop_of(PASSED), task) == ()
-    long = Candidate.of("y" * (MAX_EXAMPLE_TEXT_CHARS + 1))
+    long = Candidate.of("y" * (MAX_STORED_TEXT_CHARS + 1))
     loop = loop_of(PASSED)
     assert (
         learn(Loop("x", attempts=(replace(loop.attempts[0], candidate=long),)), "task")

@@ -7,12 +7,12 @@ from hypothesis import given, strategies as st
 
 from heedful.lessons.words import (
     MAX_DIFFERENCE_CHARS,
-    MAX_DIFFERENCE_LINES,
     coverage,
     difference,
     weights,
     words,
 )
+from heedful.validation import MAX_LISTED_ITEMS
 from tests.tables import cases
 
 
@@ -88,8 +88,8 @@ def test_a_difference_in_words(rejected, accepted, expected):
 def test_what_is_printed_is_bounded():
     rejected = "".join(f"{n} a b c\n" for n in range(9))
     printed = difference(rejected, rejected.replace("b", "x"))
-    assert printed.splitlines()[MAX_DIFFERENCE_LINES:] == [
-        f"and {9 - MAX_DIFFERENCE_LINES} more"
+    assert printed.splitlines()[MAX_LISTED_ITEMS:] == [
+        f"and {9 - MAX_LISTED_ITEMS} more"
     ]
     long = difference("a" * 3_000, "b c" * 1_000)
     assert len(long) == 2 * MAX_DIFFERENCE_CHARS + len(" -> ")

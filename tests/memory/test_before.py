@@ -12,7 +12,8 @@ from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
-from heedful.memory.session_brief import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
+from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief
+from heedful.validation import MAX_SHOWN_ITEMS
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.memory.loops import run_loop
@@ -168,7 +169,7 @@ async def test_the_costliest_come_first_and_there_are_at_most_ten(memory):
         ]
         await learn(memory, f"s{session}", *steps)
     lines = await lines_of(memory)
-    assert len(lines) == MAX_BRIEF_LINES
+    assert len(lines) == MAX_SHOWN_ITEMS
     assert names[-1] in lines[0]
 
 

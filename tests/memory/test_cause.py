@@ -17,8 +17,8 @@ from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import Tell, choose_for_loop
-from heedful.lessons.holdout import MIN_QUIET_LOOPS
 from heedful.lessons.lesson import REMINDER_INTERVAL_LOOPS, Cause, Example, Scope
+from heedful.lessons.scope import MIN_UNBROKEN_CASES
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -427,9 +427,9 @@ async def test_a_rule_fades_after_it_was_kept_and_returns_when_it_is_broken(
     await breaking("K", "a", is_stored=is_stored)
     rule_counts = [
         len(await breaking("K", is_stored=is_stored))
-        for _ in range(MIN_QUIET_LOOPS + REMINDER_INTERVAL_LOOPS)
+        for _ in range(MIN_UNBROKEN_CASES + REMINDER_INTERVAL_LOOPS)
     ]
-    assert rule_counts == [1] * MIN_QUIET_LOOPS + [1, 0, 0, 0, 0]
+    assert rule_counts == [1] * MIN_UNBROKEN_CASES + [1, 0, 0, 0, 0]
     assert await breaking("K", "a", is_stored=is_stored) == ["a"]
     assert [
         len(await breaking("K", is_stored=is_stored))

@@ -94,7 +94,7 @@ async def record_loop(
 async def test_a_loop_that_was_given_up(store, monkeypatch, rungs, climbs):
     await open_loop("a", "t", store=store, rungs=rungs)
     await record_loop(store, "a", True)
-    later = time.time() + 2 * exposures.ABANDONED_LOOP_SECONDS
+    later = time.time() + 2 * exposures.DAY_SECONDS
     monkeypatch.setattr(exposures, "time", SimpleNamespace(time=lambda: later))
     proof = await Memory(store).prove()
     effect = proof.pooled.climbs

@@ -131,7 +131,7 @@ async def test_a_loop_that_does_not_end_within_a_day_counts_as_not_passed(
 ):
     await trial.offer("loop/1", RULES)
     assert (await trial.prove()).pending == 1
-    monkeypatch.setattr(trial_module, "ABANDONED_LOOP_SECONDS", -1.0)
+    monkeypatch.setattr(trial_module, "DAY_SECONDS", -1.0)
     proof = await trial.prove()
     assert proof.pending == 0
     assert proof.shown + proof.withheld == 1

@@ -11,7 +11,7 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.pipeline.pipeline import MAX_PROGRESS_LINE_CHARS
+from heedful.validation import MAX_SHOWN_LINE_CHARS
 from tests.pipeline.support import check_that_fails, check_that_raises, run_pipeline
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -111,7 +111,7 @@ def test_nobody_forges_a_line(
     ):
         assert len(lines) == 6
         assert all(
-            line.isprintable() and len(line) <= MAX_PROGRESS_LINE_CHARS + 10
+            line.isprintable() and len(line) <= MAX_SHOWN_LINE_CHARS + 10
             for line in lines
         )
         assert not any(line.startswith("[9/9]") for line in lines)

@@ -10,7 +10,7 @@ import pytest
 
 from heedful.errors import Conflict, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.service.auth import KEY_CACHE_SECONDS
+from heedful.service.setup import MAX_CACHE_SECONDS
 from heedful.store import keys
 from tests.engines import rows
 from tests.service.support import problem
@@ -60,7 +60,7 @@ def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
     refused(f"Basic {text}")
     assert api.get("/v1/keys", key=text).status_code == 200
     assert revoke(api, good_key) == revoke(api, good_key)
-    time.sleep(KEY_CACHE_SECONDS + 0.05)
+    time.sleep(MAX_CACHE_SECONDS + 0.05)
     refused(f"Bearer {text}")
     _, short = create_key(api, may=["admin"], expires=time.time() + 0.3)
     time.sleep(0.35)

@@ -13,11 +13,12 @@ from heedful.loop.policies import policy
 from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
 from heedful.service.app import operations
 from heedful.service.auth import Callers
-from heedful.service.middleware import MAX_LARGE_CALLS
 from heedful.service.routes import loops as loop_routes
+from heedful.service.setup import MAX_HEAVY_CALLS
 from heedful.store import loops as loop_store
-from heedful.store.connection import MAX_FREE_READ_BYTES, MAX_SHORT_READ_BYTES, Db, bulk
+from heedful.store.connection import MAX_SHORT_READ_BYTES, Db, bulk
 from heedful.store.offload import Turns, take_turn
+from heedful.validation import MAX_READ_BYTES
 from tests.service.support import Api, problem, read_data, record, served, wrong
 from tests.tables import cases
 
@@ -175,7 +176,7 @@ def test_no_read_of_a_loop_waits_for_one_in_bulk(api: Api):
 def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
     begin(api, "large")
     begin(api, "small")
-    read_data(report(api, "large", 1, "wrong", output=MAX_FREE_READ_BYTES * "x"))
+    read_data(report(api, "large", 1, "wrong", output=MAX_READ_BYTES * "x"))
 
     async def begin_again() -> list[Any]:
         """Begin both loops while other calls have all turns."""
@@ -183,7 +184,7 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
         admission = api.app.state.admission
         with ExitStack() as others:
-            for _ in range(MAX_LARGE_CALLS):
+            for _ in range(MAX_HEAVY_CALLS):
                 others.enter_context(admission.caller(caller))
                 await take_turn("call")
             waiting = asyncio.create_task(api.ask("PUT", "/v1/loops/large", json=body))

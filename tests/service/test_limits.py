@@ -301,7 +301,7 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
 
 
 def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch):
-    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(operations, "MAX_CACHE_SECONDS", 0.0)
     work = Handed()
     with served(tmp_path, work=work) as api:
         assert api.get("/healthz", key="").json() == {"status": "ok"}

@@ -12,7 +12,7 @@ import pytest
 from heedful.checks import words
 from heedful.errors import ModelTimeout
 from heedful.service import request_checks
-from heedful.service.setup import LIMITS_MIB_BYTES, MAX_CHECK_PROCESSES
+from heedful.service.setup import LIMITS_MIB_BYTES, MAX_HEAVY_CALLS
 from heedful.store import loop_notes, loops as loop_store
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.service.support import Api, problem, record, right, served, wrong
@@ -225,7 +225,7 @@ def test_checks_that_wait_for_a_process_hold_no_thread(loop):
     body = checked("abab", {"name": "regex", "pattern": "(ab)+"})
 
     async def scenario() -> None:
-        for _ in range(MAX_CHECK_PROCESSES):
+        for _ in range(MAX_HEAVY_CALLS):
             await turns.acquire()
         reports = (loop.ask("PUT", f"{LOOP}/attempts/1", json=body) for _ in range(8))
         waiting = list(map(asyncio.create_task, reports))
@@ -233,7 +233,7 @@ def test_checks_that_wait_for_a_process_hold_no_thread(loop):
         assert explained.status_code == 200
         assert not any(answer.done() for answer in waiting)
         waiting.pop().cancel()
-        for _ in range(MAX_CHECK_PROCESSES):
+        for _ in range(MAX_HEAVY_CALLS):
             turns.release()
         answers = await asyncio.gather(*waiting)
         assert {answer.status_code for answer in answers} == {200}

@@ -51,11 +51,11 @@ def test_a_database_that_is_lost_underneath_is_not_ready(
     tmp_path, caplog, monkeypatch, harm, status, code
 ):
     with served(tmp_path) as api:
-        monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 1e9)
+        monkeypatch.setattr(operations, "MAX_CACHE_SECONDS", 1e9)
         assert api.get("/readyz").status_code == 200
         harm(tmp_path / "heedful.db")
         assert api.get("/readyz").status_code == 200  # as before, without a look
-        monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
+        monkeypatch.setattr(operations, "MAX_CACHE_SECONDS", 0.0)
         for _ in range(3):
             problem(api.post("/v1/reflections", json=LESSON), status, code)
         assert api.get("/readyz").status_code == 503
@@ -65,7 +65,7 @@ def test_a_database_that_is_lost_underneath_is_not_ready(
 
 
 def test_a_service_older_than_the_schema_is_not_ready(postgres, monkeypatch):
-    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(operations, "MAX_CACHE_SECONDS", 0.0)
     api = Api(Setup(store=open_store(postgres.service)))
     assert api.get("/readyz").status_code == 200
 

@@ -25,19 +25,20 @@ from heedful.lessons.proof import (
     Comparison,
     prove_cases,
 )
+from heedful.lessons.scope import DAY_SECONDS
 from heedful.store import (
     exposures as exposure_store,
     lessons as lesson_store,
     retention,
 )
 from heedful.store.connection import Db
-from heedful.store.exposures import ABANDONED_LOOP_SECONDS, evidence, expose
+from heedful.store.exposures import evidence, expose
 from heedful.store.store import Store
 from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.both_nightly
 
-NOW = 10 * ABANDONED_LOOP_SECONDS
+NOW = 10 * DAY_SECONDS
 
 
 def lesson(name: str, **fields: Any) -> Lesson:
@@ -104,9 +105,7 @@ opportunity = st.fixed_dictionaries(
         "together": st.booleans(),
         "began": st.floats(0, NOW),
         "lasted": st.none()
-        | st.floats(
-            -ABANDONED_LOOP_SECONDS, 2 * ABANDONED_LOOP_SECONDS
-        ),  # a clock may jump back
+        | st.floats(-DAY_SECONDS, 2 * DAY_SECONDS),  # a clock may jump back
         "right": st.booleans(),
         "calls": st.integers(0, 20),
         "wrong": st.frozensets(st.sampled_from(NAMES)),
@@ -137,7 +136,7 @@ def build_loop(
         climbed=draw["climbed"],
         cost=float(draw["cost"]),
     )
-    if draw["lasted"] is not None and draw["lasted"] <= ABANDONED_LOOP_SECONDS:
+    if draw["lasted"] is not None and draw["lasted"] <= DAY_SECONDS:
         return exposures, end, end
     late = draw["lasted"] is not None
     # These loops are not stored: only an outcome names their model, and nothing says
@@ -150,9 +149,7 @@ def build_loop(
         model=draw["model"] if late else "",
     )
     counted_outcome = (
-        given_up
-        if late or (share and draw["began"] + ABANDONED_LOOP_SECONDS < NOW)
-        else None
+        given_up if late or (share and draw["began"] + DAY_SECONDS < NOW) else None
     )
     return exposures, end if late else None, counted_outcome
 
@@ -217,7 +214,7 @@ def test_the_database_counts_each_case_once(draws: list[dict[str, Any]]):
                         cases[end.model][name][case] += 1
                         if name is None:
                             costs[end.model, case[0], case[1]] += int(end.cost)
-                waiting += end is None and draw["began"] + ABANDONED_LOOP_SECONDS >= NOW
+                waiting += end is None and draw["began"] + DAY_SECONDS >= NOW
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(exposure_store, "time", SimpleNamespace(time=lambda: NOW))
                 return evidence(db, SCOPE)

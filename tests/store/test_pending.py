@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from heedful.episodes import reading as traces
-from heedful.episodes.spans import MAX_SPAN_BYTES
 from heedful.lessons.lesson import Scope
 from heedful.memory import arrivals
 from heedful.memory.arrivals import (
@@ -23,6 +22,7 @@ from heedful.memory.arrivals import (
 from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store.store import Store
+from heedful.validation import MAX_READ_BYTES
 from tests.episodes.runs import (
     TRACE,
     Data,
@@ -171,7 +171,7 @@ async def test_a_trace_and_a_scope_have_bounds(store, bound):
                 "attributes": [
                     {
                         "key": "input.value",
-                        "value": {"stringValue": "x" * MAX_SPAN_BYTES},
+                        "value": {"stringValue": "x" * MAX_READ_BYTES},
                     }
                 ]
             },

@@ -14,10 +14,11 @@ import pytest
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS, Scope
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.models.contract import Answer
 from heedful.models.function import Function
+from heedful.validation import MAX_STORED_TEXT_CHARS
 from tests.cli.support import Desk
 from tests.planted import ONE_OF_EACH, TOKENS, left, parts
 
@@ -123,7 +124,7 @@ async def remember_everywhere(store: heedful.Store, text: str) -> None:
         )
         await remember(f"Type {text}", text, lesson=text, example=example)
         await remember("Leak", f"{trust} in the middle: {text}, and on")
-    await memory.remember("Leak", "y" * (MAX_EXAMPLE_TEXT_CHARS - 30) + f" {text}")
+    await memory.remember("Leak", "y" * (MAX_STORED_TEXT_CHARS - 30) + f" {text}")
     await memory.seen("Leak", text)
     await memory.recall(text, tags=[text])
     # A second token of a kind says the same.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.service.auth import Callers
-from heedful.service.middleware import MAX_LARGE_CALLS
+from heedful.service.setup import MAX_HEAVY_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
 from heedful.web import figures, window
@@ -44,7 +44,7 @@ def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Brow
 
     row = browser.data("/loops")["loops"][0]
     loop = browser.data("/loops/large1")
-    assert row["left_out"]["task"] == DENSE_CHARS - figures.MAX_SHOWN_TASK_CHARS
+    assert row["left_out"]["task"] == DENSE_CHARS - window.MAX_STORED_TEXT_CHARS
     assert loop["left_out"] == {"task": row["left_out"]["task"]}
     others = f"… and {DENSE_CHARS - 160:,} characters"
     assert others in browser.get("/loops").text
@@ -54,10 +54,10 @@ def test_findings_beyond_the_first_are_counted(browser: Browser):
     store_loop(browser.api, "many", findings=1_000)
     data = browser.data("/loops/many")
     (attempt,) = data["tried"]["attempts"]
-    assert len(attempt["checks"]) == window.MAX_PAGE_FINDINGS
-    assert data["unshown"]["1"]["findings"] == 1_000 - window.MAX_PAGE_FINDINGS
+    assert len(attempt["checks"]) == window.MAX_SHOWN_ROWS
+    assert data["unshown"]["1"]["findings"] == 1_000 - window.MAX_SHOWN_ROWS
     page = browser.get("/loops/many").text
-    assert "960 more checks not shown: GET /v1/loops/many has all" in page
+    assert "950 more checks not shown: GET /v1/loops/many has all" in page
 
 
 def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
@@ -87,8 +87,8 @@ def test_a_loop_that_is_too_large_has_figures_and_no_finding(
 ):
     store_loop(browser.api, "small", findings=1)
     store_loop(browser.api, "wide", findings=100, chars=1_000)
-    monkeypatch.setattr(recent, "MAX_READ_LOOP_BYTES", 50_000)
-    monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 50_000)
+    monkeypatch.setattr(recent, "MAX_READ_BYTES", 50_000)
+    monkeypatch.setattr(window, "MAX_READ_BYTES", 50_000)
 
     wide, small = browser.data("/loops")["loops"]
     assert small["finding"]
@@ -137,7 +137,7 @@ def test_pages_of_traces_take_turns(browser: Browser):
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
         admission = api.app.state.admission
         with ExitStack() as others:
-            for _ in range(MAX_LARGE_CALLS):
+            for _ in range(MAX_HEAVY_CALLS):
                 others.enter_context(admission.caller(caller))
                 await take_turn("read")
             address = f"/ui/traces/{digest}.json?project=main"

@@ -13,7 +13,7 @@ from heedful.lessons.lesson import Exposure, Outcome
 from heedful.loop.share import points
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.web.lessons import MIN_CACHED_LOOPS
+from heedful.store.connection import MAX_READ_ROWS
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, SCOPE, Browser, words_of
@@ -163,19 +163,19 @@ def end_loops(file: Path, begin: int, end: int) -> None:
 
 @both_nightly
 def test_proof_of_many_loops_is_kept_until_a_ruling_and_says_its_age(browser, file):
-    end_loops(file, 1, MIN_CACHED_LOOPS - 1)
+    end_loops(file, 1, MAX_READ_ROWS - 1)
     assert "Counted" not in words_of(browser.get("/proof").text)
-    end_loops(file, MIN_CACHED_LOOPS, MIN_CACHED_LOOPS)
+    end_loops(file, MAX_READ_ROWS, MAX_READ_ROWS)
     data = browser.data("/proof?project=main")
     wire = read_data(browser.api.get("/v1/proof"))
     assert data["pooled"] | wire["pooled"] == data["pooled"]
     assert data["balance"] == wire["balance"]
     assert "Counted " in words_of(browser.get("/proof").text)
 
-    end_loops(file, MIN_CACHED_LOOPS + 1, MIN_CACHED_LOOPS + 10)
-    assert browser.data("/proof?project=main")["ended"] == MIN_CACHED_LOOPS
+    end_loops(file, MAX_READ_ROWS + 1, MAX_READ_ROWS + 10)
+    assert browser.data("/proof?project=main")["ended"] == MAX_READ_ROWS
     edit(browser, store_lesson(browser), "pin")
-    assert browser.data("/proof?project=main")["ended"] == MIN_CACHED_LOOPS + 10
+    assert browser.data("/proof?project=main")["ended"] == MAX_READ_ROWS + 10
 
 
 # -- in which words, and where was it learnt?

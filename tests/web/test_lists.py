@@ -136,7 +136,7 @@ def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
 
 
 def test_a_list_says_of_which_newest_loops_it_is_and_goes_on(loops, monkeypatch):
-    monkeypatch.setattr(recent, "MAX_LOOPS_READ", 3)
+    monkeypatch.setattr(recent, "MAX_READ_ROWS", 3)
     page = read(loops, query="?sort=-cost")
     assert set(ids_of(page)) == {"bug-1", "bug-2", "ticket"}
     assert "of the newest 3 loops" in words_of(loops.get("/loops").text)
@@ -175,14 +175,14 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
             )
 
     loops.api.run(loops.api.setup.store.write(SCOPE, change))
-    monkeypatch.setattr("heedful.web.loops.MAX_PAGE_ROWS", 2)
+    monkeypatch.setattr("heedful.web.loops.MAX_SHOWN_ROWS", 2)
     expected = [["sql-1", "sql-3"], ["bug-1", "sql-2"], ["ticket", "bug-2"]]
     assert read_pages(loops, "") == expected
     assert read_pages(loops, "?sort=-changed") == expected
     assert read_pages(loops, "?check=columns") == [["sql-3", "sql-2"]]
 
     # Of two windows of loops, each has its order.
-    monkeypatch.setattr(recent, "MAX_LOOPS_READ", 3)
+    monkeypatch.setattr(recent, "MAX_READ_ROWS", 3)
     newer = [["bug-1", "ticket"], ["bug-2"]]
     assert read_pages(loops, "") == [*newer, ["sql-1", "sql-3"], ["sql-2"]]
 

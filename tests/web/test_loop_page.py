@@ -12,9 +12,8 @@ import heedful
 from heedful import Finding, Pipeline, Rung
 from heedful.lessons.lesson import Scope
 from heedful.testing import ScriptedModel
+from heedful.validation import MAX_SHOWN_ITEMS
 from heedful.web.loop_memory import describe_memory
-from heedful.web.matrix import MAX_CHECK_ROWS
-from heedful.web.window import MAX_PAGE_ATTEMPTS
 from tests.cli.support import Desk
 from tests.service.support import read_data, record, right, wrong
 from tests.tables import cases
@@ -284,7 +283,7 @@ def test_a_mark_that_a_check_passed_stands_only_where_somebody_recorded_it(
 
 
 def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
-    checks = [f"check {n}" for n in range(MAX_CHECK_ROWS + 3)]
+    checks = [f"check {n}" for n in range(MAX_SHOWN_ITEMS + 3)]
     record(browser.api, "loop", wrong("a", *checks), wrong("b", *checks))
     assert browser.data("/loops/loop")["matrix"]["unshown"] == 3
     assert "3 more checks below" in browser.get("/loops/loop").text
@@ -335,7 +334,7 @@ def test_a_matrix_of_a_long_loop_has_the_first_the_best_and_the_last(browser: Br
     browser.api.run(store.write(SCOPE, fill_long_loop, "long", 7))
 
     data = browser.data("/loops/long")
-    last = range(LONG_LOOP_ATTEMPTS - MAX_PAGE_ATTEMPTS + 1, LONG_LOOP_ATTEMPTS + 1)
+    last = range(LONG_LOOP_ATTEMPTS - MAX_SHOWN_ITEMS + 1, LONG_LOOP_ATTEMPTS + 1)
     assert data["matrix"]["columns"] == [1, 7, *last]
     # What stood before attempt 7 and before the last ones is not on the page.
     assert row_texts(data, "change") == ["begins", "", "", *9 * ["changed"]]

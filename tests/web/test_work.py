@@ -74,7 +74,7 @@ def test_runs_are_searched_and_go_on(browser, monkeypatch):
     assert run["words"] == "mail"
     assert "No run fits." in words_of(browser.get("/work?text=zzz").text)
 
-    monkeypatch.setattr(work, "MAX_PIPELINE_RUNS", 1)
+    monkeypatch.setattr(work, "MAX_SHOWN_ROWS", 1)
     table = browser.data("/work")["tables"][0]
     (older,) = browser.data(table["next"].removeprefix("/ui"))["pipelines"]
     assert older["words"] == "mail"

@@ -30,6 +30,7 @@ from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.validation import (
     MAX_SHOWN_TEXT_CHARS,
+    MAX_STORED_TEXT_CHARS,
     check_integer,
     check_number,
     check_share,
@@ -65,7 +66,6 @@ BIAS_SCORE = "bias"
 SEVERITY_SCORE = "severity"
 """The score of a role with issues: the highest severity of an issue, 0 without any."""
 
-MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
 # The least difference that counts, as for an improvement in a loop.
 MIN_SCORE_DIFFERENCE = 0.05
 
@@ -277,7 +277,7 @@ class Judge:
     goal: str
     temperature: float
     seed: int
-    max_chars: int = MAX_CRITIC_TEXT_CHARS
+    max_chars: int = MAX_STORED_TEXT_CHARS
 
     async def opinion(self, candidate: Any, context: Context) -> Evaluation:
         """Return the evaluation of the candidate.
@@ -526,7 +526,7 @@ def critic(
     critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and
     the reason as a finding. `model`, which is required, is a Model, a function of the
     messages, or a name for `open_model`, opened once for all critics. It sees the task,
-    the `goal`, `Context.data` and the candidate: at most `MAX_CRITIC_TEXT_CHARS`
+    the `goal`, `Context.data` and the candidate: at most `MAX_STORED_TEXT_CHARS`
     characters of each. Alignment is judged by the goal, or by the task if the goal is
     empty. After a malformed answer the model is asked once more, with the next seed and
     a higher temperature (`heedful.models.call.RETRY_TEMPERATURE_STEP`). Raises

@@ -24,9 +24,8 @@ from heedful.loop.record import (
 )
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS
 
-MAX_PROBLEMS = 10  # of one answer that become findings; the others are counted
 # How the names of rules of a JSON Schema end that limit a number or a length.
 _SIZE_RULE_ENDINGS = ("imum", "length", "items", "properties")
 Refusing = Sequence[type[Exception]]
@@ -54,9 +53,10 @@ def distance_of_problem(problem: Mapping[str, Any]) -> float | None:
     """Return how far a value is from the limit that a pydantic type sets for it."""
     context = problem.get("ctx", {})
     value = context.get("actual_length", problem["input"])
-    for name in ("ge", "gt", "le", "lt", "min_length", "max_length"):
-        if name in context:
-            return _distance(value, context[name])
+    for name, limit in context.items():
+        is_length = name.endswith("_length") and name != "actual_length"
+        if is_length or name in ("ge", "gt", "le", "lt"):
+            return _distance(value, limit)
     return None
 
 
@@ -180,7 +180,7 @@ def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Find
         problems = iter([RaisedProblem(unsaid)])
 
     findings = []
-    for problem in islice(problems, MAX_PROBLEMS):
+    for problem in islice(problems, MAX_SHOWN_ITEMS):
         message = redact_start(problem.message, MAX_SHOWN_TEXT_CHARS)
         key = ""
         if problem.kind:

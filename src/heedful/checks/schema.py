@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.checks.json_values import Json, read_json
-from heedful.checks.refusal import (
-    MAX_PROBLEMS,
-    distance_of_problem,
-    distance_of_rule,
-)
+from heedful.checks.refusal import distance_of_problem, distance_of_rule
 from heedful.checks.text import read
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
 from heedful.loop.record import Finding, as_data
 from heedful.redact import redact_start
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -89,7 +85,7 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     last value that fits counts, and text around it is a note. NaN and infinite numbers
     are findings. A candidate that is a dict or list is checked as JSON; an instance of
     the pydantic model passes. Each problem is a finding with a JSON path; of more than
-    `MAX_PROBLEMS` the others are counted. `format` is checked if the jsonschema
+    `MAX_SHOWN_ITEMS` the others are counted. `format` is checked if the jsonschema
     library knows the format, `pattern` without a time limit. Raises InvalidInput for an
     invalid schema. The check raises InvalidInput for a `$ref` outside of it.
     """
@@ -133,7 +129,7 @@ def judge_text(
 
 def limited(check: str, problems: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first problems, and a finding that counts and names the others."""
-    yield from islice(problems, MAX_PROBLEMS)
+    yield from islice(problems, MAX_SHOWN_ITEMS)
 
     others = [problem.key.removeprefix(f"{check}: ") for problem in problems]
     if others:

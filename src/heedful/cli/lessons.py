@@ -55,7 +55,7 @@ from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory import vectors
 from heedful.memory.hardening import LessonChecks
-from heedful.memory.memory import Memory
+from heedful.memory.memory import MAX_SIGNED_CHARS, Memory
 from heedful.memory.vectors import Spaces, count_spaces
 from heedful.sanitize import clean
 from heedful.store import exposures, lessons as lesson_store, retention
@@ -63,8 +63,6 @@ from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
-# In a longer file, only the error lines are looked up.
-MAX_WHOLE_FILE_BYTES = 10_000
 STANDARD_INPUT = "-"
 # What `shown` counts for the present words.
 COUNTED_ANEW = frozenset({"helped", "hurt"})
@@ -387,7 +385,8 @@ def _errors_of(content: bytes, name: str) -> str:
             f"{name} is not a text in UTF-8; pass the output or the log as text"
         )
     text = content.decode("utf-8", "replace")
-    if len(content) < MAX_WHOLE_FILE_BYTES:
+    # In a longer file, only the error lines are looked up.
+    if len(content) < MAX_SIGNED_CHARS:
         return text
 
     return "\n".join(error_lines(text.splitlines()))

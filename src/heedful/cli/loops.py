@@ -18,7 +18,6 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
-    MAX_TABLE_ROWS,
     TextTable,
     answer,
     columns,
@@ -67,7 +66,7 @@ from heedful.store.recent import (
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_any, report_of
 from heedful.store.store import Store
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:
     from heedful.memory.memory import Memory
@@ -77,7 +76,6 @@ LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "s
 LAST = "last"  # the name of the newest loop or run
 # What a list says of such loops stands in their records; so they are stored.
 STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
-MAX_SHOWN_CAUSES = 3
 
 
 def why(
@@ -273,7 +271,7 @@ async def _newest_with(
         newest, more = await store.read(
             scope,
             stored_loops.newest,
-            max(limit, MAX_TABLE_ROWS),
+            max(limit, MAX_SHOWN_ROWS),
             before=before,
             state=state,
         )
@@ -410,7 +408,7 @@ def list_loops(
     return answer(
         document,
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
-        [totals.sentence, *map(_cause_line, causes[:MAX_SHOWN_CAUSES])],
+        [totals.sentence, *map(_cause_line, causes[:MAX_LISTED_ITEMS])],
         [clean(failure, MAX_SHOWN_TEXT_CHARS) for failure in failures[:1]],
         then,
     )

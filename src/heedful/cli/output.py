@@ -17,13 +17,12 @@ from typer import confirm
 from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 from heedful.store import DEFAULT_DATABASE_FILE, shown
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
 
 # A line is printed after this many loops, lessons or files, or megabytes of weights;
 # fewer take only a few seconds.
 MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_MEGABYTES = 5
-# Of one thing, at most this many lines are printed.
-MAX_PROGRESS_LINES = 10
 
 
 # What a column of a table shows: the field with this name, or the result of a function
@@ -32,7 +31,6 @@ Column = str | Callable[[Any], Any]
 # The columns of a table by their heads.
 Columns = Mapping[str, Column]
 
-MAX_TABLE_ROWS = 50  # of a table that may be very long
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -79,7 +77,7 @@ def show_progress(
     Both are numbers of the `noun`; after less than `min_step` nothing is printed.
     """
     steps = current_command().steps
-    step = done // max(min_step, total // MAX_PROGRESS_LINES)
+    step = done // max(min_step, total // MAX_SHOWN_ITEMS)
     # A line about nothing says nothing.
     if step != steps.get(name, 0):
         steps[name] = step
@@ -263,7 +261,7 @@ def _cell_of(record: Any, column: Column) -> Any:
 
 
 def shorten(columns: Columns, rows: Sequence[Any], text_columns: int) -> list[object]:
-    """Return a table of the first `MAX_TABLE_ROWS` rows, and a line that counts the
+    """Return a table of the first `MAX_SHOWN_ROWS` rows, and a line that counts the
     others.
 
     `columns` and `text_columns` are those of `TextTable`. Without rows the list is
@@ -271,9 +269,9 @@ def shorten(columns: Columns, rows: Sequence[Any], text_columns: int) -> list[ob
     """
     lines: list[object] = []
     if rows:
-        lines.append(TextTable(columns, rows[:MAX_TABLE_ROWS], text_columns))
+        lines.append(TextTable(columns, rows[:MAX_SHOWN_ROWS], text_columns))
 
-    others = len(rows) - MAX_TABLE_ROWS
+    others = len(rows) - MAX_SHOWN_ROWS
     if others > 0:
         lines.append(f"and {counted(others, 'other')}; --json shows them")
     return lines

@@ -37,6 +37,7 @@ from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons
 from heedful.store.connection import Db
 from heedful.store.store import Effects, also
+from heedful.validation import MAX_SHOWN_ROWS
 
 Id = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
@@ -243,7 +244,7 @@ def revoke(
     removed = ask(remove)
     # The answer names only some of very many.
     for name in ("loop_ids", "lesson_ids", "reopened"):
-        removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
+        removed[name] = removed[name][:MAX_SHOWN_ROWS]
 
     then = following("quarantine", "log")
     if not yes:

@@ -6,7 +6,6 @@ A run has a name, and the loop of each of its tasks is stored as RUN/TASK. With
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -52,12 +51,11 @@ from heedful.memory.memory import Memory
 from heedful.pages import write_html
 from heedful.sanitize import clean
 from heedful.store import DEFAULT_DATABASE_FILE, loops, runs, shown
+from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.records import Head
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, check_name, require
 
-# The newest run of a file is looked for among this many of the newest loops.
-MAX_LOOPS_OF_FILE = 500
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.
 SINGLE_TASK_ERRORS = (
@@ -463,7 +461,7 @@ async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
     """
     stem = _stem(task_run.path)
     prefix = f"{task_run.given}/" if task_run.given else f"{stem}-"
-    newest, _ = await store.read(scope, loops.newest, MAX_LOOPS_OF_FILE, prefix)
+    newest, _ = await store.read(scope, loops.newest, MAX_READ_ROWS, prefix)
     for stored_loop in newest:
         # The id of a loop of a run is RUN/TASK.
         name, slash, _ = stored_loop.id.partition("/")
@@ -480,7 +478,8 @@ def _stem(path: Path) -> str:
     name.
     """
     # Blanks and other marks become _, as in "my tasks (2)": my_tasks__2_.
-    stem = re.sub(r"[^\w.-]", "_", path.stem)
+    signs = [sign if sign.isalnum() or sign in "_.-" else "_" for sign in path.stem]
+    stem = "".join(signs)
     return stem[:MAX_NAME_CHARS] or "tasks"
 
 

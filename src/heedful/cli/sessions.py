@@ -50,8 +50,8 @@ from heedful.store.projects import (
     prepare_database,
     project_top,
 )
+from heedful.validation import MAX_SHOWN_ITEMS
 
-MAX_SHOWN_PROBLEMS = 20
 # The folder of a session is looked for in the first bytes of its file.
 SESSION_HEAD_BYTES = 65_536
 # The JSON field of the folder, such as "cwd": "/srv/shop". The first group is the
@@ -132,18 +132,18 @@ def learn_sessions(
         "sessions",
         report=survey,
         ranked=ranked,
-        unread=", ".join(survey.unread[:MAX_SHOWN_PROBLEMS]),
+        unread=", ".join(survey.unread[:MAX_SHOWN_ITEMS]),
         ways={
             db: command_line(*trust_words(names), db=db)
             for db, names in survey.names.items()
             if names
         },
-        rules=Counter(survey.rules).most_common(MAX_SHOWN_PROBLEMS),
+        rules=Counter(survey.rules).most_common(MAX_SHOWN_ITEMS),
     )
     answer(document, [*survey.failures.text(), text, told_words(ranked)])
 
     if not current_command().json:
-        for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
+        for problem in survey.problems[:MAX_SHOWN_ITEMS]:
             say(f"heedful: {problem}")
     return 1 if survey.problems else 0
 

@@ -224,7 +224,7 @@ def hook_settings(folder: Path, **options: Any) -> Settings:
     from heedful.integrations.hook import read_settings  # slow to import
 
     hook_values = read_settings(folder)
-    names = ("db", "tenant", "project", "holdout", "trust", "strict")
+    names = hook_values.keys() - {"policy", "hook"}
     values = {name: hook_values[name] for name in names}
     values["trust"] = tuple(values["trust"])
     stated = _stated_options({**current_command().options, **options})

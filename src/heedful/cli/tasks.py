@@ -26,10 +26,10 @@ from heedful.loop.record import Goal, check_goals
 from heedful.loop.stop import check_names
 from heedful.redact import redact
 from heedful.sanitize import clean
+from heedful.validation import MAX_SHOWN_ITEMS
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
-MAX_NAMED_FAULTS = 20  # of one file
 
 
 class EntryShape(BaseModel):
@@ -133,9 +133,9 @@ def parse_entries(
 
     first, *others = faults
     lines = [first.what, *map(str, others)]
-    hidden = len(lines) - MAX_NAMED_FAULTS
+    hidden = len(lines) - MAX_SHOWN_ITEMS
     if hidden > 0:
-        lines[MAX_NAMED_FAULTS:] = [f"… and {counted(hidden, 'more line')} with faults"]
+        lines[MAX_SHOWN_ITEMS:] = [f"… and {counted(hidden, 'more line')} with faults"]
     raise LineError(first.path, first.line, "\n".join(lines))
 
 

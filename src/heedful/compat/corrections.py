@@ -14,14 +14,7 @@ from typing import Any, Self
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import (
-    MAX_EXAMPLE_TEXT_CHARS,
-    Example,
-    Lesson,
-    Remembered,
-    State,
-    older_state,
-)
+from heedful.lessons.lesson import Example, Lesson, Remembered, State, older_state
 from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from heedful.loop.record import thousandths
 from heedful.memory.memory import Memory
@@ -29,6 +22,9 @@ from heedful.redact import redact
 from heedful.store import editions
 from heedful.validation import (
     MAX_SCORE,
+    MAX_SHOWN_LINE_CHARS,
+    MAX_SHOWN_ROWS,
+    MAX_STORED_TEXT_CHARS,
     as_float,
     as_integer,
     check_integer,
@@ -43,8 +39,6 @@ from heedful.validation import (
 MIN_QUALITY_RISE = 0.1
 # The word that earlier systems put in place of an empty text.
 UNKNOWN_DETAIL = "Unknown"
-# Characters of a query and of a context in a listing.
-MAX_LISTED_QUERY_CHARS = 200
 _VERIFICATION_FORM = "results, each a mapping with a status"
 
 
@@ -57,7 +51,7 @@ _STATUS_ERRORS = (
         "conflict",
         "Detected conflict: ",
         "conflict_reason",
-        MAX_EXAMPLE_TEXT_CHARS,
+        MAX_STORED_TEXT_CHARS,
     ),
     (
         "unverified",
@@ -150,8 +144,6 @@ def _rise(before: float | None, after: float | None) -> float:
 
 # From this cosine on, two lessons may be merged.
 MERGE_COSINE = 0.85
-# A new lesson is compared with this many lessons of its type.
-MAX_MERGE_CANDIDATES = 50
 _log = logging.getLogger("heedful")
 
 
@@ -352,10 +344,10 @@ def _lesson_of(reflection: Any) -> Lesson:
         context=context,
         meta={
             "error_signature": exact,
-            "original_query": query[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+            "original_query": query[:MAX_SHOWN_LINE_CHARS] or UNKNOWN_DETAIL,
             "iteration_count": iteration,
             "quality_improvement": rise,
-            "reflection_context": context[:MAX_LISTED_QUERY_CHARS] or UNKNOWN_DETAIL,
+            "reflection_context": context[:MAX_SHOWN_LINE_CHARS] or UNKNOWN_DETAIL,
         },
     )
 
@@ -370,7 +362,7 @@ async def _suggest_merge(
     older = await memory.store.read(
         memory.scope,
         editions.list_lessons,
-        limit=MAX_MERGE_CANDIDATES,
+        limit=MAX_SHOWN_ROWS,
         before=id,
         kind="error",
         error_type=lesson.error_type,
@@ -457,7 +449,7 @@ async def _with_signature(
             topic=exact,
             categories=["reflection"],
             tags=[tag],
-            limit=max(limit, MAX_MERGE_CANDIDATES),
+            limit=max(limit, MAX_SHOWN_ROWS),
         )
     )
     if not isinstance(answer, Mapping) or "memories" not in answer:

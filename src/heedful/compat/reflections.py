@@ -22,7 +22,6 @@ from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
-    MAX_EXAMPLE_TEXT_CHARS,
     Lesson,
     Match,
     Scope,
@@ -46,6 +45,7 @@ from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_STORED_TEXT_CHARS,
     as_float,
     as_integer,
     check_integer,
@@ -464,7 +464,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     category = _checked_category(fields)
     text = redact(fields.reflection_text)
     pattern = signature(category or "reflection", text)
-    text = text[:MAX_EXAMPLE_TEXT_CHARS]
+    text = text[:MAX_STORED_TEXT_CHARS]
 
     meta = {
         **UNKNOWN_RUN_METADATA,
@@ -493,7 +493,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     if not fields.strategy_text:
         return Reflected(lesson, strategy=None)
 
-    text = redact(fields.strategy_text)[:MAX_EXAMPLE_TEXT_CHARS]
+    text = redact(fields.strategy_text)[:MAX_STORED_TEXT_CHARS]
     strategy = replace(
         lesson,
         kind="strategy",

@@ -57,6 +57,7 @@ from heedful.sanitize import cut_middle
 from heedful.validation import (
     MAX_NAME_CHARS,
     MAX_SCORE,
+    MAX_SHOWN_LINE_CHARS,
     check_integer,
     check_name,
     check_number,
@@ -73,11 +74,6 @@ ALIKE_WARNING = (
     "one answer, return [the_list]"
 )
 _log = logging.getLogger("heedful")
-# A shorter candidate is easier to write again than to correct. Of 24 one-line tasks,
-# the embedded 0.5B model solved 20 within 4 attempts if a retry showed feedback and
-# task, but 7 with the last answer before them, and 1 with task, last answer, feedback:
-# a small model copies what it sees.
-MAX_REWRITE_CHARS = 200
 SINGLE_CALL_USAGE = Usage(calls=1)
 
 
@@ -89,7 +85,7 @@ class Writer:
     `max_tokens` limits the length of the answer. `temperature` is that of the first
     attempt. Each retry is a new prompt with
     bounded size: recalled examples and those of recalled rules as chat turns, the
-    rules, the last candidate if it is longer than `MAX_REWRITE_CHARS` characters, the
+    rules, the last candidate if it is longer than a line (`MAX_SHOWN_LINE_CHARS`), the
     feedback, and the task.
     """
 
@@ -145,7 +141,11 @@ def _request_parts(context: Context) -> list[str]:
             last_answer = json.dumps(last_answer, default=str)
         last_answer = redact(last_answer)
 
-        if len(last_answer) > MAX_REWRITE_CHARS:
+        # A shorter candidate is easier to write again than to correct. Of 24 one-line
+        # tasks, the embedded 0.5B model solved 20 within 4 attempts if a retry showed
+        # feedback and task, but 7 with the last answer before them, and 1 with task,
+        # last answer, feedback: a small model copies what it sees.
+        if len(last_answer) > MAX_SHOWN_LINE_CHARS:
             # A prompt must not grow with the answers.
             last_answer = cut_middle(last_answer, 1_200)
             parts.append(f"Your last answer:\n{last_answer}")

@@ -17,9 +17,8 @@ from heedful.lessons.action import (
     path_of,
 )
 from heedful.lessons.words import count_common
+from heedful.validation import MAX_SHOWN_LINE_CHARS
 
-# Two longer arguments are shown by the parts that differ.
-MAX_WHOLE_ARGUMENT_CHARS = 180
 MIN_WORD_CHARS = 4
 # How alike two calls are that differ in few arguments, or in a value that the error
 # shows: less than calls with common words, which have at least 0.5.
@@ -306,7 +305,7 @@ def _words_only_in(text: str, other: str) -> set[str]:
 
 def differing_parts(was: str | None, now: str | None) -> tuple[str | None, str | None]:
     """Return two texts, or the parts that differ of long ones, with a word around."""
-    if not was or not now or max(len(was), len(now)) <= MAX_WHOLE_ARGUMENT_CHARS:
+    if not was or not now or max(len(was), len(now)) <= MAX_SHOWN_LINE_CHARS:
         return was, now
 
     old_words = was.split(" ")

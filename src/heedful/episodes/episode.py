@@ -20,7 +20,13 @@ from heedful.episodes.error_lines import shorten_failure
 from heedful.errors import InvalidInput
 from heedful.redact import redact, redact_data
 from heedful.sanitize import redact_ends
-from heedful.validation import check_integer, refuses_unknown_options, require
+from heedful.validation import (
+    MAX_DATA_DEPTH,
+    MAX_NAME_CHARS,
+    check_integer,
+    refuses_unknown_options,
+    require,
+)
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = get_args(Ended)
@@ -40,8 +46,6 @@ SPAN_CONVENTIONS = (  # by which spans are understood
     "OpenTelemetry GenAI, OpenInference, OpenLLMetry, Vercel AI SDK, MLflow, Langfuse, "
     "LangSmith, Logfire"
 )
-MAX_TRACE_NAME_CHARS = 200  # of a name or an id
-MAX_DATA_DEPTH = 30  # of arguments and metadata; more deeply nested data become text
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 TIMEOUT_CODE_PATTERN: re.Pattern[str] = re.compile(
     r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE
@@ -409,12 +413,12 @@ def _clean_data(
 @lru_cache(1_000)
 def _short_name(name: str) -> str:
     """Return the name of an agent or a tool, redacted and cut."""
-    return redact_ends(name, MAX_TRACE_NAME_CHARS)
+    return redact_ends(name, MAX_NAME_CHARS)
 
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if the id is very long or contains a secret."""
-    if len(id) <= MAX_TRACE_NAME_CHARS and redact(id) == id:
+    if len(id) <= MAX_NAME_CHARS and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -17,16 +17,13 @@ from typing import Any
 
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import cut_middle
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_LINE_CHARS
 
 # The error lines of one text that are returned, and the characters of each.
 MAX_ERROR_LINES = 200
 MAX_ERROR_LINE_CHARS = 1_000
 # In a text with at most this many lines, every line may be the error.
 MAX_SHORT_TEXT_LINES = 40
-# A longer line is worse than one that can be quoted whole.
-MAX_QUOTED_LINE_CHARS = 200
-# The errors of one failed call.
-MAX_CALL_ERRORS = 5
 # Texts in an object may contain ends of lines.
 _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
@@ -196,7 +193,8 @@ def _ranked(lines: Iterable[str]) -> list[str]:
             in_traceback = False
             _add_line(tracebacks, line)
         elif (rank := _rank(line)) < len(_SHAPES):
-            is_long = len(line) > MAX_QUOTED_LINE_CHARS
+            # A longer line is worse than one that can be quoted whole.
+            is_long = len(line) > MAX_SHOWN_LINE_CHARS
             _add_line(ranked[2 * rank + is_long], line)
     return [*reversed(tracebacks.values()), *chain(*map(dict.values, ranked))]
 
@@ -238,7 +236,7 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
     repeated: set[str] = set()
     for message in _messages(lines):
         repeated.update([line for line in candidates if line in message][1:])
-    errors = [line for line in candidates[:MAX_CALL_ERRORS] if line not in repeated]
+    errors = [line for line in candidates[:MAX_LISTED_ITEMS] if line not in repeated]
 
     strong = [line for line in errors if _rank(line) < STRONG_SHAPES]
     # A summary repeats an error after " - ".

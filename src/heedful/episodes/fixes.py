@@ -535,7 +535,7 @@ def _named(event: Event) -> set[str]:
 
 def _split_names(names: Iterable[str]) -> set[str]:
     """Return the parts of paths and of names such as "image:tag"."""
-    return set(re.split(r"[/:\s]", " ".join(names)))
+    return set(" ".join(names).replace("/", " ").replace(":", " ").split())
 
 
 def _names_in(text: str) -> set[str]:
@@ -702,7 +702,8 @@ def was_meant(run: Course, failed: int) -> bool:
     task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
     if _PROBING_TASK_PATTERN.search(task):
         return True
-    says_absent = re.search(r"not found|no such|not exist", _result_text(run, failed))
+    text = _result_text(run, failed)
+    says_absent = any(sign in text for sign in ("not found", "no such", "not exist"))
     if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
         return True
 

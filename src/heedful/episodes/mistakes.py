@@ -398,7 +398,7 @@ class MistakeFinder:
             new = {
                 name: value
                 for name, value in new.items()
-                if not re.search(r"\d", value or "")
+                if not any(map(str.isdecimal, value or ""))
             }
         present = {name: value for name, value in new.items() if value is not None}
         masked = dict(_masked(present, leave_out))

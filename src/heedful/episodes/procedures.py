@@ -14,14 +14,12 @@ from heedful.episodes.comparison import LETTERS_PATTERN
 from heedful.episodes.course import Course
 from heedful.lessons.lesson import Signature
 from heedful.lessons.ranking import MIN_SHARED_WORDS
-from heedful.lessons.scope import digest_of
+from heedful.lessons.scope import MIN_SAME_RUNS, digest_of
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 
 # Fewer tools are no order.
 MIN_PROCEDURE_TOOLS = 2
-# So many other runs must have done a like task in the same way.
-MIN_OTHER_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +61,11 @@ class Procedure:
         counts = Counter(chain.from_iterable(otherwise))
         common = {w for w, n in counts.items() if n * 3 >= len(otherwise)}
         counts = Counter(chain.from_iterable(alike))
-        known = {w for w, n in counts.items() if n >= MIN_OTHER_RUNS}
+        known = {w for w, n in counts.items() if n >= MIN_SAME_RUNS}
         names = set(chain.from_iterable(map(_names_in, (task, *same))))
         shared = known.intersection(_words_of(task)) - common - names
         sizes = [len(shared.intersection(done)) for done in alike]
-        if sum(size >= MIN_SHARED_WORDS for size in sizes) < MIN_OTHER_RUNS:
+        if sum(size >= MIN_SHARED_WORDS for size in sizes) < MIN_SAME_RUNS:
             return ()
         # As the task has them: `words` are without their endings.
         task_words = LETTERS_PATTERN.findall(task)

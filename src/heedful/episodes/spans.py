@@ -39,6 +39,7 @@ from heedful.episodes.readers.span_steps import SpanStep, step_of
 from heedful.errors import UsageError
 from heedful.redact import redact, redact_data
 from heedful.sanitize import redact_ends
+from heedful.validation import MAX_NAME_CHARS, MAX_READ_BYTES
 
 Steps = Mapping[str, SpanStep]
 # The arguments of this many open calls of a tool are compared with a span's.
@@ -394,8 +395,6 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     )
 
 
-# A stored span has at most 1 MiB: each answer of a model repeats its prompt.
-MAX_SPAN_BYTES = 2**20
 # Ids of W3C Trace Context: 32 or 16 digits in hex that are not all 0.
 _TRACE_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{16}")
@@ -406,7 +405,7 @@ class Piece:
     """A stored span of a trace that has not ended; the parent is "" if it has none.
 
     `root` is True if the trace seems to end when this span ends: it has no parent in
-    this process. `record` is the rest of the span as JSON, at most `MAX_SPAN_BYTES`
+    this process. `record` is the rest of the span as JSON, at most `MAX_READ_BYTES`
     bytes. `known` is True if a convention says what the span is.
     """
 
@@ -435,8 +434,8 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
             continue
 
         record = _encode_span(span)
-        if span.long or len(record) > MAX_SPAN_BYTES:
-            refused[f"they have more than {MAX_SPAN_BYTES} bytes"] += 1
+        if span.long or len(record) > MAX_READ_BYTES:
+            refused[f"they have more than {MAX_READ_BYTES} bytes"] += 1
             continue
 
         piece = Piece(
@@ -461,14 +460,14 @@ def _encode_span(span: Span) -> str:
         if name == "error.type" or (kind and is_known(name))
     }
     events = [
-        (redact_ends(name, episode.MAX_TRACE_NAME_CHARS), _without_secrets(event))
+        (redact_ends(name, MAX_NAME_CHARS), _without_secrets(event))
         for name, event in span.events
         if name == "exception" or name.startswith("gen_ai.")
     ]
 
     # `episodes` reads the fields in this order.
     fields = [
-        redact_ends(span.name, episode.MAX_TRACE_NAME_CHARS),
+        redact_ends(span.name, MAX_NAME_CHARS),
         span.start,
         span.end,
         span.status,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
 
@@ -171,7 +171,7 @@ _SHARED_EVENTS: Mapping[str, Kind] = {
 _EVENTS_WITHOUT_FAILURE: Mapping[str, Kind] = {
     name: kind for name, kind in _SHARED_EVENTS.items() if kind != "failed"
 }
-_CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
+_CONTEXT_MOMENTS = frozenset[Kind](get_args(Kind)) - {"stop", "end"}
 AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent(
         title="Claude Code",
@@ -407,12 +407,11 @@ def tool_name(name: str, server: object) -> str:
         server_name = server.get("name") or server.get("server_name")
         prefix = f"mcp__{server_name}__"
         return name if name.startswith(prefix) else prefix + name
-    match = re.match("MCP: *", name)
-    if match is None:
+    if not name.startswith("MCP:"):
         # Gemini CLI writes "mcp_SERVER_TOOL".
         return re.sub(r"\Amcp_([^_\s]+)_(?=\S)", r"mcp__\1__", name)
     # Who names the tool could name a server in it.
-    own_name = re.sub("_{2,}", "_", name[match.end() :])
+    own_name = re.sub("_{2,}", "_", name.removeprefix("MCP:").lstrip(" "))
     return f"mcp__{own_name}"
 
 

@@ -24,6 +24,7 @@ from heedful.errors import Conflict
 from heedful.integrations.host import Host, HostRun
 from heedful.integrations.repeats import Repeats
 from heedful.integrations.results import PASSED_OUTCOMES
+from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.models.call import count_cancels
@@ -33,8 +34,6 @@ T = TypeVar("T")
 Role = Literal["user", "assistant"]
 # Where the caller of an agent gives the id of a run.
 ID_KEY = "heedful_id"
-# All advice about calls in one prompt has at most this many characters.
-MAX_CALL_ADVICE_CHARS = 10_000
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
 # The runs of an adapter that are open in this process.
@@ -289,7 +288,7 @@ class Attempts:
 
         It has a limited room: the latest calls come first.
         """
-        room = MAX_CALL_ADVICE_CHARS - len(self.recalled)
+        room = MAX_MOMENT_CHARS - len(self.recalled)
         text_by_call: dict[str, str] = {}
         for call, texts in reversed(self.run.call_advice.items()):
             text = "\n".join(texts)

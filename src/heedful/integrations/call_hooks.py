@@ -32,7 +32,7 @@ from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
 from heedful.lessons.scope import Scope
 from heedful.sanitize import cut_middle, redact_ends
 from heedful.store import episodes
-from heedful.validation import check_number, check_options, require
+from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
 
 Work = Literal["", "study", "end"]
 H = TypeVar("H", bound=CallHost)
@@ -42,8 +42,6 @@ HOST_TYPE = CallHost
 LOOKUP_SECONDS = 2.0
 # A longer text of an event is redacted and cut before anything else.
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
-# The characters of an error that are searched for error lines, which takes 0.1 s.
-MAX_SEARCHED_ERROR_CHARS = 400_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
 # Work in the background that goes on for a whole session, such as a server.
@@ -136,9 +134,7 @@ def _cut_error(text: str) -> str:
     if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
 
-    return shorten_failure(
-        redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS
-    )
+    return shorten_failure(redact_ends(text, MAX_LOOKED_UP_CHARS), MAX_HOOK_TEXT_CHARS)
 
 
 @dataclass(frozen=True, kw_only=True)

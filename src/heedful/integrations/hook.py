@@ -42,6 +42,7 @@ from heedful.store.projects import (
     user_folder,
     write_private,
 )
+from heedful.validation import MAX_READ_BYTES
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations import call_hooks
@@ -58,7 +59,6 @@ HOOK_TIMEOUT_SECONDS = 2.5
 # That of events at which no call waits; agents give a hook 10 s.
 IDLE_TIMEOUT_SECONDS = 8.0
 IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
-MAX_LOG_BYTES = 2**20
 # The settings that a hook needs: the default of each, and what the user may write.
 HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
     "db": ("", (str,)),
@@ -465,7 +465,7 @@ def _log_line(line: str) -> None:
         folder = user_folder()
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / "hook.log"
-        is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
+        is_long = path.exists() and path.stat().st_size >= MAX_READ_BYTES
         mode = "w" if is_long else "a"
         now = time.strftime("%Y-%m-%d %H:%M:%S")
 

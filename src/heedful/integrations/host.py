@@ -24,12 +24,13 @@ from heedful.errors import NotFound
 from heedful.integrations.call_host import Advice
 from heedful.integrations.reminders import measure_checks, settle_reminders
 from heedful.integrations.task_host import PromptRun, TaskHost
+from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal
 from heedful.loop.stop import Stop
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
-from heedful.store import episodes, exposures, loops
+from heedful.store import episodes, loops
 from heedful.validation import refuses_unknown_options, require
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Host(TaskHost):
         if memory is None:
             return
 
-        before = time.time() - exposures.ABANDONED_LOOP_SECONDS
+        before = time.time() - DAY_SECONDS
         for id in await memory.store.read(memory.scope, episodes.abandoned, before):
             await self.run(id)._finish(memory)
 

@@ -16,12 +16,12 @@ from heedful.lessons.lesson import digest_of
 from heedful.lessons.signature import mask_moments
 from heedful.loop.stop import Repeat, Stop
 from heedful.sanitize import clean
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 NOTED_TIMES = 3
 HELD_TIMES = 5
 # A single call, or a cycle of calls.
 CYCLE_LENGTHS = (1, 2, 3)
-MAX_QUOTED_CHARS = 300  # of a call, and of its result
 WAY_OUT = "change its arguments, use another tool, or answer with what you know"
 NOTE = f"This call repeats: it had the same result {NOTED_TIMES} times. Now {WAY_OUT}."
 HELD_TEXT = (
@@ -100,7 +100,7 @@ class Repeats:
         if step is None:
             return ""
 
-        step.result = clean(result, MAX_QUOTED_CHARS)
+        step.result = clean(result, MAX_SHOWN_TEXT_CHARS)
         identity = mask_moments(result) if failed else result
         step.digest = digest_of("result", identity)
         steps = self._steps[: self._steps.index(step) + 1]
@@ -115,7 +115,7 @@ class Repeats:
     def _stop(self, action: str) -> None:
         """End the run because of a call."""
         results = [step.result for step in self._steps if step.action == action]
-        called = clean(action, MAX_QUOTED_CHARS)
+        called = clean(action, MAX_SHOWN_TEXT_CHARS)
         reason = f"The run ended because {called} kept giving the same: {results[-1]}"
         self.stopped = Stop(Repeat.name, reason)
 

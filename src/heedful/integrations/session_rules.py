@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.lessons.scope import Scope, source_of
-from heedful.lessons.user_rules import (
-    MAX_SHOWN_RULES,
-    StatedRule,
-    read_rules,
-    stored_lines,
-)
+from heedful.lessons.user_rules import StatedRule, read_rules, stored_lines
 from heedful.memory.call_memory import CallMemory
 from heedful.store import open_store, session_marks, user_rules as rule_store
+from heedful.validation import MAX_SHOWN_ITEMS
 
 if TYPE_CHECKING:  # a hook of a call hears no rules
     from heedful.memory.memory import Memory
@@ -63,7 +59,7 @@ async def rules_of_session(
         scope,
         rule_store.tell,
         session,
-        rules=rules[:MAX_SHOWN_RULES],
+        rules=rules[:MAX_SHOWN_ITEMS],
         marks=marks_to_set,
     )
     return rules

@@ -22,11 +22,7 @@ from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import sanitize
-
-# How much of a command's output the reason of a block has, and how much is read at its
-# end.
-MAX_BLOCK_OUTPUT_CHARS = 4_000
-MAX_OUTPUT_TAIL_BYTES = 1 << 20
+from heedful.validation import MAX_READ_BYTES, MAX_STORED_TEXT_CHARS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +93,7 @@ async def _check(line: str, turn: Turn) -> Finding | None:
         end = f"took over {turn.seconds:g} s"
     if not output:
         end += " and printed nothing"
-    evidence = sanitize(shorten_failure(output, MAX_BLOCK_OUTPUT_CHARS))
+    evidence = sanitize(shorten_failure(output, MAX_STORED_TEXT_CHARS))
     name = redact_start(line, 200)
     return Finding(
         name,
@@ -126,9 +122,9 @@ async def _run(line: str, folder: str, seconds: float) -> tuple[int | None, str]
                 process.wait()
 
         size = output_file.seek(0, os.SEEK_END)
-        output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
+        output_file.seek(max(0, size - MAX_READ_BYTES))
         output = redact(output_file.read().decode("utf-8", "replace"))
-        if size > MAX_OUTPUT_TAIL_BYTES:
+        if size > MAX_READ_BYTES:
             output = output[CUT_MARGIN_CHARS:]
         return code, output.strip()
 

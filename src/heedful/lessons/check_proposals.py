@@ -8,7 +8,7 @@ still fits. So it does not ask for more than the examples show:
 
 - two accepted outputs may have a form in common by chance. So a form is proposed only
   if the lesson's words show one ("as in 7 kg"), name two of the outputs ("Y or N") or
-  the case of letters ("lower case"), or if `MIN_PLAIN_OUTPUTS` accepted outputs have
+  the case of letters ("lower case"), or if `MIN_UNBROKEN_CASES` accepted outputs have
   it;
 - a bound or a word needs to be in the lesson's own words, since two long texts
   differ in many things by chance;
@@ -36,11 +36,9 @@ from heedful.lessons.lesson_check import (
 )
 from heedful.lessons.links import is_command
 from heedful.lessons.mistake import Mistake, without_outside
+from heedful.lessons.scope import MIN_UNBROKEN_CASES
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
-# Accepted outputs that show a form by themselves: after 20 without an exception, fewer
-# than 3 in 20 have another one (rule of three), and 4 in 20 retire a check.
-MIN_PLAIN_OUTPUTS = 20
 MAX_SHOWN_WORDS = 8  # of an answer that the lesson shows
 # A text in quotation marks, or characters outside words, such as "```".
 _QUOTED_WORD_PATTERN = re.compile(
@@ -144,7 +142,14 @@ def _objects(material: Material) -> Iterator[Proposed]:
 
 # What a form asks of the words at one place, from the widest form to the narrowest: the
 # same word, the same case of letters, no more words, and no other sizes.
-_NARROWINGS = ("", "text", "case", "most", "text case most", "text case most sizes")
+_NARROWINGS: Sequence[Sequence[str]] = (
+    (),
+    ("text",),
+    ("case",),
+    ("most",),
+    ("text", "case", "most"),
+    ("text", "case", "most", "sizes"),
+)
 
 
 def _forms(material: Material) -> Iterator[Proposed]:
@@ -165,7 +170,7 @@ def _forms(material: Material) -> Iterator[Proposed]:
     for narrowings in _NARROWINGS:
         forms = [
             [
-                _piece_rule(column, narrowings.split(), material.text)
+                _piece_rule(column, narrowings, material.text)
                 for column in zip(*group, strict=True)
             ]
             for group in groups.values()
@@ -183,7 +188,7 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
 
     Words that the lesson quotes from a rejected output show nothing.
     """
-    if len(material.accepted) + len(material.harmless) >= MIN_PLAIN_OUTPUTS:
+    if len(material.accepted) + len(material.harmless) >= MIN_UNBROKEN_CASES:
         return True
 
     words = _bare_words(material.text)

@@ -22,11 +22,13 @@ from heedful.lessons.lesson import Signature, digest_of
 from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
+from heedful.lessons.scope import MIN_SAME_RUNS
 from heedful.lessons.silence import say
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
 from heedful.loop.similarity import decisive_tokens
 from heedful.sanitize import clean
+from heedful.validation import MAX_LISTED_ITEMS
 
 Action = Literal["supersede", "reword", "reflect"]
 # The outcome of a proposal that only a person may carry out.
@@ -143,8 +145,6 @@ def find_superseded(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
 
 
 MIN_RECURRING_FAILURES = 3
-MIN_RECURRING_RUNS = 2
-MAX_CITED_FAILURES = 6
 # The error type of a reflection of a dream, which is its outcome, too.
 PARTIAL_OUTCOME = "partial"
 
@@ -223,7 +223,7 @@ def find_recurrences(
         if lesson.id not in lessons:
             continue
         failure = _failure_of(lessons[lesson.id], runs.get(lesson.id, ()))
-        if failure.is_cured or len(failure.runs) >= MIN_RECURRING_RUNS:
+        if failure.is_cured or len(failure.runs) >= MIN_SAME_RUNS:
             for link in account.links:
                 if weights[link] and not is_shell(link.name):
                     groups[link].append(failure)
@@ -232,13 +232,13 @@ def find_recurrences(
     distinct = {
         link: failures
         for link, failures in distinct.items()
-        if len(_runs_of(failures)) >= MIN_RECURRING_RUNS
+        if len(_runs_of(failures)) >= MIN_SAME_RUNS
     }
     order = sorted(distinct, key=lambda link: (-len(distinct[link]), link))
     recurrences = []
     cited = set[int]()
     for link in order:
-        failures = distinct[link][:MAX_CITED_FAILURES]
+        failures = distinct[link][:MAX_LISTED_ITEMS]
         new_ids = {failure.lesson.id for failure in failures} - cited
         cured = [failure for failure in failures if failure.is_cured]
         if len(new_ids) >= MIN_RECURRING_FAILURES and len(cured) > 1:

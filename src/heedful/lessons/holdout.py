@@ -22,8 +22,6 @@ MAX_POOLED_LOOPS = 200
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
 # out when it stops hurting.
 HARMFUL_MEMORY_SHARE = 0.975
-# A rule that so many loops were shown and kept is shown more rarely.
-MIN_QUIET_LOOPS = 20
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
 
 

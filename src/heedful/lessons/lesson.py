@@ -16,20 +16,16 @@ from typing import Any, Literal, get_args
 from heedful.display import line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import release_command
-from heedful.lessons.holdout import (
-    MIN_QUIET_LOOPS,
-    Exposure,
-    LoopExposures,
-    MemoryVerdict,
-    Outcome,
-)
+from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict, Outcome
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     MAX_SOURCE_NAME_CHARS,
+    MIN_UNBROKEN_CASES,
     PROMPT_BUDGET_TOKENS,
     Figures,
+    JudgedState,
     Remembered,
     Scope,
     State,
@@ -46,6 +42,7 @@ from heedful.notebook import html_form
 from heedful.redact import redact
 from heedful.validation import (
     MAX_SCORE,
+    MAX_STORED_TEXT_CHARS,
     check_number,
     check_sequence,
     check_share,
@@ -75,18 +72,15 @@ __all__ = [
 ]
 # Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
 # a `candidate`: callers rely on the word of the first version.
-OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+OlderState = Literal["candidate", JudgedState]
 LessonKind = Literal["check", "error", "example", "reflection", "strategy"]
 LESSON_KINDS: tuple[LessonKind, ...] = get_args(LessonKind)
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
-# Characters stored of each text of an example: a longer text does not fit into a
-# prompt.
-MAX_EXAMPLE_TEXT_CHARS = 4_000
 
 
 def clip(text: str) -> str:
-    """Redact a text's secrets, then cut it to `MAX_EXAMPLE_TEXT_CHARS` characters."""
-    return redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
+    """Redact a text's secrets, then cut it to `MAX_STORED_TEXT_CHARS` characters."""
+    return redact(text)[:MAX_STORED_TEXT_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +158,7 @@ class Example:
         return bool(self.accepted or self.rejected)
 
 
-# A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if `MIN_QUIET_LOOPS`
+# A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if `MIN_UNBROKEN_CASES`
 # were shown it and kept it, or if the loops that did not fix it exceed those that did
 # by more than `MAX_FAILED_LOOPS`.
 MAX_FAILED_LOOPS = 2
@@ -181,7 +175,7 @@ class Cause:
     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
     and `mended` the loops among them that passed. `quiet` counts the loops that were
     shown the rule and have kept it since it was last broken; once it is
-    `MIN_QUIET_LOOPS`, it counts all loops of the key.
+    `MIN_UNBROKEN_CASES`, it counts all loops of the key.
     """
 
     memory_key: str
@@ -238,7 +232,7 @@ class Cause:
         excess = (self.loops - self.mended) - self.mended
         if excess > MAX_FAILED_LOOPS and not self._reminds(task):
             return Obstacle("seldom fixed", figures=figures)
-        if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
+        if self.quiet >= MIN_UNBROKEN_CASES and self.quiet % REMINDER_INTERVAL_LOOPS:
             return Obstacle("kept", figures=figures)
         return None
 

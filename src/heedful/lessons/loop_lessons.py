@@ -23,15 +23,7 @@ from heedful.lessons.finding_rules import (
     Declared,
     mask_finding,
 )
-from heedful.lessons.lesson import (
-    MAX_EXAMPLE_TEXT_CHARS,
-    Cause,
-    Example,
-    Lesson,
-    Outcome,
-    State,
-    clip,
-)
+from heedful.lessons.lesson import Cause, Example, Lesson, Outcome, State, clip
 from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
 from heedful.lessons.signature import signature
 from heedful.lessons.words import difference
@@ -44,6 +36,7 @@ from heedful.loop.record import (
     thousandths,
 )
 from heedful.redact import redact
+from heedful.validation import MAX_STORED_TEXT_CHARS
 
 # A finding may quote an output of this length without quotation marks; a shorter one is
 # in every text.
@@ -159,7 +152,7 @@ def is_proof_due(outcomes: int) -> bool:
 
 def _fits_an_example(text: str) -> bool:
     """Return True if a text is not empty and short enough to be shown in a prompt."""
-    return 0 < len(text) <= MAX_EXAMPLE_TEXT_CHARS
+    return 0 < len(text) <= MAX_STORED_TEXT_CHARS
 
 
 def _first_try_lesson(loop: Loop, task: str) -> Lesson:

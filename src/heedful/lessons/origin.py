@@ -19,7 +19,7 @@ from heedful.lessons.shell import (
     read_commands,
     simple_commands,
 )
-from heedful.validation import require
+from heedful.validation import MAX_NAME_CHARS, require
 
 Origin = Literal["user", "local", "outside"]
 # From the most believed to the least.
@@ -71,7 +71,6 @@ KEY_SOURCE_PREFIX = "key:"
 # "tool:ci" is what a service for tests printed.
 _OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
 _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
-MAX_STATED_NAME_CHARS = 150
 # "mcp__docs__search", or "mcp_docs_search".
 _SERVER_TOOL_PATTERN = re.compile(r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+")
 # "https://host", with all that a client reads as the name of the host, but no file. Or
@@ -140,10 +139,10 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
     if is_shell(tool):
         words = map(program_name, _words_in(command))
         names = {*programs_of(command), *_PROGRAM_WORDS.intersection(words)}
-        return frozenset(f"program:{name[:MAX_STATED_NAME_CHARS]}" for name in names)
+        return frozenset(f"program:{name[:MAX_NAME_CHARS]}" for name in names)
     kinds = {"tool": tool, "server": server_of(tool)}
     return frozenset(
-        f"{kind}:{name[:MAX_STATED_NAME_CHARS]}" for kind, name in kinds.items() if name
+        f"{kind}:{name[:MAX_NAME_CHARS]}" for kind, name in kinds.items() if name
     )
 
 
@@ -306,10 +305,10 @@ def check_name(name: str) -> None:
     """Raise InvalidInput unless a person may state a source by this name."""
     is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
     require(
-        is_name and 0 < len(str(name)) <= MAX_STATED_NAME_CHARS,
+        is_name and 0 < len(str(name)) <= MAX_NAME_CHARS,
         "name",
         name,
-        f"1 to {MAX_STATED_NAME_CHARS} printable characters that begin with no dash",
+        f"1 to {MAX_NAME_CHARS} printable characters that begin with no dash",
     )
     wanted = "the name of one source: network is all text of unknown origin"
     require(name != NETWORK_SOURCE, "name", name, wanted)

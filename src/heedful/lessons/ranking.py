@@ -33,21 +33,28 @@ from heedful.validation import check_integer
 MAX_PROMPT_LESSONS = 3
 # The most rules by cause in a prompt, besides the lessons for similar tasks.
 MAX_PROMPT_RULES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """How near a lesson must be to a task: by vectors, or by words without them."""
+
+    cosine: float
+    words: float
+
+
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share
 # of the query's words, rare words weighing more. Of 86 questions with a lesson and 28
 # without, 0.42 or 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83
 # % and takes none wrongly. Of 200 questions about other things, 8 % share 0.30 of their
 # words with one of 370 lessons.
-MIN_RELATED_COSINE = 0.42
-MIN_RELATED_COVERAGE = 0.30
-# A prompt takes only what is nearer, or `own`. Nearness is measured by vectors, or
-# without them by the cosine of the two sets of words. Measured on the tasks of
-# examples/house_rules. By vectors: the nearest task of the same family is at 0.57 or
-# above, 1.7 % of the tasks of other families are above 0.45, and none of 100 questions
-# about other things is above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of
-# 400 questions.
-MIN_PROMPT_COSINE = 0.45
-MIN_PROMPT_WORD_SHARE = 0.40
+RELATED = Threshold(cosine=0.42, words=0.30)
+# A prompt takes only what is nearer, or `own`. Without vectors, nearness is the cosine
+# of the two sets of words. Measured on the tasks of examples/house_rules. By vectors:
+# the nearest task of the same family is at 0.57 or above, 1.7 % of the tasks of other
+# families are above 0.45, and none of 100 questions about other things is above 0.37.
+# By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
+PROMPT = Threshold(cosine=0.45, words=0.40)
 # How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782
 # questions about conversations recall@5 (0.639) falls to 0.629 with random importance 0
 # or 1 (0.606 at twice the strength), and to 0.637 with the real ages of the sessions
@@ -194,9 +201,9 @@ class Likeness:
     def of(cls, match: Match) -> "Likeness":
         """Return the likeness by vectors, or without vectors by words."""
         if match.cosine is None:
-            needed = 0.0 if match.own else MIN_PROMPT_WORD_SHARE
+            needed = 0.0 if match.own else PROMPT.words
             return cls("words", match.overlap, needed)
-        needed = 0.0 if match.own else MIN_PROMPT_COSINE
+        needed = 0.0 if match.own else PROMPT.cosine
         return cls("cosine", match.cosine, needed)
 
     @property
@@ -258,8 +265,8 @@ def _is_of_run(match: Match) -> bool:
 def is_related(match: Match) -> bool:
     """Return True if a match is near enough to the task by vectors or by words."""
     return (
-        (match.cosine or 0.0) >= MIN_RELATED_COSINE
-        or match.coverage >= MIN_RELATED_COVERAGE
+        (match.cosine or 0.0) >= RELATED.cosine
+        or match.coverage >= RELATED.words
         or Likeness.of(match).nearness > 0
     )
 

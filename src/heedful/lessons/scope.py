@@ -16,7 +16,8 @@ from heedful.lessons.origin import Origin
 from heedful.redact import redact
 from heedful.validation import refuses_unknown_options, require
 
-State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
+JudgedState = Literal["verified", "quarantined", "retired", "superseded"]
+State = Literal["unverified", JudgedState]
 Figures = Literal["", "content", "particulars"]
 # The states of lessons that an agent is told; the words of others are for people.
 TOLD_STATES: tuple[State, ...] = ("unverified", "verified")
@@ -26,6 +27,11 @@ MAX_SOURCE_NAME_CHARS = 500
 DAY_SECONDS = 86_400.0
 # Of an error or an action; a longer error is read at its ends, where errors are named.
 MAX_READ_CHARS = 4_096
+# So many runs must have done or met the same, before it is more than their moment.
+MIN_SAME_RUNS = 2
+# Cases that show a rule by themselves: after 20 without an exception, fewer than 3 in
+# 20 are exceptions (rule of three). A share of fewer says nothing.
+MIN_UNBROKEN_CASES = 20
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # How a command begins that reads or changes the lessons of one scope. It may have other

@@ -16,14 +16,12 @@ from heedful.lessons.scope import MAX_READ_CHARS, State, short_digest
 from heedful.lessons.shell import split_words
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 from heedful.sanitize import delimit, delimiter, sanitize
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
-MAX_STATED_RULE_CHARS = 200
 # A message with more sentences that may be rules is a document.
 MAX_MESSAGE_RULES = 5
-# An agent is shown at most this many rules, those that were said last.
-MAX_SHOWN_RULES = 8
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
@@ -239,7 +237,7 @@ def read_rules(message: str) -> tuple[str, ...]:
     rules = dict.fromkeys(filter(None, [correction]))
     for sentence in compiled(_RULE_END_PATTERN).split(text):
         sentence = sentence.strip().removeprefix("- ")
-        is_short = 0 < len(sentence) <= MAX_STATED_RULE_CHARS
+        is_short = 0 < len(sentence) <= MAX_SHOWN_LINE_CHARS
         is_asked = sentence.endswith("?") or sentence.startswith(">")
         match = compiled(_RULE_PATTERN).match(sentence)
         if match is None or not is_short or is_asked or sentence in correction:
@@ -268,7 +266,7 @@ def read_correction(message: str) -> str:
     if not is_general or compiled(_MOMENT_PATTERN).search(statement):
         return ""
     correction = f"{refusal[0]}{statement}".strip()
-    return correction if len(correction) <= MAX_STATED_RULE_CHARS else ""
+    return correction if len(correction) <= MAX_SHOWN_LINE_CHARS else ""
 
 
 def names_in(rule: str) -> tuple[tuple[str, ...], ...]:
@@ -357,7 +355,7 @@ def _folded(word: str) -> str:
 
 def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str:
     """Return rules between random delimiters, after a heading; "" without rules."""
-    lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_RULES]]
+    lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_ITEMS]]
     if not lines:
         return ""
     texts = {"rules": sanitize("\n".join(lines))}

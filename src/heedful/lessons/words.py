@@ -13,7 +13,8 @@ from functools import cache
 from math import log
 from typing import Any
 
-MAX_INDEXED_CHARS = 20_000  # characters of a text that are read
+from heedful.validation import MAX_LISTED_ITEMS, MAX_LONG_TEXT_CHARS
+
 MAX_INDEXED_WORDS = 2_000  # words of a text that are returned
 # Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these
 # words are kept (by 0.04 without an embedder), and by 0.02 (0.05) without stems.
@@ -58,7 +59,7 @@ def words(text: str) -> list[str]:
     >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
     (['weigh', 'parcel'], ['重', '重量', '量'], ['caf', '🚀'])
     """
-    text = text[:MAX_INDEXED_CHARS].lower()
+    text = text[:MAX_LONG_TEXT_CHARS].lower()
     if text.isascii():
         parts = compiled(_INDEX_WORD_PATTERN).findall(text)
     else:
@@ -133,7 +134,6 @@ def _stem(word: str) -> str:
 
 
 MAX_DIFFERENCE_CHARS = 100  # characters of each half of a line of a difference
-MAX_DIFFERENCE_LINES = 5  # lines of a difference
 DIFFERENCE_CONTEXT_TOKENS = 2  # tokens of both texts around a part that differs
 _LETTERS_REGEX = rf"(?:[^\W{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+"
 # A token of a difference: blanks, a character of a dense script, a number or a word
@@ -149,7 +149,7 @@ def difference(rejected: str, accepted: str) -> str:
 
     Words and numbers, with the signs around them, and blanks are compared; in scripts
     without spaces, characters. Each line begins and ends with about one word that both
-    texts have. There are at most `MAX_DIFFERENCE_LINES` lines, and one that says how
+    texts have. There are at most `MAX_LISTED_ITEMS` lines, and one that says how
     many more parts differ.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
@@ -182,9 +182,9 @@ def difference(rejected: str, accepted: str) -> str:
 
 def _first_lines(lines: Sequence[str]) -> str:
     """Return the first lines of a difference, and how many more there are."""
-    more = len(lines) - MAX_DIFFERENCE_LINES
+    more = len(lines) - MAX_LISTED_ITEMS
     ending = [f"and {more} more"] if more > 0 else []
-    return "\n".join([*lines[:MAX_DIFFERENCE_LINES], *ending])
+    return "\n".join([*lines[:MAX_LISTED_ITEMS], *ending])
 
 
 def _changed_fields(rejected: str, accepted: str) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from heedful.loop.decide import triggers
 from heedful.loop.record import Loop
 from heedful.sanitize import clean
-
-MAX_NAMED_CHECKS = 4
+from heedful.validation import MAX_LISTED_ITEMS
 
 
 def describe_failures(loop: Loop) -> str:
@@ -27,7 +26,7 @@ def describe_failures(loop: Loop) -> str:
 
     codes = sorted(numbers_by_code, key=lambda code: -len(numbers_by_code[code]))
     codes_by_place: dict[str, list[str]] = defaultdict(list)
-    for code in codes[:MAX_NAMED_CHECKS]:
+    for code in codes[:MAX_LISTED_ITEMS]:
         place = _name_attempts(numbers_by_code[code], len(loop.attempts))
         codes_by_place[place].append(clean(code, 60))
     phrases = [
@@ -54,7 +53,7 @@ def describe_repeats(loop: Loop) -> str:
         loop.describe_repeats(numbers, first)
         for first, numbers in numbers_by_first.items()
     ]
-    return "; ".join(phrases[:MAX_NAMED_CHECKS])
+    return "; ".join(phrases[:MAX_LISTED_ITEMS])
 
 
 def _name_attempts(numbers: Sequence[int], attempts: int) -> str:

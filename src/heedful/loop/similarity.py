@@ -55,13 +55,21 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
     return None
 
 
+def is_negation(word: str) -> bool:
+    """Return True for a word in small letters such as `not` or `didn't`."""
+    return word in _NEGATIONS or word.endswith(("n't", "n’t"))
+
+
 def decisive_tokens(text: str) -> list[str]:
     """Return the numbers, negations and operators of a text, in order."""
     decisive = []
     for token in _CONTENT_TOKEN_PATTERN.findall(text):
         word = token.lower()
-        negates = word in _NEGATIONS or word.endswith(("n't", "n’t"))
-        if negates or token in "+-*/%<>=!&|^~" or any(map(str.isdigit, token)):
+        if (
+            is_negation(word)
+            or token in "+-*/%<>=!&|^~"
+            or any(map(str.isdigit, token))
+        ):
             decisive.append(token)
 
     return decisive

@@ -12,12 +12,7 @@ from typing import Any
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
 from heedful.lessons.check_findings import add_findings
-from heedful.lessons.lesson import (
-    MAX_EXAMPLE_TEXT_CHARS,
-    Lesson,
-    Remembered,
-    digest_of,
-)
+from heedful.lessons.lesson import Lesson, Remembered, digest_of
 from heedful.lessons.loop_lessons import learn
 from heedful.lessons.scope import Scope
 from heedful.loop.decide import Done
@@ -27,7 +22,7 @@ from heedful.store import exposures, lessons as lesson_store, loop_notes, loops
 from heedful.store.connection import Db, resumable
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
-from heedful.validation import require
+from heedful.validation import MAX_STORED_TEXT_CHARS, require
 
 
 async def accept(
@@ -51,8 +46,8 @@ async def accept(
 
     candidate = Candidate.of(redact_data(accepted))
     answer = candidate.text or ""
-    fits = 0 < len(answer) <= MAX_EXAMPLE_TEXT_CHARS
-    allowed = f"an answer of 1 to {MAX_EXAMPLE_TEXT_CHARS:,} characters"
+    fits = 0 < len(answer) <= MAX_STORED_TEXT_CHARS
+    allowed = f"an answer of 1 to {MAX_STORED_TEXT_CHARS:,} characters"
     require(fits, "accepted", answer, allowed)
     refusal = await _refusal_of(store, scope, stored_loop, accepted, checks=checks)
     if refusal is not None:
@@ -137,7 +132,7 @@ def store_answer(
     note = f"Accepted answer: {answer}"
     if why:
         note = f"Accepted answer ({why}): {answer}"
-    loop_notes.add(db, scope, id, text=note[: loop_notes.MAX_LOOP_NOTE_CHARS], by=by)
+    loop_notes.add(db, scope, id, text=note[:MAX_STORED_TEXT_CHARS], by=by)
     answers = lesson_store.upsert(
         db, scope, lessons=lessons, now=now, quota=quota, most=most
     )

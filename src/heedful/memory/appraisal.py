@@ -7,14 +7,14 @@ judges a run by itself: the caller names the judge.
 import asyncio
 from dataclasses import replace
 
-from heedful.checks.critique import MAX_CRITIC_TEXT_CHARS, Role, critic
+from heedful.checks.critique import Role, critic
 from heedful.checks.evaluate import Context
 from heedful.episodes.episode import Episode
 from heedful.loop.record import Evaluation
 from heedful.memory.excerpt import excerpt, excerpt_tokens
 from heedful.memory.study import Study
 from heedful.models.contract import Model
-from heedful.validation import require
+from heedful.validation import MAX_STORED_TEXT_CHARS, require
 
 APPRAISAL_ROLE = Role(
     name="run",
@@ -57,6 +57,6 @@ async def appraise(episode: Episode, *, judge: Model | str) -> Evaluation:
     if study.course.answer is not None:
         answer = episode.events[study.course.answer].content
     # The run is cut already, to what the context of the judge holds.
-    max_chars = max(len(data), MAX_CRITIC_TEXT_CHARS)
+    max_chars = max(len(data), MAX_STORED_TEXT_CHARS)
     run_judge = replace(opened_judge, max_chars=max_chars)
     return await run_judge.opinion(answer, Context(task, data=data))

@@ -31,6 +31,7 @@ from heedful.store.connection import (
 )
 from heedful.store.episodes import StoredEpisode, insert
 from heedful.store.store import Store
+from heedful.validation import MAX_READ_BYTES
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MAX_REQUEST_SPANS = 50_000
@@ -105,7 +106,7 @@ def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
 
     try:
         if isinstance(body, bytes):
-            spans = from_request(body, trace_spans.MAX_SPAN_BYTES)
+            spans = from_request(body, MAX_READ_BYTES)
         else:
             spans = from_json(body)
         pieces, refused = trace_spans.pieces(islice(spans, MAX_REQUEST_SPANS))

@@ -125,7 +125,8 @@ def _figures(text: str) -> Iterator[tuple[str, set[float | str], str]]:
     for number, percent, unit in _RUN_FIGURE_PATTERN.findall(text):
         values: set[float | str] = {number}
         # But for a version, and a part of a date or of a time such as 03.
-        if number.count(".") < 2 and not re.match(r"0\d", number):
+        is_part = number[0] == "0" and number[1:2].isdecimal()
+        if number.count(".") < 2 and not is_part:
             value = float(number.replace(",", ""))
             values = {value, round(value / 100, 9)} if percent else {value}
         yield number, values, unit

@@ -21,24 +21,19 @@ from heedful.episodes.episode import Ended, Episode, Fault
 from heedful.episodes.fixes import was_dropped
 from heedful.errors import AnswerRefused, InvalidInput
 from heedful.lessons import render
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import Origin, lowest_origin, reaches_out
+from heedful.lessons.ranking import MIN_SHARED_WORDS
 from heedful.lessons.words import words
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import Claim, RunFacts, sentences, without_citations
-from heedful.memory.excerpt import (
-    MAX_EVENT_NAME_CHARS,
-    MAX_TASK_CHARS,
-    excerpt,
-    excerpt_tokens,
-    make_safe,
-)
+from heedful.memory.excerpt import MAX_TASK_CHARS, excerpt, excerpt_tokens, make_safe
 from heedful.memory.study import Study
 from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, is_capable
 from heedful.redact import redact
 from heedful.sanitize import clean, delimit, delimiter
+from heedful.validation import MAX_LABEL_CHARS, MAX_LISTED_ITEMS, MAX_STORED_TEXT_CHARS
 
 # How much an outcome teaches, 0..1.
 OUTCOME_IMPORTANCE: Mapping[Ended, float] = {
@@ -53,11 +48,6 @@ MENDED_IMPORTANCE = 0.7  # of a lesson that says what worked
 DRAFT_BY_RULES = "rules"
 DEFAULT_CONFIDENCE = 0.5
 
-# What a model is asked for.
-MAX_DRAFT_TAGS = 5
-# The words of the failed call, of its error and of the fix that a small model must have
-# each.
-MIN_KEPT_WORDS = 2
 
 _REFLECTION_REQUEST = (
     " Say in two or three sentences {}, with the names, the tools and the values of "
@@ -109,8 +99,8 @@ _ANSWER_SCHEMA = closed_object(
         "confidence": {"type": "number"},
         "tags": {
             "type": "array",
-            "items": text_schema(MAX_EVENT_NAME_CHARS),
-            "maxItems": MAX_DRAFT_TAGS,
+            "items": text_schema(MAX_LABEL_CHARS),
+            "maxItems": MAX_LISTED_ITEMS,
         },
     }
 )
@@ -242,7 +232,8 @@ def _left_out(draft: Draft, mistake: Mistake, task: str) -> list[str]:
     for name, part in parts.items():
         part_words = {*words(part)}
         own_words = (part_words - earlier_words) or part_words
-        needed = min(MIN_KEPT_WORDS, (len(own_words) + 1) // 2)
+        # A small model must keep words of the call, of its error and of its fix.
+        needed = min(MIN_SHARED_WORDS, (len(own_words) + 1) // 2)
         if len(own_words & author_words) < needed:
             lost.append(f"it leaves out {name} “{clean(part, 80)}”")
         earlier_words |= part_words
@@ -260,7 +251,7 @@ def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -
         "task_description": texts.get("task", ""),
         "events": texts.get("events", ""),
         "outcome": study.episode.outcome,
-        "error_category": make_safe(fault.category, MAX_EVENT_NAME_CHARS),
+        "error_category": make_safe(fault.category, MAX_LABEL_CHARS),
         "error_message": make_safe(fault.message, MAX_TASK_CHARS // 2),
         "error_context": texts.get("error_context", ""),
     }
@@ -328,7 +319,7 @@ def _read_text(text: object) -> str:
     """Return a text in an answer, safe for a prompt, without citations; else ""."""
     if not isinstance(text, str):
         return ""
-    return without_citations(make_safe(text, MAX_EXAMPLE_TEXT_CHARS))
+    return without_citations(make_safe(text, MAX_STORED_TEXT_CHARS))
 
 
 def _read_tags(tags: object) -> tuple[str, ...]:
@@ -336,8 +327,8 @@ def _read_tags(tags: object) -> tuple[str, ...]:
     if not isinstance(tags, list):
         return ()
     texts = map(_read_text, tags)
-    short_texts = (text[:MAX_EVENT_NAME_CHARS].strip() for text in texts)
-    return tuple(filter(None, short_texts))[:MAX_DRAFT_TAGS]
+    short_texts = (text[:MAX_LABEL_CHARS].strip() for text in texts)
+    return tuple(filter(None, short_texts))[:MAX_LISTED_ITEMS]
 
 
 def _read_share(value: object, default: float) -> float:
@@ -377,7 +368,7 @@ def by_rules(study: Study) -> Draft:
     if is_idle:
         rule = ""
     tool = mistake.action.tool if mistake.action else ""
-    tags.append(clean(tool, MAX_EVENT_NAME_CHARS))
+    tags.append(clean(tool, MAX_LABEL_CHARS))
     # The sentence quotes what the calls said.
     results = (study.course.result[position] for position in main.positions)
     events = sorted({*main.positions, *(n for n in results if n is not None)})

@@ -12,21 +12,19 @@ from heedful.memory.study import Study
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, sanitize
+from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_LINE_CHARS
 
 # The context of a model that does not state its own: 12,000 tokens of it for the run.
 DEFAULT_CONTEXT_TOKENS = 17_500
 # The tokens of an answer and of the instructions, which a context must hold, too.
 FRAME_TOKENS = 1_500
 MAX_EXCERPT_SIGNALS = 8
-MAX_EVENT_NAME_CHARS = 40
 # Characters of the task; goal and error get half of them.
 MAX_TASK_CHARS = 1_200
 # Characters that a signal and its events may have in a run of any length; and other
 # events: 12,000 tokens hold the calls of a run with 300 of them.
 MAX_DECISIVE_CHARS = 600
 MAX_EVENT_CHARS = 80
-# What is shorter is one line, with the mark "…" in its middle.
-MIN_SPLIT_CHARS = 200
 
 
 def excerpt_tokens(model: Model) -> int:
@@ -97,11 +95,11 @@ def _event_lines(
         event = events[position]
         agent = f"of {event.agent}" if event.agent else ""
         names = filter(None, (event.type, agent, event.tool))
-        title = " ".join(clean(name, MAX_EVENT_NAME_CHARS) for name in names)
+        title = " ".join(clean(name, MAX_LABEL_CHARS) for name in names)
 
         least = MAX_DECISIVE_CHARS if position in decisive else MAX_EVENT_CHARS
         limit = max(share, least)
-        text = make_safe(trace.event_text(event), max(limit, MIN_SPLIT_CHARS))
+        text = make_safe(trace.event_text(event), max(limit, MAX_SHOWN_LINE_CHARS))
         if len(text) > limit:
             text = clean(text, limit)
         line = f"{position + 1}. {title}: {text}"

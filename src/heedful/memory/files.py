@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-MAX_DIGESTED_BYTES = 2**20  # a larger file has no digest
+from heedful.validation import MAX_READ_BYTES
 
 
 def file_digest(root: str, path: str) -> str:
@@ -18,7 +18,7 @@ def file_digest(root: str, path: str) -> str:
         top = Path(root).resolve()
         place = (top / path).resolve()
         is_inside = place.is_relative_to(top) and place.is_file()
-        if is_inside and place.stat().st_size <= MAX_DIGESTED_BYTES:
+        if is_inside and place.stat().st_size <= MAX_READ_BYTES:
             return hashlib.sha256(place.read_bytes()).hexdigest()
     return ""
 

@@ -34,7 +34,6 @@ from heedful.lessons.briefing import (
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import (
     ANY_LESSON,
-    MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Filter,
     Lesson,
@@ -68,7 +67,9 @@ from heedful.store import (
 )
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_LOOKED_UP_CHARS,
     MAX_SCORE,
+    MAX_STORED_TEXT_CHARS,
     check_actor,
     check_integer,
     check_number,
@@ -98,8 +99,6 @@ MIN_LEG_CANDIDATES = 30
 MIN_QUERY_CANDIDATES = 200
 # A signature is computed from this much of an error's text.
 MAX_SIGNED_CHARS = 10_000
-# The errors of so much of a text, at its two ends, are looked up, which takes 0.3 s.
-MAX_LOOKED_UP_CHARS = 200_000
 
 
 @refuses_unknown_options
@@ -199,8 +198,8 @@ class Memory(CallMemory):
             "error",
             lesson_signature(error_type, text, redact(lesson)),
             error_type=error_type,
-            text=(redact(lesson) or text)[:MAX_EXAMPLE_TEXT_CHARS],
-            sighting=text[:MAX_EXAMPLE_TEXT_CHARS],
+            text=(redact(lesson) or text)[:MAX_STORED_TEXT_CHARS],
+            sighting=text[:MAX_STORED_TEXT_CHARS],
             example=example,
             trust=author,
             importance=importance,
@@ -609,7 +608,7 @@ class Memory(CallMemory):
         """
         check_integer("id", id, least=0)
         check_texts(text=text)
-        space, vector = await self._embed(text[:MAX_EXAMPLE_TEXT_CHARS])
+        space, vector = await self._embed(text[:MAX_STORED_TEXT_CHARS])
         return await self.store.write(
             self.scope,
             lesson_store.edit,

@@ -51,6 +51,7 @@ from heedful.store.rulings import rule
 from heedful.store.search import example_of
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_SHOWN_ROWS,
     check_actor,
     check_integer,
     check_sequence,
@@ -65,8 +66,6 @@ RULED_STATES: Mapping[str, tuple[str, ...]] = {
     "reject": ("retired",),
     "undo": (),
 }
-# At most this many removed loops are named, and as many removed lessons.
-MAX_REVOKED_NAMES = 50
 _IDS_FORM = "ids of what waits in quarantine"
 
 
@@ -660,7 +659,7 @@ def _forget_sources(
         examples=len(examples),
         lessons=len(deleted_ids),
         sightings=sum(sightings.values()),
-        lesson_ids=tuple(deleted_ids[:MAX_REVOKED_NAMES]),
+        lesson_ids=tuple(deleted_ids[:MAX_SHOWN_ROWS]),
     )
 
 
@@ -743,7 +742,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         episodes=len(episodes),
         outcomes=len(outcomes),
         exposures=db.delete("trial", through_key),
-        loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
-        reopened=tuple(reopened[:MAX_REVOKED_NAMES]),
+        loop_ids=tuple(loops[:MAX_SHOWN_ROWS]),
+        reopened=tuple(reopened[:MAX_SHOWN_ROWS]),
     )
     return removed, sources

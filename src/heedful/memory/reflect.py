@@ -58,7 +58,6 @@ from heedful.lessons.call_marks import (
 from heedful.lessons.commands import release_command, trust_command
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson import (
-    MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Lesson,
     Remembered,
@@ -111,7 +110,12 @@ from heedful.store import (
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
-from heedful.validation import check_sequence, check_share, require
+from heedful.validation import (
+    MAX_STORED_TEXT_CHARS,
+    check_sequence,
+    check_share,
+    require,
+)
 
 _log = logging.getLogger("heedful")
 # How many events of an episode that waits are stored: the first and the last ones.
@@ -530,7 +534,7 @@ class _Reflector:
             # The caller's own score counts, whatever the model claims.
             draft = replace(draft, rated=None)
 
-        task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
+        task = redact(study.asked)[:MAX_STORED_TEXT_CHARS]
         writer = _LessonWriter(
             study=study, draft=draft, digest=digest, task=task, reflector=self
         )
@@ -707,7 +711,7 @@ class _LessonWriter:
         mistake: Mistake | None = None,
     ) -> Lesson:
         """Return a lesson with what all lessons of the run have in common."""
-        text = text[:MAX_EXAMPLE_TEXT_CHARS]
+        text = text[:MAX_STORED_TEXT_CHARS]
         trust = lowest_origin((trust, self.study.origin))
         example = Example(self.task, "") if self.task else None
         return Lesson(

@@ -20,15 +20,14 @@ from heedful.sanitize import clean, sanitize
 from heedful.store import user_rules
 from heedful.store.calls import has_failed_fix
 from heedful.store.connection import Db, Row
+from heedful.validation import MAX_SHOWN_ITEMS
 
-# A brief has at most so many lines, and looks at so many of the newest sessions.
-MAX_BRIEF_LINES = 10
+# A brief looks at so many of the newest sessions.
 BRIEF_SESSIONS = 40
 # A line that cost a session less was needed in one of sixty recorded sessions.
 MIN_SESSION_CALLS = 1 / 8
 # What two sessions have in common was read as a particular of theirs.
 MIN_LESSON_SESSIONS = 3
-MAX_OPENING_LINES = 10
 # However many rules there are, so many lines tell what cost earlier sessions calls.
 MIN_LEARNT_LINES = 3
 SECTION_HEADING = "## What earlier sessions taught"
@@ -65,7 +64,7 @@ class BriefLine:
 
 async def read_team_rules(memory: CallMemory) -> Mapping[int, str]:
     """Return the rules of the team's file that the user accepted, by lesson."""
-    return await memory.store.read(memory.scope, team_rules, MAX_OPENING_LINES)
+    return await memory.store.read(memory.scope, team_rules, MAX_SHOWN_ITEMS)
 
 
 async def read_failures(memory: CallMemory) -> Sequence[BriefLine]:
@@ -79,9 +78,9 @@ def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
     `rules` are texts that people wrote or reviewed, and `learnt` are lines.
     """
     rules = list(dict.fromkeys(rules))
-    room = MAX_OPENING_LINES - min(len(learnt), MIN_LEARNT_LINES)
+    room = MAX_SHOWN_ITEMS - min(len(learnt), MIN_LEARNT_LINES)
     lines = [f"- Rule: {clean(sanitize(rule), most=300)}" for rule in rules[:room]]
-    lines += [sanitize(line) for line in learnt[: MAX_OPENING_LINES - len(lines)]]
+    lines += [sanitize(line) for line in learnt[: MAX_SHOWN_ITEMS - len(lines)]]
     return "\n".join(lines)
 
 
@@ -109,7 +108,7 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
         return ()
 
     # More candidates than lines: several tools may break the same contract.
-    since = {"since": window["since"], "limit": 4 * MAX_BRIEF_LINES}
+    since = {"since": window["since"], "limit": 4 * MAX_SHOWN_ITEMS}
     calls = db.all("brief_calls", scope, **since)
     errors = db.all("brief_errors", scope, **since)
     sessions = window["sessions"]
@@ -130,7 +129,7 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     least = MIN_SESSION_CALLS * sessions
     worth = [line for line in lines.values() if line.calls >= least]
     worth.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
-    return tuple(worth[:MAX_BRIEF_LINES])
+    return tuple(worth[:MAX_SHOWN_ITEMS])
 
 
 def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:

@@ -32,10 +32,9 @@ from heedful.memory.user_rules import (
 from heedful.redact import mask_personal, redact
 from heedful.store import episode_lessons, episodes
 from heedful.store.store import Store
-from heedful.validation import require
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
 
 FAILURE_IMPORTANCE = 0.7
-MAX_SESSION_TASK_CHARS = 300  # of the first prompt, by which a list names a session
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ async def learn_session(
             "name": episode.id,
             "session": episode.session,
             "outcome": episode.outcome,
-            "task": mask_personal(redact(episode.task))[:MAX_SESSION_TASK_CHARS],
+            "task": mask_personal(redact(episode.task))[:MAX_SHOWN_TEXT_CHARS],
         },
         steps,
         keys=keys_in(sources),

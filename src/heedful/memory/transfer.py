@@ -61,6 +61,7 @@ from heedful.store.rulings import (
     words_digest,
 )
 from heedful.store.store import Store
+from heedful.validation import MAX_LONG_TEXT_CHARS
 
 File = str | os.PathLike[str] | BinaryIO
 MAX_EXPORT_LINE_BYTES = 256 * 2**20
@@ -289,10 +290,6 @@ def _load_json(text: str) -> dict[str, Any]:
     return record
 
 
-# A lesson that nobody confirms loses its `meta` if it has more characters.
-MAX_UNTRUSTED_META_CHARS = 20_000
-
-
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     """Yield the texts of a lesson that nobody confirms, each as a lesson.
 
@@ -301,7 +298,8 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     """
     signature = Signature("", record.pattern, digest=record.signature)
     meta = dict(record.meta)
-    if len(json.dumps(meta)) > MAX_UNTRUSTED_META_CHARS:
+    # A lesson that nobody confirms keeps no long `meta`.
+    if len(json.dumps(meta)) > MAX_LONG_TEXT_CHARS:
         meta = {}
 
     for text in record.examples:

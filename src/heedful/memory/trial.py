@@ -23,6 +23,7 @@ from heedful.lessons.lesson import (
     short_digest,
 )
 from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
+from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.record import thousandths
 from heedful.redact import redact
 from heedful.store import open_store
@@ -33,7 +34,6 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
 
@@ -235,7 +235,7 @@ def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
     """
     values = {
         "source": source,
-        "day": ABANDONED_LOOP_SECONDS,
+        "day": DAY_SECONDS,
         "now": time.time(),
     }
     cells = {

@@ -10,17 +10,9 @@ from dataclasses import replace
 
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
-from heedful.lessons.lesson import (
-    MAX_EXAMPLE_TEXT_CHARS,
-    Example,
-    Lesson,
-    Signature,
-    digest_of,
-    short_digest,
-)
+from heedful.lessons.lesson import Example, Lesson, Signature, digest_of, short_digest
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import (
-    MAX_STATED_RULE_CHARS,
     RULE_TYPE,
     StatedRule,
     read_correction,
@@ -30,7 +22,13 @@ from heedful.memory.quarantine import Quarantine
 from heedful.redact import mask_personal, redact
 from heedful.store import editions, user_rules as rule_store
 from heedful.store.store import Store
-from heedful.validation import check_actor, check_integer, require
+from heedful.validation import (
+    MAX_SHOWN_LINE_CHARS,
+    MAX_STORED_TEXT_CHARS,
+    check_actor,
+    check_integer,
+    require,
+)
 
 # Embeds lessons and stores them by a function of the store.
 WriteLessons = Callable[..., Awaitable[list[Remembered]]]
@@ -74,7 +72,7 @@ def correction_lessons(
         if has_answer and event.type == "user_message" and not event.origin:
             text = read_correction(mask_personal(redact(event.content)))
             corrections[text] = None
-    task = task[:MAX_EXAMPLE_TEXT_CHARS]
+    task = task[:MAX_STORED_TEXT_CHARS]
     example = Example(task, "") if task else None
     return [
         replace(rule_lesson(text, source), example=example)
@@ -116,8 +114,8 @@ class UserRules:
         """
         check_actor(by, "")
         text = " ".join(mask_personal(redact(text)).split())
-        is_short = 0 < len(text) <= MAX_STATED_RULE_CHARS
-        require(is_short, "text", text, f"1 to {MAX_STATED_RULE_CHARS} characters")
+        is_short = 0 < len(text) <= MAX_SHOWN_LINE_CHARS
+        require(is_short, "text", text, f"1 to {MAX_SHOWN_LINE_CHARS} characters")
         (stated,) = await self._keep([text], f"operator:{by}")
         return stated
 

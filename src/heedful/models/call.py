@@ -17,10 +17,9 @@ from typing import Any, TypeVar, Unpack
 from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.models.contract import Answer, Message, Model, Options
-from heedful.validation import check_integer, check_number, require
+from heedful.validation import MAX_READ_BYTES, check_integer, check_number, require
 
 T = TypeVar("T")
-MAX_ANSWER_BYTES = 1_000_000
 DEFAULT_CALL_OPTIONS: dict[str, Any] = {
     "schema": None,
     "max_tokens": None,
@@ -142,10 +141,8 @@ def check_answer(name: str, answer: Answer) -> Answer:
     The caller reads the JSON in the answer to a request with a schema.
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
-    if size > MAX_ANSWER_BYTES:
-        message = (
-            f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
-        )
+    if size > MAX_READ_BYTES:
+        message = f"model {name!r} answered {size} bytes; the limit is {MAX_READ_BYTES}"
         raise MalformedAnswer(message, answer.text, answer.usage)
     return answer
 

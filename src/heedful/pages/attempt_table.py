@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from heedful.loop.runs import Report, StageAttempt, StageReport
 from heedful.pages.difference import Difference, Span, difference
 from heedful.redact import redact_start
+from heedful.validation import MAX_LONG_TEXT_CHARS
 
-MAX_OUTPUT_READ_CHARS = 20_000  # the characters of an output that are read
 TROUBLED_STATUSES = ("failed", "not_validated", "warning")
 # A bar: the status of its attempt, where it begins, and how long it is, in percent.
 Bar = tuple[str, float, float]
@@ -83,7 +83,7 @@ def compared(before: StageAttempt | None, attempt: StageAttempt) -> Difference:
         # Where nothing stayed, the new answer says all.
         stayed = [text for kind, _, text in changed.parts if kind in ("same", "place")]
         change = changed if "".join(stayed).strip() else change
-    unread = max(0, len(attempt.output) - MAX_OUTPUT_READ_CHARS)
+    unread = max(0, len(attempt.output) - MAX_LONG_TEXT_CHARS)
     return change._replace(unshown=unread)
 
 
@@ -115,12 +115,12 @@ def read_lines(text: str) -> tuple[list[str], int]:
     The end of a very long text is not read.
     """
     lines = readable(text).replace(". ", ". \n").splitlines()
-    return lines, max(0, len(text) - MAX_OUTPUT_READ_CHARS)
+    return lines, max(0, len(text) - MAX_LONG_TEXT_CHARS)
 
 
 def readable(text: str) -> str:
     """Return the beginning of an output without secrets; JSON data are indented."""
-    text = redact_start(text, MAX_OUTPUT_READ_CHARS)
+    text = redact_start(text, MAX_LONG_TEXT_CHARS)
     if not text.lstrip().startswith(("{", "[")):
         return text
 

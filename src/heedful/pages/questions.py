@@ -13,9 +13,8 @@ from typing import Any
 from heedful.loop.runs import CheckResult, Report, StageReport
 from heedful.pages.report import counted, happened, verdict
 from heedful.sanitize import clean
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS
 
-MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -85,7 +84,7 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
     `question` is a text such as "why was stage 2 retried?".
     """
-    meanings, missing = _find_stages(report, question[:MAX_QUESTION_CHARS])
+    meanings, missing = _find_stages(report, question[:MAX_STORED_TEXT_CHARS])
     stages = [stage for stage in report.stages if stage.name in meanings]
 
     facts = []
@@ -106,12 +105,12 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
         lines = stage.briefing.lines if stage.briefing else ()
         for line in lines:
-            text = f"memory, before each attempt: {clean(line, MAX_QUESTION_CHARS)}"
+            text = f"memory, before each attempt: {clean(line, MAX_STORED_TEXT_CHARS)}"
             facts.append(Fact(text=text, run=report.run, stage=stage.name))
 
         facts += _attempt_facts(stage)
         for sentence in stage.closed:
-            text = f"closed: {clean(sentence, MAX_QUESTION_CHARS)}"
+            text = f"closed: {clean(sentence, MAX_STORED_TEXT_CHARS)}"
             facts.append(Fact(text=text, run=report.run, stage=stage.name))
 
     return RunAnswer(
@@ -181,7 +180,7 @@ def summarize_run(report: Report) -> list[str]:
     ]
     troubled += [stage for stage in report.stages if stage.recovered]
 
-    lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]
+    lines = [describe_run(report), f"{clean(verdict(report), MAX_STORED_TEXT_CHARS)}."]
     for stage in troubled[:3]:
         line = describe_stage(report, stage)
         wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
@@ -303,7 +302,7 @@ def _attempt_facts(stage: StageReport) -> Iterator[Fact]:
 
         if following is not None and attempt.feedback_for_agent:
             lines = [
-                clean(line, MAX_QUESTION_CHARS)
+                clean(line, MAX_STORED_TEXT_CHARS)
                 for line in attempt.feedback_for_agent.splitlines()
             ]
             text = f"fed back to attempt {following.attempt}:"
@@ -312,8 +311,8 @@ def _attempt_facts(stage: StageReport) -> Iterator[Fact]:
 
 def _complaint(check: CheckResult) -> str:
     """Return what a check found wrong, and how to fix it."""
-    message = clean(check.message, MAX_QUESTION_CHARS)
+    message = clean(check.message, MAX_STORED_TEXT_CHARS)
     text = f"{CHECK_STATUS_WORDS[check.status]}: {message}".rstrip(" :")
     if check.suggestion:
-        text += f"; fix: {clean(check.suggestion, MAX_QUESTION_CHARS)}"
+        text += f"; fix: {clean(check.suggestion, MAX_STORED_TEXT_CHARS)}"
     return text

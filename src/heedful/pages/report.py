@@ -36,7 +36,7 @@ from heedful.pages.attempt_table import (
 from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean, without_controls
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
@@ -60,8 +60,6 @@ _END_SIGNS = {
 }
 STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
 SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
-# What a page shows of an attempt.
-MAX_ATTEMPT_LINES = 40  # of its output, and of what checks say
 
 
 def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
@@ -170,13 +168,13 @@ def output(
             note = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
         notes.append(note)
 
-    hidden = len(lines) - MAX_ATTEMPT_LINES
+    hidden = len(lines) - MAX_SHOWN_ROWS
     if hidden > 0:
         notes.append(f"{counted(hidden, 'more line')} not shown")
     if unread:
         notes.append(f"{counted(unread, 'character')} not read")
 
-    return list(map(cut, lines[:MAX_ATTEMPT_LINES])), "; ".join(notes)
+    return list(map(cut, lines[:MAX_SHOWN_ROWS])), "; ".join(notes)
 
 
 @cache
@@ -220,7 +218,7 @@ def environment() -> "Environment":
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {
         "SIGNS": STATUS_SIGNS,
-        "CHECKS": MAX_ATTEMPT_LINES,
+        "CHECKS": MAX_SHOWN_ROWS,
         "FEEDBACK": 3_000,
     }
 

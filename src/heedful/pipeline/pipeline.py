@@ -56,6 +56,7 @@ from heedful.store.runs import stages_of
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
+    MAX_SHOWN_LINE_CHARS,
     check_integer,
     check_options,
     refuses_unknown_options,
@@ -320,8 +321,6 @@ def _check_choices(options: Mapping[str, Any]) -> None:
 
 
 _log = logging.getLogger("heedful")
-# The most characters of a lesson in the feedback, and of a line of progress.
-MAX_PROGRESS_LINE_CHARS = 200
 EXHAUSTION_PHRASES = {
     "continued": "continuing despite failures",
     "best": "continuing with the best attempt",
@@ -505,7 +504,7 @@ class PipelineRun:
     def say(self, line: str, level: int = logging.INFO) -> None:
         """Log a line of progress; print it on standard error if progress is shown."""
         indent = " " * (len(line) - len(line.lstrip()))
-        line = f"{indent}{clean(line, MAX_PROGRESS_LINE_CHARS)}"
+        line = f"{indent}{clean(line, MAX_SHOWN_LINE_CHARS)}"
 
         stream = sys.stderr  # None in a program without a console
         is_shown = False
@@ -702,9 +701,7 @@ class StageRunner:
         texts = await self._recall_fixes(memory, evaluation)
         if stage.writer is None:
             texts += [match.lesson for match in advice]
-        lines = [
-            f"- {clean(sanitize(text), MAX_PROGRESS_LINE_CHARS)}" for text in texts
-        ]
+        lines = [f"- {clean(sanitize(text), MAX_SHOWN_LINE_CHARS)}" for text in texts]
         lessons = [record.KNOWN_FIXES_HEADING, *dict.fromkeys(lines)]
         return runs.stage_feedback(stage.name, evaluation, goals, lessons)
 

@@ -42,17 +42,17 @@ from heedful.lessons.origin import KEY_SOURCE_PREFIX, Origin, origin_of
 from heedful.memory.memory import Memory
 from heedful.service.problems import Problem, of_unreadable_json
 from heedful.service.schemas import TOO_DEEP, May, not_too_deep
-from heedful.service.setup import MAX_REMEMBERED_CALLERS, Setup
-from heedful.service.wire import ANSWERED_SCOPE, MAX_ROW_ID
+from heedful.service.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
+from heedful.service.wire import ANSWERED_SCOPE
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
+from heedful.validation import MAX_INTEGER
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEY_CACHE_SECONDS = 1.0
 MCP_SOURCE = "agent:mcp"  # the source of what an MCP client without a key sends
 Project = Annotated[
     str | None,
@@ -230,7 +230,7 @@ class Caller:
 
 
 class Callers:
-    """Finds the caller of a request, and caches each key for `KEY_CACHE_SECONDS`.
+    """Finds the caller of a request, and caches each key for `MAX_CACHE_SECONDS`.
 
     For this time, a service may still accept a key that `heedful key revoke` has
     revoked.
@@ -270,7 +270,7 @@ class Callers:
         key = await keys.holder(self._setup.store, token)
         if len(self._cached) >= MAX_REMEMBERED_CALLERS:
             self._cached.clear()
-        self._cached[digest] = key, now + KEY_CACHE_SECONDS
+        self._cached[digest] = key, now + MAX_CACHE_SECONDS
         return key
 
 
@@ -432,7 +432,7 @@ class Listing:
         """Return the cursor of a list whose ids are integers. Raises InvalidInput."""
         if self.cursor is None:
             return None
-        if not self.cursor.isdecimal() or int(self.cursor) > MAX_ROW_ID:
+        if not self.cursor.isdecimal() or int(self.cursor) > MAX_INTEGER:
             raise InvalidInput(
                 "cursor", self.cursor, "`next` of the previous page, unchanged"
             )

@@ -10,7 +10,7 @@ import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -47,15 +47,29 @@ LOST_CONNECTIONS = {
 }
 # What OpenSSL says if it cannot verify the certificate of a server.
 UNTRUSTED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-# The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
-# doubles up to MAX_RETRY_PAUSE_SECONDS. If the service asks for a longer wait than
-# MAX_RETRY_AFTER_SECONDS, there is no retry.
-FIRST_PAUSE_SECONDS = 0.2
-MAX_RETRY_PAUSE_SECONDS = 10.0
-MAX_RETRY_AFTER_SECONDS = 60.0
 ERROR_CLASSES = {code: kind for kind, (_, code) in ERROR_RESPONSES.items()}
 T = TypeVar("T")
 Plain = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The pauses before retries, in seconds.
+
+    A pause is random. Its upper bound starts at `first` and doubles up to `longest`. If
+    the service asks for a wait longer than `refused`, there is no retry.
+    """
+
+    first: float = 0.2
+    longest: float = 10.0
+    refused: float = 60.0
+
+    def draw(self, tries: int) -> float:
+        """Return the pause after so many retries."""
+        return random.uniform(0, min(self.longest, self.first * 2**tries))
+
+
+PAUSES = Pauses()
 
 
 @refuses_unknown_options
@@ -167,8 +181,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         tries = 0
         while True:
-            max_pause = min(MAX_RETRY_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
-            pause = random.uniform(0, max_pause)
+            pause = PAUSES.draw(tries)
             try:
                 answer = await self._http.send(request)
             except self._lost as error:
@@ -509,7 +522,7 @@ def _seconds_to_wait(answer: "httpx.Response") -> float | None:
         return None
 
     seconds = float(retry_after) if retry_after.isdecimal() else 0.0
-    return None if seconds > MAX_RETRY_AFTER_SECONDS else seconds
+    return None if seconds > PAUSES.refused else seconds
 
 
 def _document(record: Any) -> Any:

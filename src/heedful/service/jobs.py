@@ -36,6 +36,7 @@ from heedful.memory.vectors import reembed
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
+from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.store import Store
 
 log: logging.Logger = logging.getLogger("heedful")
@@ -472,8 +473,6 @@ async def do(
 
 # Seconds between two calls of `sweep`; `night` is called once a day.
 SWEEP_INTERVAL_SECONDS = 5.0
-# The most episodes of a scope that one sweep queues, oldest first.
-MAX_SWEEP_EPISODES = 1_000
 
 
 async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
@@ -487,9 +486,7 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
         if not tools.enabled:
             continue
 
-        digests = await tools.store.read(
-            scope, episodes.left, MAX_SWEEP_EPISODES, failed
-        )
+        digests = await tools.store.read(scope, episodes.left, MAX_READ_ROWS, failed)
         for digest in digests:
             await work.defer("reflect", scope, digest=digest)
 

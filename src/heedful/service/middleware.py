@@ -39,7 +39,13 @@ from heedful.service.problems import (
     answer,
     of_unreadable_json,
 )
-from heedful.service.setup import MAX_REMEMBERED_CALLERS, Metrics, RequestLimits, Setup
+from heedful.service.setup import (
+    MAX_HEAVY_CALLS,
+    MAX_REMEMBERED_CALLERS,
+    Metrics,
+    RequestLimits,
+    Setup,
+)
 from heedful.store.connection import Db
 from heedful.store.idempotency import (
     REMOVED_ANSWER,
@@ -50,15 +56,11 @@ from heedful.store.idempotency import (
     write_effect,
 )
 from heedful.store.keys import sent_id
-from heedful.store.offload import Turns, offload, take_turn
+from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
 from heedful.store.store import Effects, Store
+from heedful.validation import MAX_READ_BYTES
 
 log: logging.Logger = logging.getLogger("heedful.http")
-# The form of a longer body is checked in a thread. One that is longer than
-# MIN_TURN_BODY_BYTES waits for the turn of its call, because it needs much memory.
-MIN_THREAD_BODY_BYTES = 64 * 1024
-MIN_TURN_BODY_BYTES = 1024 * 1024
-MAX_LARGE_CALLS = 2  # at a time
 TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
 # `application/json`, or a kind of it such as `application/merge-patch+json`.
@@ -87,9 +89,10 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
         return body
 
     max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
-    if len(body) > MIN_TURN_BODY_BYTES:
+    # A large body waits for the turn of its call, because it needs much memory.
+    if len(body) > MAX_READ_BYTES:
         await take_turn("call")
-    if len(body) > MIN_THREAD_BODY_BYTES:
+    if len(body) > MAX_INLINE_CHARS:
         await offload(_check_form, body, media_type, max_containers)
     else:
         _check_form(body, media_type, max_containers)
@@ -236,7 +239,7 @@ class Admission:
 
     def __init__(self, limits: RequestLimits) -> None:
         self._rate = RateLimit(limits.rate, limits.burst)
-        self._turns = Turns(MAX_LARGE_CALLS)
+        self._turns = Turns(MAX_HEAVY_CALLS)
 
     @contextmanager
     def caller(self, caller: Caller) -> Iterator[None]:

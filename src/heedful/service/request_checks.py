@@ -24,6 +24,7 @@ from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
 from heedful.service import schemas
 from heedful.service.setup import Setup
+from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.validation import require
 
 Spec = Mapping[str, Any]
@@ -34,8 +35,6 @@ CHECK_TIMEOUT_SECONDS = 5.0
 CHECK_START_SECONDS = 30.0
 # Arguments of these checks that may be data; a text would be the path of a file.
 DATA_ARGUMENTS = ("source", "results")
-# The most characters of all checks in a request, as JSON.
-MAX_CHECKS_CHARS = 64 * 1024
 # The most critics in one report; each of them calls the model.
 MAX_REPORT_CRITICS = 16
 
@@ -47,9 +46,9 @@ async def load_checks(specs: Sequence[Spec], setup: Setup) -> list[Check]:
     a check in `setup.checks`, ModelUnavailable.
     """
     length = len(json.dumps(specs))
-    if length > MAX_CHECKS_CHARS:
+    if length > MAX_INLINE_CHARS:
         raise InvalidInput(
-            "checks", f"{length} characters", f"at most {MAX_CHECKS_CHARS} as JSON"
+            "checks", f"{length} characters", f"at most {MAX_INLINE_CHARS} as JSON"
         )
 
     critics = 0

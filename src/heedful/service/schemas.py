@@ -35,10 +35,10 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import CommandText, Page, SentLessonState, Shape
 from heedful.store.episodes import StoredEpisode
-from heedful.store.keys import Key
-from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
+from heedful.store.keys import Key, Permission
+from heedful.store.loop_notes import LoopNote
 from heedful.store.records import StoredLoop
-from heedful.validation import MAX_NAME_CHARS, MAX_SCORE
+from heedful.validation import MAX_NAME_CHARS, MAX_SCORE, MAX_STORED_TEXT_CHARS
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -166,7 +166,7 @@ class Reason(Body):
     why: Short = ""
 
 
-May = Literal["read", "recall", "write", "approve", "admin"]
+May = Permission
 Kind = lessons.LessonKind
 
 
@@ -290,7 +290,7 @@ class NewOverride(Body):
 class NewLoopNote(Body):
     """A note about a loop."""
 
-    text: Annotated[Text, Field(min_length=1, max_length=MAX_LOOP_NOTE_CHARS)]
+    text: Annotated[Text, Field(min_length=1, max_length=MAX_STORED_TEXT_CHARS)]
 
 
 class NewCorrection(Body):

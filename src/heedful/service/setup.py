@@ -140,7 +140,10 @@ class Metrics:
 LIMITS_MIB_BYTES = 1024 * 1024
 # Callers, keys, sessions and scopes that a service remembers at a time.
 MAX_REMEMBERED_CALLERS = 10_000
-MAX_CHECK_PROCESSES = 2  # checks that run in processes at the same time
+# Calls with large bodies, and checks that run in processes, at the same time.
+MAX_HEAVY_CALLS = 2
+# How long an answer that anybody may ask for is repeated.
+MAX_CACHE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +204,7 @@ class Setup(Resources):
     guardrails: LoopLimits = LoopLimits()
     work: Work = field(default_factory=Work)
     metrics: Metrics = field(default_factory=Metrics)
-    turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_CHECK_PROCESSES))
+    turns: Semaphore = field(default_factory=lambda: Semaphore(MAX_HEAVY_CALLS))
     memories: dict[Scope, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -155,7 +155,6 @@ def lesson_from_wire(plain: Mapping[str, Any]) -> dict[str, Any]:
 SentLessonState = Annotated[State, PlainSerializer(older_state)]
 
 Row = TypeVar("Row")
-MAX_ROW_ID = 2**63 - 1  # the largest id that a store holds
 
 
 def split_page(rows: Sequence[Any], limit: int, name: str) -> tuple[list[Any], Any]:

@@ -33,7 +33,8 @@ from heedful.lessons.call_marks import (
 from heedful.lessons.contracts import CONTRACTS_BY_NAME, Contract, find_contract
 from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
-from heedful.lessons.scope import Scope, source_of
+from heedful.lessons.ranking import MAX_PROMPT_LESSONS
+from heedful.lessons.scope import MIN_SAME_RUNS, Scope, source_of
 from heedful.redact import redact
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
@@ -42,10 +43,6 @@ from heedful.validation import MAX_SHOWN_TEXT_CHARS
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson_check import LessonCheck
 
-# An answer has at most this many failures.
-MAX_ANNOUNCED_FAILURES = 3
-# A command may fail by chance, so only a failure in this many runs is announced.
-MIN_COMMAND_RUNS = 2
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
@@ -244,7 +241,7 @@ def history_of(
 ) -> ActionHistory:
     """Return how calls with a mark of this one failed, and the checks and rules for it.
 
-    The most specific failures come first, at most `MAX_ANNOUNCED_FAILURES`. They leave
+    The most specific failures come first, at most `MAX_PROMPT_LESSONS`. They leave
     out what the `session` was told before and what failed in it, lessons in quarantine,
     and errors from outside unless people stated their sources. `stated` are names of
     such sources, besides those stated in the scope.
@@ -274,7 +271,7 @@ def history_of(
         if failure is not None and failure.error not in earlier_errors:
             failures.append(replace(failure, text=render.before_call(failure)))
     return ActionHistory(
-        tuple(failures[:MAX_ANNOUNCED_FAILURES]),
+        tuple(failures[:MAX_PROMPT_LESSONS]),
         tuple(sorted(waiting_entries)),
         marks=tuple(rows[0]["digest"] for rows in failed_rows),
         checks=_checks_of(db, scope, tool, arguments),
@@ -304,7 +301,7 @@ def _find_failures(
         told_marks = session_marks.find(db, scope, session, names)
     known_failures = []
     for digest, rows in by_digest.items():
-        is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_COMMAND_RUNS
+        is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_SAME_RUNS
         is_known = f"told {digest}" in told_marks or any(
             row["source"] == own_source for row in rows
         )

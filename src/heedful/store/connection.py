@@ -53,6 +53,8 @@ Rows = Any
 
 # The `limit` of a statement that returns all rows; no id is above it.
 MAX_ROWS = 2**53
+# The newest rows of one kind that a search without an index goes through.
+MAX_READ_ROWS = 2_000
 # The end of an `insert` that does nothing if the row exists.
 CONFLICT_SKIP_SQL = "on conflict do nothing"
 
@@ -74,7 +76,6 @@ LOCAL_ACTOR = Actor()
 
 # Bytes of JSON that a short read may parse, and those of a read without a turn.
 MAX_SHORT_READ_BYTES = 256 * 1024
-MAX_FREE_READ_BYTES = 1024 * 1024
 
 
 class LargeRead(Exception):

@@ -15,15 +15,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons.holdout import (
-    MIN_QUIET_LOOPS,
-    Exposure,
-    LoopExposures,
-    Outcome,
-    Shown,
-)
+from heedful.lessons.holdout import Exposure, LoopExposures, Outcome, Shown
 from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.lessons.scope import Remembered, Scope
+from heedful.lessons.scope import DAY_SECONDS, MIN_UNBROKEN_CASES, Remembered, Scope
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -42,8 +36,7 @@ if TYPE_CHECKING:  # slow to import: a hook process starts for each event
     from heedful.lessons.lesson import Lesson, Match
     from heedful.lessons.proof import Case, CasesByModel, Comparison
 
-# A loop that has not ended after this many seconds counts as given up.
-ABANDONED_LOOP_SECONDS = 86_400.0
+
 # Memory counts as hurting only if it also hurts in this many of the newest loops.
 # Without this, memory that hurt for long would be withheld long after it helps again.
 MAX_RECENT_LOOPS = 1_000
@@ -154,7 +147,7 @@ def _record_outcome(
         {
             **values,
             "most": actor.outcomes,
-            "day": ABANDONED_LOOP_SECONDS,
+            "day": DAY_SECONDS,
             "via": actor.via,
             "now": now,
         },
@@ -173,7 +166,7 @@ def _record_outcome(
     # begins again when the lessons of the loop are written.
     keeps = outcome.memory_key and outcome.rung == 1
     if keeps and (number or not shown_to(db, scope, outcome.loop)):
-        db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
+        db.send("keep_rules", {**values, "quiet": MIN_UNBROKEN_CASES})
     return number
 
 
@@ -348,7 +341,8 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
 
     from heedful.lessons import proof  # slow to import
 
-    times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
+    # A loop that has not ended after a day counts as given up.
+    times = {"day": DAY_SECONDS, "now": time.time()}
     cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
     costs: defaultdict[str, list[proof.CostSum]] = defaultdict(list)
     limits = {**times, "most": proof.MAX_COUNTED_CALLS, "since": since}

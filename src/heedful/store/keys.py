@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any
+from typing import Any, Literal, get_args
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
@@ -30,7 +30,8 @@ from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
-KEY_PERMISSIONS = ("read", "recall", "write", "approve", "admin")
+Permission = Literal["read", "recall", "write", "approve", "admin"]
+KEY_PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 # The full text of a key, `heedful_ID_SECRET`: 12 and 64 hexadecimal digits.
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
 # If nobody has this key id, the secret is compared with this hash, so that the answer

@@ -24,7 +24,6 @@ from heedful.lessons import render
 from heedful.lessons.holdout import opportunity_name
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
-    MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Lesson,
     Remembered,
@@ -61,7 +60,7 @@ from heedful.store.connection import (
 )
 from heedful.store.rulings import name_of, rule, words_digest
 from heedful.store.search import placed, with_told_words
-from heedful.validation import require
+from heedful.validation import MAX_STORED_TEXT_CHARS, require
 
 # The parameters of a statement, or the columns of a row, by name.
 Plain = dict[str, Any]
@@ -937,8 +936,8 @@ def edit(
     NotFound, InvalidInput.
     """
     text = storable(text)
-    has_words = bool(text.strip()) and len(text) <= MAX_EXAMPLE_TEXT_CHARS
-    require(has_words, "text", text, f"1 to {MAX_EXAMPLE_TEXT_CHARS} characters")
+    has_words = bool(text.strip()) and len(text) <= MAX_STORED_TEXT_CHARS
+    require(has_words, "text", text, f"1 to {MAX_STORED_TEXT_CHARS} characters")
 
     lesson = _lesson_row(db, scope, id)
     mistake = from_json(lesson["mistake"])

@@ -11,9 +11,9 @@ import string
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, key_of
+from heedful.validation import MAX_SHOWN_ITEMS
 
 SHORT_ID_CHARS = 8
-MAX_AMBIGUOUS_IDS = 10  # that an error lists
 
 
 def short_id(id: str) -> str:
@@ -42,7 +42,7 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
     if db.select("id", "loop", {**key_of(scope), "id": name}):
         return name
 
-    limits = {**key_of(scope), "limit": MAX_AMBIGUOUS_IDS + 1}
+    limits = {**key_of(scope), "limit": MAX_SHOWN_ITEMS + 1}
     place = "begin"
     ids = [row["id"] for row in db.run("ids_of_prefix", {**limits, "prefix": name})]
     if not ids and len(name) >= SHORT_ID_CHARS:
@@ -54,8 +54,8 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
     if len(ids) == 1:
         return str(ids[0])
 
-    listed = ", ".join(sorted(ids[:MAX_AMBIGUOUS_IDS]))
-    more = ", …" if len(ids) > MAX_AMBIGUOUS_IDS else ""
+    listed = ", ".join(sorted(ids[:MAX_SHOWN_ITEMS]))
+    more = ", …" if len(ids) > MAX_SHOWN_ITEMS else ""
     raise UsageError(
         f"several loops {place} with {name!r}: {listed}{more}; give more of the id"
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, key_of, resumable, storable
+from heedful.validation import MAX_STORED_TEXT_CHARS
 
 MAX_LOOP_NOTES = 200
-MAX_LOOP_NOTE_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class LoopNote:
 def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
     """Add a note to a loop, without secrets. Raises NotFound, InvalidInput."""
     words = text.strip()
-    if not words or len(words) > MAX_LOOP_NOTE_CHARS:
-        allowed = f"a note of 1 to {MAX_LOOP_NOTE_CHARS:,} characters"
+    if not words or len(words) > MAX_STORED_TEXT_CHARS:
+        allowed = f"a note of 1 to {MAX_STORED_TEXT_CHARS:,} characters"
         raise InvalidInput("text", text, allowed)
 
     if not db.select("n", "loop", {**key_of(scope), "id": id}):

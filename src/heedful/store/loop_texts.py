@@ -122,8 +122,11 @@ def _plain_text(data: str) -> str:
 def _findings(data: str | None) -> Iterator[LoopPart]:
     """Yield what findings say, from their JSON."""
     for finding in json.loads(data or "[]"):
-        names = ("check", "key", "message", "fix", "evidence")
-        texts = [str(finding[name]) for name in names if finding.get(name)]
+        texts = [
+            text
+            for name, text in finding.items()
+            if isinstance(text, str) and name != "level"
+        ]
         yield LoopPart("finding", [text[:MAX_PART_CHARS] for text in texts])
 
 

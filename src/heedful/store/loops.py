@@ -31,7 +31,6 @@ from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
 from heedful.store import exposures
 from heedful.store.connection import (
-    MAX_FREE_READ_BYTES,
     MAX_ROWS,
     MEMORY_LOCKS,
     Db,
@@ -56,6 +55,7 @@ from heedful.store.records import (
     MemoryEntry,
     StoredLoop,
 )
+from heedful.validation import MAX_READ_BYTES
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -507,7 +507,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
     """Return at most `limit` of the newest loops that a replay can decide again.
 
     Only loops older than the loop `before` are returned. They lack task, context and
-    outputs. Their JSON has at most `MAX_FREE_READ_BYTES`, or there is one loop.
+    outputs. Their JSON has at most `MAX_READ_BYTES`, or there is one loop.
     """
     sizes, more = _newest_sizes(
         db,
@@ -515,7 +515,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
         min(limit, REPLAY_CHUNK_LOOPS),
         prefix="",
         before=before,
-        most=MAX_FREE_READ_BYTES,
+        most=MAX_READ_BYTES,
     )
     loops = replayable(read_many(db, scope, sizes, outputs=False, task=False))
     return RecordedChunk(

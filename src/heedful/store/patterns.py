@@ -26,11 +26,10 @@ from heedful.redact import redact
 from heedful.store import calls, search
 from heedful.store.connection import Db, Row, storable
 from heedful.store.lessons import plain
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 
 # The number of error types whose templates a connection keeps.
 MAX_CACHED_ERROR_TYPES = 32
-MAX_SEEN_LESSONS = 50  # lessons in the answer of `seen`
-MAX_ANSWER_ERRORS = 5  # known lines in the answer about a text of several lines
 # A word of two or more letters, such as `no` or `file`.
 _LETTER_WORD_PATTERN = re.compile(r"[^\W\d_]{2,}")
 # A title that names a type of error, as most languages write it: `KeyError`.
@@ -202,7 +201,7 @@ class _Wording:
 def _find_lines(
     db: Db, scope: Scope, error_type: str, lines: Sequence[tuple[str, Signature]]
 ) -> dict[str, Seen]:
-    """Return what is known of the first `MAX_ANSWER_ERRORS` lines, by their patterns.
+    """Return what is known of the first `MAX_LISTED_ITEMS` lines, by their patterns.
 
     `error_type` is that of the whole text, "" if it has none.
     """
@@ -213,7 +212,7 @@ def _find_lines(
             wordings.setdefault(bare_digest(words), wording)
 
     digests = json.dumps(list(wordings))
-    rows = db.all("find_words", scope, digests=digests, limit=MAX_SEEN_LESSONS)
+    rows = db.all("find_words", scope, digests=digests, limit=MAX_SHOWN_ROWS)
     rows.sort(key=lambda row: int(row["id"]))
 
     patterns: dict[str, Signature] = {}
@@ -225,7 +224,7 @@ def _find_lines(
             patterns[digest] = _stored_signature(row, row["error_type"])
             indexes[digest] = wording.line
 
-    first_digests = sorted(indexes, key=indexes.__getitem__)[:MAX_ANSWER_ERRORS]
+    first_digests = sorted(indexes, key=indexes.__getitem__)[:MAX_LISTED_ITEMS]
     return {
         digest: replace(
             seen(db, scope, patterns[digest]), lines=(lines[indexes[digest]][0],)
@@ -268,7 +267,7 @@ def _read_lessons(
         scope,
         signature=signature,
         members=json.dumps(members),
-        limit=MAX_SEEN_LESSONS,
+        limit=MAX_SHOWN_ROWS,
     )
     lessons = [{**plain(row), "pattern": row["pattern"]} for row in rows]
     # Every row has the same total.

@@ -68,8 +68,6 @@ CONNECTION_DEFAULTS = {
     "keepalives_idle": "30",
     "tcp_user_timeout": "20000",
 }
-# More than there are statements, so that none is evicted.
-MAX_PREPARED_STATEMENTS = 1_000
 # The error code of the function `must` of the schema, which `expect` calls.
 UNMET_EXPECTATION_STATE = "HF001"
 # The severities of errors with which the server ends a connection.
@@ -173,7 +171,7 @@ class PostgresSession(Db):
             prepare_threshold=0,
             row_factory=_row_factory,
         )
-        self._connection.prepared_max = MAX_PREPARED_STATEMENTS
+        self._connection.prepared_max = None  # so that no statement is evicted
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
         with ExitStack() as opened:

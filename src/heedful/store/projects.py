@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from heedful.errors import NotFound, UsageError
 from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.validation import MAX_LABEL_CHARS, MAX_READ_BYTES
 
 HOME_VARIABLE = "HEEDFUL_HOME"
 SETTINGS_FILE = "heedful.toml"
@@ -29,10 +30,7 @@ SETTINGS_FILE = "heedful.toml"
 PROJECTS_TABLE = "projects"
 _NOTES_FILE = "project.json"
 _ACCEPTED_FILE = "accepted-rules.md"
-MAX_PROJECT_NAME_CHARS = 40
 PROJECT_DIGEST_CHARS = 12
-# The most of a file of a project that is read.
-MAX_PROJECT_FILE_BYTES = 2**20
 
 
 def user_folder() -> Path:
@@ -80,7 +78,7 @@ class Project:
     def folder(self) -> Path:
         """The folder in the user's folder with what is remembered of the project."""
         path = self.place.parent if self.place.name == ".git" else self.place
-        name = re.sub(r"[^\w.-]+", "-", path.name)[:MAX_PROJECT_NAME_CHARS]
+        name = re.sub(r"[^\w.-]+", "-", path.name)[:MAX_LABEL_CHARS]
         digest = hashlib.sha256(os.fsencode(self.place)).hexdigest()
         short_digest = digest[:PROJECT_DIGEST_CHARS]
         return user_folder() / PROJECTS_TABLE / f"{name or 'root'}-{short_digest}"
@@ -317,10 +315,10 @@ def read_project_file(path: Path, within: Path | None = None) -> bytes:
         )
 
     with open(real, "rb", opener=_open_regular_file) as file:
-        content = file.read(MAX_PROJECT_FILE_BYTES + 1)
-    if len(content) > MAX_PROJECT_FILE_BYTES:
+        content = file.read(MAX_READ_BYTES + 1)
+    if len(content) > MAX_READ_BYTES:
         raise UsageError(
-            f"{path} has more than {MAX_PROJECT_FILE_BYTES} bytes; shorten or remove it"
+            f"{path} has more than {MAX_READ_BYTES} bytes; shorten or remove it"
         )
     return content
 

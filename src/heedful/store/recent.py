@@ -1,7 +1,7 @@
 """The newest loops: how each ended, what it used, and why those stopped that did.
 
 No index has what loops used or which checks they failed, so these are read from the
-records of `MAX_LOOPS_READ` loops. All that pages and the terminal count of loops is
+records of `MAX_READ_ROWS` loops. All that pages and the terminal count of loops is
 counted here.
 """
 
@@ -12,17 +12,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from heedful.lessons.ranking import count_loops
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import MIN_UNBROKEN_CASES, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.loop.share import Share, percent
 from heedful.loop.stop import describe_rule_name
-from heedful.store.connection import MAX_ROWS, Db, Row, bulk
+from heedful.store.connection import MAX_READ_ROWS, MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
+from heedful.validation import MAX_READ_BYTES
 
-MAX_LOOPS_READ = 2_000  # the newest loops, which are read together
-MAX_READ_LOOP_BYTES = 2**20  # of the records of a loop whose errors are read
-MIN_SHARED_LOOPS = 20  # of which a share says something
 # Somebody has to look at such a loop: no rule let it go on, or a check is broken.
 FAILED_STATES = ("stopped", "not_validated")
 CANCELLED = "cancelled"  # why a loop stopped that no rule stopped
@@ -47,7 +45,7 @@ class RecentLoop:
     The `state` is as every face shows it. `checks` had an error in one of its attempts;
     `first_error` is the first one of its first attempt, and `error` that of its last
     one: None if these have none. `stops` are the rules that stopped it. `size` is that
-    of its records, in characters; above `MAX_READ_LOOP_BYTES`, its errors are unknown.
+    of its records, in characters; above `MAX_READ_BYTES`, its errors are unknown.
     """
 
     n: int
@@ -109,11 +107,11 @@ def read_recent(
         before=before or MAX_ROWS,
         numbers=only,
         least=least,
-        limit=MAX_LOOPS_READ + 1,
+        limit=MAX_READ_ROWS + 1,
     )
     heads = [
         row
-        for place, row in enumerate(newest[:MAX_LOOPS_READ])
+        for place, row in enumerate(newest[:MAX_READ_ROWS])
         if not place or row["total"] <= MAX_REPLAY_BYTES
     ]
     same = {}
@@ -140,7 +138,7 @@ def _errors_of(
 ) -> Mapping[int, list[tuple[int, LoopError]]]:
     """Return the errors of loops, each with the number of its attempt."""
     errors = defaultdict[int, list[tuple[int, LoopError]]](list)
-    numbers = [row["n"] for row in heads if row["size"] <= MAX_READ_LOOP_BYTES]
+    numbers = [row["n"] for row in heads if row["size"] <= MAX_READ_BYTES]
     for row in db.all("errors_of_loops", scope, numbers=json.dumps(numbers)):
         error = LoopError(
             check=row["failed"],
@@ -237,7 +235,7 @@ class LoopFigures:
             judged = f"{self.unjudged} that nothing judged" if self.unjudged else ""
             parts = filter(None, (judged, f"{self.open} open" if self.open else ""))
             return f"{self._count(self.loops)}: {', '.join(parts)}"
-        if self.passed.of < MIN_SHARED_LOOPS:
+        if self.passed.of < MIN_UNBROKEN_CASES:
             solved = f"{self.passed.number} of {ended} solved"
             return f"{solved}, {self.right.number} at the first try"
         solved = f"{percent(self.passed.value)} of {ended} solved"

@@ -30,7 +30,6 @@ from heedful.store.connection import (
     key_of,
     resumable,
 )
-from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.lessons import count, delete_lessons
 from heedful.store.rulings import name_of, rule
 from heedful.store.store import Store
@@ -120,7 +119,7 @@ def find(
         before=before,
         after=after,
         until=min(until, before),
-        day=ABANDONED_LOOP_SECONDS,
+        day=DAY_SECONDS,
         limit=limit,
         lists=int(lists),
     )

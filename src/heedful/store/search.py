@@ -34,6 +34,7 @@ from heedful.lessons.lesson import (
 from heedful.lessons.scope import TOLD_STATES
 from heedful.lessons.words import coverage, weights, words
 from heedful.store.connection import (
+    MAX_READ_ROWS,
     MAX_ROWS,
     Db,
     Row,
@@ -60,8 +61,6 @@ MAX_SEARCHED_WORDS = 16
 # less of the evidence.
 BASE_MATCHES = 2_000
 TEXTS_PER_MATCH = 20
-# How many examples in quarantine a query reads: no index has their words.
-MAX_QUARANTINE_EXAMPLES = 2_000
 # The usual parameters of BM25.
 BM25_K1 = 1.2
 BM25_B = 0.75
@@ -413,7 +412,7 @@ def hidden(
     )
     waiting_ids = parameters.waiting_ids
 
-    retired_rows = db.all("retired", scope, most=MAX_QUARANTINE_EXAMPLES)
+    retired_rows = db.all("retired", scope, most=MAX_READ_ROWS)
     parameters.values["waiting"] = "retired"
     retired_ids = parameters.read(row["id"] for row in retired_rows)
 
@@ -519,7 +518,7 @@ class SearchParameters:
 
         values = {
             "scope": self.corpus["scope"],
-            "most": MAX_QUARANTINE_EXAMPLES,
+            "most": MAX_READ_ROWS,
             "before": MAX_ROWS,
         }
         return self.read(id for (id,) in self.db.run("held", values))

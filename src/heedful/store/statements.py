@@ -48,8 +48,14 @@ def read_sql(file: str, dialect: Dialect = "postgres") -> str:
     """Return the text of a file in `sql/` for `dialect`."""
     # Importing pathlib or importlib.resources would slow the start.
     with open(os.path.join(SQL_FOLDER, file), encoding="utf-8") as source:
-        text = source.read()
-    # `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
+        return of_dialect(source.read(), dialect)
+
+
+def of_dialect(text: str, dialect: str) -> str:
+    """Return SQL as an engine reads it, with what stands in comments with its name.
+
+    `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
+    """
     return re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
 

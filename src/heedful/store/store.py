@@ -16,7 +16,6 @@ from heedful.errors import InvalidInput
 from heedful.lessons.scope import Scope
 from heedful.store.connection import (
     LOCAL_ACTOR,
-    MAX_FREE_READ_BYTES,
     MAX_SHORT_READ_BYTES,
     MEMORY_LOCKS,
     Access,
@@ -31,6 +30,7 @@ from heedful.store.connection import (
     result_adapter,
     result_types,
 )
+from heedful.validation import MAX_READ_BYTES
 
 if TYPE_CHECKING:  # threads for long computations are slow to import
     from heedful.store.offload import TurnKind
@@ -181,7 +181,7 @@ class Store:
         """Run `work(db, scope, ...)` on one consistent snapshot; return its result.
 
         A read has three tiers: up to `MAX_SHORT_READ_BYTES` it uses the lane "short";
-        a larger one is done again in the lane "long", and above `MAX_FREE_READ_BYTES`
+        a larger one is done again in the lane "long", and above `MAX_READ_BYTES`
         once more, after it has waited for the turn of its call. The `bulk_reads` wait
         for a turn of short reads at once, and use the lane "bulk".
         """
@@ -207,7 +207,7 @@ class Store:
             short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
             value = await self._access.read(scope, short_job)
             if isinstance(value, LargeRead):
-                longer_job = partial(bounded_job, MAX_FREE_READ_BYTES)
+                longer_job = partial(bounded_job, MAX_READ_BYTES)
                 value = await self._access.read(scope, longer_job, lane)
             if not isinstance(value, LargeRead):
                 return value

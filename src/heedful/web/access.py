@@ -2,7 +2,8 @@
 
 from heedful.errors import NotFound
 from heedful.store import keys as key_store
-from heedful.web.lists import MAX_PAGE_ROWS, table, unknown_filters
+from heedful.validation import MAX_SHOWN_ROWS
+from heedful.web.lists import table, unknown_filters
 from heedful.web.site import Document, SiteAction, SitePage, Visit, page_links
 
 MAX_SHOWN_KEYS = 200
@@ -12,7 +13,7 @@ async def keys(visit: Visit) -> Document:
     """Show the keys of the tenant, and the newest rows of its audit."""
     answer = await visit.get("/v1/keys", limit=MAX_SHOWN_KEYS)
     audit = await visit.get(
-        "/v1/audit", limit=MAX_PAGE_ROWS, cursor=visit.query.get("cursor")
+        "/v1/audit", limit=MAX_SHOWN_ROWS, cursor=visit.query.get("cursor")
     )
     return {
         "heading": "Keys",

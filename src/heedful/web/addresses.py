@@ -26,8 +26,8 @@ def page_path(request: Request) -> str:
     """Return the path of the page whose HTML or data a request asks for."""
     path = raw_path(request)
     # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
-    if re.fullmatch(r"/\w+/", path):
-        path = path[:-1]
+    if path.count("/") == 2:
+        path = path.removesuffix("/")
     if path.endswith(DATA_ENDING):
         path = path.removesuffix(DATA_ENDING) or "/"
     return path

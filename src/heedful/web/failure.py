@@ -10,8 +10,8 @@ from heedful.loop.decide import Again, Decision
 from heedful.loop.record import Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
+from heedful.validation import MAX_SHOWN_LINE_CHARS
 
-MAX_SENTENCE_TEXT_CHARS = 200  # of what a check says or asks for
 Plain = dict[str, Any]
 
 
@@ -45,7 +45,7 @@ def _was_told(loop: Loop, decision: Decision, check: str) -> bool:
     if not isinstance(decision.verdict, Again):
         return False
     for error in _errors_of(loop, decision.attempt):
-        words = clean(error.fix or error.message, MAX_SENTENCE_TEXT_CHARS)
+        words = clean(error.fix or error.message, MAX_SHOWN_LINE_CHARS)
         if error.check == check and words.rstrip(" .") in decision.verdict.feedback:
             return True
     return False

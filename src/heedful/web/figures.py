@@ -23,17 +23,12 @@ from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import Db, Row, bulk, key_of
 from heedful.store.loops import MAX_LISTING_BYTES
+from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
+from heedful.store.statements import of_dialect
 from heedful.web.steps import first_failure, steps_of
 
-# Pages show only the beginning of a longer task.
-MAX_SHOWN_TASK_CHARS = 4_000
-# A list does not read longer records of an attempt, a decision or an episode, so that
-# those of 50 rows are within MAX_LISTING_BYTES.
-MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
-# A figure reads the records of no larger loop, and a page decides none again.
-MAX_FIGURE_LOOP_BYTES = 2**20
 Plain = dict[str, Any]
 
 
@@ -44,8 +39,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     `dialect` is the name of the engine: "sqlite" or "postgres".
     """
     text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
-    # Only this engine reads the SQL in a comment with its name: `/*sqlite … */`.
-    text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
+    text = of_dialect(text, dialect)
 
     # A name in braces stands for a part, which may contain parts that come before it.
     pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
@@ -129,7 +123,7 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         scope,
         "episodes",
         digests=json.dumps(list(digests)),
-        most=MAX_LIST_EPISODE_CHARS,
+        most=MAX_INLINE_CHARS,
     )
 
     summaries = dict[str, Plain]()

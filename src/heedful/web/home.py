@@ -17,6 +17,7 @@ from heedful.store.recent import (
     read_recent,
     sum_loops,
 )
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS
 from heedful.web import figures
 from heedful.web.first_loop import begin
 from heedful.web.lessons import read_proof
@@ -24,9 +25,6 @@ from heedful.web.lists import short_names
 from heedful.web.loops import recent_loops
 from heedful.web.site import READING, Document, SitePage, Visit
 
-MAX_HOME_ROWS = 5  # rows of each kind
-MAX_HOME_KEYS = 10
-MAX_COUNTED_PROJECTS = 10  # of more projects, the page shows only the names
 NEED_SECONDS = 7 * 86_400.0  # a loop that stopped before this time needs nobody
 
 
@@ -45,11 +43,11 @@ async def home(visit: Visit) -> Document:
         went = f"in agents’ sessions, {words}" if words else ""
     failures = []
     if visit.may("read"):
-        failures = await read(calls.failures, MAX_HOME_ROWS)
+        failures = await read(calls.failures, MAX_LISTED_ITEMS)
 
     keys = count_keys(newest.loops)
     # Many keys of one loop each say no more than the loops.
-    if len(keys) > MAX_HOME_KEYS:
+    if len(keys) > MAX_SHOWN_ITEMS:
         keys = [key for key in keys if key.loops > 1]
     return {
         "answer": say_home(went, proof, needs),
@@ -61,9 +59,9 @@ async def home(visit: Visit) -> Document:
         "sessions": sessions.words,
         "reminders": asdict(sessions),
         "failures": [{**asdict(row), "told": row.told} for row in failures],
-        "keys": [key.plain for key in keys[:MAX_HOME_KEYS]],
+        "keys": [key.plain for key in keys[:MAX_SHOWN_ITEMS]],
         "key_names": short_names([key.key for key in keys]),
-        "more_keys": max(0, len(keys) - MAX_HOME_KEYS),
+        "more_keys": max(0, len(keys) - MAX_SHOWN_ITEMS),
         "lessons": await read(lessons.count),
         "projects": await list_projects(visit),
         "begin": begin(visit),
@@ -240,7 +238,7 @@ async def list_projects(visit: Visit) -> list[Document]:
     """Return the projects that the key may see.
 
     `totals` says how their newest loops went. It is None for a single project, or if
-    there are more than `MAX_COUNTED_PROJECTS`.
+    there are more than `MAX_SHOWN_ITEMS`.
     """
     names = set(visit.caller.key.projects)
     if not names:
@@ -249,7 +247,7 @@ async def list_projects(visit: Visit) -> list[Document]:
     projects: list[Document] = []
     for name in sorted(names):
         totals = None
-        if 1 < len(names) <= MAX_COUNTED_PROJECTS:
+        if 1 < len(names) <= MAX_SHOWN_ITEMS:
             newest = await recent_loops(visit.caller.within(name))
             totals = sum_loops(newest.loops).plain
         projects.append({"name": name, "totals": totals})

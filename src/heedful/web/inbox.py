@@ -22,16 +22,13 @@ from heedful.lessons.scope import name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.pages.report import counted
 from heedful.store import exposures, lessons as lesson_store
-from heedful.store.connection import token
+from heedful.store.connection import MAX_READ_ROWS, token
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
 from heedful.web import figures
-from heedful.web.lists import MAX_PAGE_ROWS
 from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones
-MAX_CASE_TEXTS = 50  # the others of a run follow when these are decided
-MAX_RULINGS = 500  # the newest ones, in which decisions are searched
-MAX_DECISIONS = 20
 RUN_PREFIX = "episode:"
 DECISION_WORDS = {
     **quarantine_store.RULING_WORDS,
@@ -45,7 +42,7 @@ def cases_of(texts: Sequence[QuarantinedLesson]) -> list[Case]:
     cases: dict[object, Case] = {}
     for text in texts:
         case = cases.setdefault(_run_of(text) or _shown_parts(text), [])
-        if len(case) < MAX_CASE_TEXTS:
+        if len(case) < MAX_SHOWN_ROWS:
             case.append(text)
     return list(cases.values())
 
@@ -101,8 +98,8 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
         "texts": await caller.read(quarantine_store.count_waiting),
         "case": facts,
         "following": following,
-        "queue": queue[:MAX_PAGE_ROWS],
-        "others": others[:MAX_PAGE_ROWS],
+        "queue": queue[:MAX_SHOWN_ROWS],
+        "others": others[:MAX_SHOWN_ROWS],
         "sources": len(set(names)),
         "decided": await _read_decided(visit),
     }
@@ -192,7 +189,7 @@ def _removed_words(removed: RevocationResult) -> str:
 
 async def _read_decided(visit: Visit) -> list[Document]:
     """Return the newest decisions, each with the texts that may be undone together."""
-    rulings = await visit.caller.read(exposures.rulings, MAX_RULINGS)
+    rulings = await visit.caller.read(exposures.rulings, MAX_READ_ROWS)
     rulings = [ruling for ruling in rulings if ruling["action"] in DECISION_WORDS]
     examples = [ruling["record"].get("example", 0) for ruling in rulings]
     texts = {
@@ -235,7 +232,7 @@ async def _read_decided(visit: Visit) -> list[Document]:
             }
         )
         later.update(ids)
-        if len(rows) == MAX_DECISIONS:
+        if len(rows) == MAX_SHOWN_ITEMS:
             break
     return rows
 

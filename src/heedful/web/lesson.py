@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.scope import lesson_name
 from heedful.memory import quarantine
@@ -13,6 +12,7 @@ from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import token
+from heedful.validation import MAX_STORED_TEXT_CHARS
 from heedful.web import figures
 from heedful.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
@@ -82,7 +82,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "sessions": [row["source"] for row in sessions],
         "rulings": rulings,
         "versions": await _rows_of(visit, "versions_of", values),
-        "longest": MAX_EXAMPLE_TEXT_CHARS,
+        "longest": MAX_STORED_TEXT_CHARS,
     }
 
 

@@ -29,14 +29,13 @@ from heedful.pages import render
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.store import editions, exposures
+from heedful.store.connection import MAX_READ_ROWS
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 from heedful.web import figures
-from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
+from heedful.web.lists import facet, table, unknown_filters
 from heedful.web.site import READING, Document, SitePage, Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
-# So many of the newest lessons are sorted here, because no index has their counters.
-MAX_SORTED_LESSONS = 2_000
-MAX_RECALLED = 5  # as many as `heedful recall` shows
 STATES = get_args(State)
 NOTHING_LEARNT = (
     "Nothing was learnt in this project yet. A loop that fails and then passes teaches "
@@ -44,18 +43,22 @@ NOTHING_LEARNT = (
 )
 NOTHING_IN_USE = "No lesson is in use: those that there are wait, or are retired."
 STATE_LABELS = {"superseded": "replaced"}
-# What pages say of a comparison.
 NOT_KNOWN = "not known yet"
-VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+# What pages say of a comparison, and the kind of its part in a drawing.
+VERDICT_KINDS = {
+    "helps": "good",
+    "hurts": "bad",
+    "no difference": "amber",
+    NO_DIFFERENCE: "hatched",
+    NOT_KNOWN: "track",
+    NEVER_SHOWN: "node",
+}
 NOT_SHOWN_SINCE = "not shown since somebody changed it"
 UNSHOWN = Shown()
-ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
-VERDICT_KINDS = ("good", "bad", "amber", "hatched", "track", "node")  # in a drawing
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
-# Counting 300,000 exposures takes seconds. So the proof of at least so many loops is
-# computed again only after so many seconds, or after a ruling on a lesson.
-MIN_CACHED_LOOPS = 2_000
+# To count 300,000 exposures takes seconds. So the proof of `MAX_READ_ROWS` loops
+# is up to so many seconds old, unless somebody has ruled on a lesson since.
 MAX_SAVED_AGE_SECONDS = 600.0
 
 
@@ -114,7 +117,7 @@ class Measures(NamedTuple):
         """
         effect = self.effects.get(row["name"])
         gain = effect["uplift"]["gain"] if effect else None
-        place = ALL_VERDICTS.index(self.verdict_of(row))
+        place = list(VERDICT_KINDS).index(self.verdict_of(row))
         return (place, -(gain or 0.0), -self.shown.get(row["name"], UNSHOWN).shown)
 
 
@@ -139,7 +142,7 @@ async def lessons(visit: Visit) -> Document:
     cursor = 0
     may_review = review.may_review(visit.caller)
     states = await visit.caller.read(
-        figures.rows, "lesson_states", reviews=may_review, limit=MAX_SORTED_LESSONS
+        figures.rows, "lesson_states", reviews=may_review, limit=MAX_READ_ROWS
     )
     state_counts = Counter({row["state"]: row["lessons"] for row in states})
     silence = NOTHING_IN_USE if states else NOTHING_LEARNT
@@ -147,19 +150,19 @@ async def lessons(visit: Visit) -> Document:
         silence = f"No lesson is {STATE_LABELS.get(state, state)}."
     if text:
         matches = await visit.caller.memory.query(
-            text, MAX_PAGE_ROWS, waiting=False, reviews=visit.may("read")
+            text, MAX_SHOWN_ROWS, waiting=False, reviews=visit.may("read")
         )
         # Several matches may be of one lesson.
         ids = list(dict.fromkeys(match.lesson_id for match in matches))
         silence = f"No lesson fits: {matches.silence}"
     else:
         newest = await visit.caller.read(
-            figures.rows, "lesson_order", state=state, limit=MAX_SORTED_LESSONS
+            figures.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
         )
         counts.update(map(measures.verdict_of, newest))
         newest.sort(key=measures.place_of)
         begin = visit.number("cursor")
-        end = begin + MAX_PAGE_ROWS
+        end = begin + MAX_SHOWN_ROWS
         cursor = end if end < len(newest) else 0
         ids = [row["id"] for row in newest[begin:end]]
     rows = await visit.caller.read(editions.some, ids)
@@ -175,8 +178,7 @@ async def lessons(visit: Visit) -> Document:
         "answer": _say_verdicts(counts),
         "counts": counts,
         "parts": [
-            (kind, counts[verdict], verdict)
-            for kind, verdict in zip(VERDICT_KINDS, ALL_VERDICTS, strict=True)
+            (kind, counts[verdict], verdict) for verdict, kind in VERDICT_KINDS.items()
         ],
         "tables": [
             table("lessons", ("lesson", "gain at the first try", "loops and sessions"))
@@ -195,7 +197,7 @@ def _say_verdicts(counts: Counter[str]) -> Document | None:
     if not counts:
         return None
     number = counts.total()
-    newest = "the newest " if number == MAX_SORTED_LESSONS else ""
+    newest = "the newest " if number == MAX_READ_ROWS else ""
     of = f"{counts['helps']:,} of {newest}{counted(number, 'lesson')}"
     words = f"{of} proven to help at the first try"
     return {"words": words, "kind": "helps" if counts["helps"] else ""}
@@ -219,7 +221,7 @@ async def recall(visit: Visit) -> Document:
         answer = as_text(briefing.examples, advice=briefing.advice)
         answer = answer or f"nothing is shown under the key {key!r}: {briefing.silence}"
     elif task:
-        matches = await memory.recall(task, MAX_RECALLED, reviews=visit.may("read"))
+        matches = await memory.recall(task, MAX_LISTED_ITEMS, reviews=visit.may("read"))
         answer = f"nothing to show: {matches.silence}"
         if matches:
             answer = render("recall.txt.j2", found=matches)
@@ -253,7 +255,7 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
     proof = _proofs.get(memory)
     if not model and proof is not None and proof.ruling == latest["rulings"]:
         is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
-        if is_fresh and proof.answer["ended"] >= MIN_CACHED_LOOPS:
+        if is_fresh and proof.answer["ended"] >= MAX_READ_ROWS:
             return proof
 
     answer = await visit.get("/v1/proof", limit=200, model=model)
@@ -268,7 +270,7 @@ async def proof(visit: Visit) -> Document:
     model = visit.query.get("model", "")
     proof = await read_proof(visit, model)
     answer = deepcopy(proof.answer)
-    lessons = sorted(answer["lessons"][:MAX_PAGE_ROWS], key=_by_conclusion)
+    lessons = sorted(answer["lessons"][:MAX_SHOWN_ROWS], key=_by_conclusion)
     names = [comparison["lesson"] for comparison in lessons]
     lesson_of = await visit.caller.read(figures.named, names)
     for comparison in lessons:
@@ -287,7 +289,7 @@ async def proof(visit: Visit) -> Document:
     trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
 
     newest = await visit.caller.read(
-        figures.rows, "lesson_order", state="", limit=MAX_SORTED_LESSONS
+        figures.rows, "lesson_order", state="", limit=MAX_READ_ROWS
     )
     measures = await measure(visit)
     verdicts = Counter(map(measures.verdict_of, newest))
@@ -306,7 +308,7 @@ async def proof(visit: Visit) -> Document:
         "trials": trials,
         "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
-        "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
+        "read_at": proof.read_at if answer["ended"] >= MAX_READ_ROWS else 0.0,
     }
 
 
@@ -346,7 +348,7 @@ def words_of(comparison: Document) -> Document:
 
 
 def _verdict_of(comparison: Document) -> str:
-    """Return the conclusion of a comparison as all pages say it, one of `VERDICTS`.
+    """Return the conclusion of a comparison as all pages say it: see `VERDICT_KINDS`.
 
     "no difference" is a conclusion: the interval around 0 is narrow. A wider interval
     with 0 in it only shows no difference yet.

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 from heedful.web.site import Visit
 
 WITHOUT = "-"  # in an address, for what has no value
-MAX_PAGE_ROWS = 50  # of a list on a page
-MAX_FACET_VALUES = 40
-MAX_OPEN_VALUES = 6  # of a facet; the page folds the others away
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 Plain = dict[str, Any]
 
@@ -31,16 +29,16 @@ def facet(
     """Return a facet: a filter with the values of one field of the rows.
 
     `counts` says how many rows have each value. The most frequent values come first, at
-    most `MAX_FACET_VALUES`, and `WITHOUT` last. Each has a `link` to the list with only
+    most `MAX_SHOWN_ROWS`, and `WITHOUT` last. Each has a `link` to the list with only
     its rows; that of the chosen value takes the filter away. If none is chosen, there
     are no values where all rows have the same one, or where there are more than
-    `MAX_OPEN_VALUES` with one row each. `number` counts all values; the page shows the
+    `MAX_LISTED_ITEMS` with one row each. `number` counts all values; the page shows the
     first `open` and folds the others.
     """
     chosen = visit.query.get(name, "")
-    frequent = counts.most_common(MAX_FACET_VALUES)
+    frequent = counts.most_common(MAX_SHOWN_ROWS)
     # Many values with one row each say no more than the list itself.
-    is_thin = len(counts) > MAX_OPEN_VALUES and frequent[0][1] == 1
+    is_thin = len(counts) > MAX_LISTED_ITEMS and frequent[0][1] == 1
     if (len(frequent) == 1 or is_thin) and not chosen:
         frequent = []
     frequent.sort(key=lambda pair: pair[0] == WITHOUT)
@@ -61,7 +59,7 @@ def facet(
         "title": title,
         "values": values,
         "number": len(counts),
-        "open": MAX_OPEN_VALUES,
+        "open": MAX_LISTED_ITEMS,
     }
 
 

@@ -9,10 +9,10 @@ from heedful.lessons.scope import lesson_name
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.store.connection import token
+from heedful.validation import MAX_LISTED_ITEMS
 from heedful.web import figures
 from heedful.web.site import Visit
 
-MAX_TOLD_LESSONS = 3
 Plain = dict[str, Any]
 
 
@@ -81,7 +81,7 @@ def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
         for choice in choices
         if choice["outcome"] == "missed" and broken[choice["name"]]
     ]
-    return " ".join([*sentences, *missed[:MAX_TOLD_LESSONS]])
+    return " ".join([*sentences, *missed[:MAX_LISTED_ITEMS]])
 
 
 def _texts(choices: Sequence[Plain]) -> str:
@@ -91,7 +91,7 @@ def _texts(choices: Sequence[Plain]) -> str:
         counts[choice["form"]] += choice["n"]
     texts = " and ".join(counted(number, form) for form, number in counts.items())
     lessons = list(dict.fromkeys(choice["lesson"] for choice in choices))
-    if not all(lessons) or len(lessons) > MAX_TOLD_LESSONS:
+    if not all(lessons) or len(lessons) > MAX_LISTED_ITEMS:
         return f"{texts} of memory"
     *earlier, last = map(str, lessons)
     names = " and ".join(filter(None, (", ".join(earlier), last)))

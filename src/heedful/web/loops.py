@@ -22,8 +22,8 @@ from heedful.store.recent import (
     read_recent,
     sum_loops,
 )
+from heedful.validation import MAX_SHOWN_ROWS
 from heedful.web.lists import (
-    MAX_PAGE_ROWS,
     WITHOUT,
     chosen_order,
     facet,
@@ -84,7 +84,7 @@ async def loops(visit: Visit) -> Document:
     order = orders(visit, ORDERS)
     fitting.sort(key=SORTS[chosen_order(order)])
 
-    end = begin + MAX_PAGE_ROWS
+    end = begin + MAX_SHOWN_ROWS
     cursor = ""
     if end < len(fitting):
         cursor = f"{before}-{end}"

@@ -12,11 +12,9 @@ from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
 from heedful.pages.attempt_table import compared, first_equal
 from heedful.pages.report import STATUS_SIGNS
-from heedful.web.failure import MAX_SENTENCE_TEXT_CHARS
+from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
 from heedful.web.render import stop_words
 
-MAX_CHECK_ROWS = 10  # the goals, then the checks that failed most
-MAX_SNIPPET_CHARS = 40  # of what an attempt changed
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A sign that is neither a cross nor a tick is understood only with its word.
 _STATUS_WORDS = {"warning": " warning", "not_validated": " not judged"}
@@ -39,7 +37,7 @@ def make_matrix(
         for check in attempt.checks:
             failures = 1_000 if check.status == "failed" else 1
             names[row_name(check)] += 1_000_000 if _is_goal(check) else failures
-    row_names = [name for name, _ in names.most_common(MAX_CHECK_ROWS)]
+    row_names = [name for name, _ in names.most_common(MAX_SHOWN_ITEMS)]
     rows = []
     for name in row_names:
         cells = [_result(attempt, name) for attempt in attempts]
@@ -87,7 +85,7 @@ def _result(attempt: StageAttempt, name: str) -> Plain:
         text = f"{text} {count}"
     return {
         "text": text,
-        "title": worst.message[:MAX_SENTENCE_TEXT_CHARS],
+        "title": worst.message[:MAX_SHOWN_LINE_CHARS],
         "kind": _KINDS[worst.status],
     }
 
@@ -127,10 +125,10 @@ def _change(
 
 def _snippet(words: str) -> str:
     """Return the beginning of some words."""
-    words = " ".join(words[: 4 * MAX_SNIPPET_CHARS].split())
-    if len(words) <= MAX_SNIPPET_CHARS:
+    words = " ".join(words[: 4 * MAX_LABEL_CHARS].split())
+    if len(words) <= MAX_LABEL_CHARS:
         return words
-    return f"{words[:MAX_SNIPPET_CHARS]}…"
+    return f"{words[:MAX_LABEL_CHARS]}…"
 
 
 def _decision(attempt: StageAttempt, decisions: Mapping[int, Plain]) -> Plain:
@@ -150,4 +148,4 @@ def _decision(attempt: StageAttempt, decisions: Mapping[int, Plain]) -> Plain:
             return {"text": status.replace("_", " "), "kind": "warn"}
         return {"text": "passed", "kind": "good"}
     why = "; ".join(stop_words(decision.get("stopped_by", ())))
-    return {"text": "stopped", "title": why[:MAX_SENTENCE_TEXT_CHARS], "kind": "bad"}
+    return {"text": "stopped", "title": why[:MAX_SHOWN_LINE_CHARS], "kind": "bad"}

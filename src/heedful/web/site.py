@@ -9,7 +9,6 @@ Addresses are found by Starlette's router, files are sent by its FileResponse.
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -230,7 +229,7 @@ class Visit:
         """
         value = (self.form or self.query).get(name) or str(default)
         # `int` alone would also read other digits, signs, spaces and underscores.
-        is_number = re.fullmatch("[0-9]{1,16}", value)
+        is_number = value.isascii() and value.isdigit() and len(value) <= 16
         if not is_number or not least <= int(value) <= most:
             raise InvalidInput(
                 name, value, f"a whole number from {least:,} to {most:,}"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.pages.report import text
+from heedful.validation import MAX_SHOWN_LINE_CHARS
 
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"
-MAX_STEP_WORDS_CHARS = 160
 Plain = dict[str, Any]
 
 
@@ -72,11 +72,11 @@ def _new_step(event: Mapping[str, Any]) -> Plain:
     # The only argument of a call, such as a command, needs no name.
     if isinstance(value, Mapping) and len(value) == 1:
         (value,) = value.values()
-    words = " ".join(text(value)[: 2 * MAX_STEP_WORDS_CHARS].split())
+    words = " ".join(text(value)[: 2 * MAX_SHOWN_LINE_CHARS].split())
     return {
         "numbers": [],
         "name": event.get("tool") or kind.replace("_", " "),
-        "words": words[:MAX_STEP_WORDS_CHARS],
+        "words": words[:MAX_SHOWN_LINE_CHARS],
         "failed": False,
         "suspect": False,
         "seconds": None,

@@ -11,6 +11,7 @@ from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
 from heedful.store.loop_texts import find_folded, read_parts, snippet
 from heedful.store.recent import RecentLoop
+from heedful.validation import MAX_STORED_TEXT_CHARS
 from heedful.web import figures
 
 Plain = dict[str, Any]
@@ -26,7 +27,7 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
     that are not in `task`.
     """
     numbers = json.dumps([loop.n for loop in loops])
-    chars = figures.MAX_SHOWN_TASK_CHARS
+    chars = MAX_STORED_TEXT_CHARS
     heads = figures.rows(db, scope, "summaries", numbers=numbers, chars=chars)
     head_of = {row["n"]: dict(row) for row in heads}
     rows = []

@@ -13,8 +13,8 @@ from heedful.service.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
+from heedful.validation import MAX_SHOWN_ROWS
 from heedful.web import figures
-from heedful.web.lists import MAX_PAGE_ROWS
 from heedful.web.site import (
     REVIEWING,
     Document,
@@ -41,11 +41,11 @@ async def trace(visit: Visit, digest: str) -> Document:
         "learnt_from",
         token=token(visit.caller.scope),
         sources=json.dumps(sources),
-        limit=MAX_PAGE_ROWS,
+        limit=MAX_SHOWN_ROWS,
     )
 
     lessons_told = await read(
-        figures.rows, "told_in", session=row["session"], limit=MAX_PAGE_ROWS
+        figures.rows, "told_in", session=row["session"], limit=MAX_SHOWN_ROWS
     )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])

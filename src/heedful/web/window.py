@@ -29,16 +29,20 @@ from heedful.loop.runs import (
 from heedful.pages.report import is_quiet, text
 from heedful.store.connection import Db, bulk
 from heedful.store.loops import MAX_LISTING_BYTES
+from heedful.store.offload import MAX_INLINE_CHARS
+from heedful.validation import (
+    MAX_READ_BYTES,
+    MAX_SHOWN_ITEMS,
+    MAX_SHOWN_ROWS,
+    MAX_STORED_TEXT_CHARS,
+)
 from heedful.web import figures
 from heedful.web.render import stage_value
 
-MAX_PAGE_ATTEMPTS = 10  # attempts on one page, besides the first and the best
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
-MAX_OUTPUT_CHARS = 64 * 1024  # of a longer one, `MAX_PREVIEW_CHARS` are read
 # With its digest, it is within what a page compares.
 MAX_PREVIEW_CHARS = 19_900
-MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
 
 
@@ -52,9 +56,7 @@ def window(
     `unshown` what is left out of each, by its number. Without `reviews`, the result
     does not say what waited in quarantine. Raises NotFound.
     """
-    head_rows = figures.rows(
-        db, scope, "head", id=id, chars=figures.MAX_SHOWN_TASK_CHARS
-    )
+    head_rows = figures.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
     if not head_rows:
         raise NotFound("loop", id, "the project")
     head = dict(head_rows[0])
@@ -68,10 +70,10 @@ def window(
         climb = Climb("", (), names=from_document(Ladder, json.loads(ladder)).names)
     goals = json.loads(head["goals"])
     is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
-    is_large = head.pop("size") > figures.MAX_FIGURE_LOOP_BYTES
+    is_large = head.pop("size") > MAX_READ_BYTES
 
-    begin = first or max(1, head["attempts"] - MAX_PAGE_ATTEMPTS + 1)
-    newest = range(begin, min(begin + MAX_PAGE_ATTEMPTS, head["attempts"] + 1))
+    begin = first or max(1, head["attempts"] - MAX_SHOWN_ITEMS + 1)
+    newest = range(begin, min(begin + MAX_SHOWN_ITEMS, head["attempts"] + 1))
     wanted = [*(newest if first else reversed(newest)), latest.get("best") or 1, 1]
     numbers = _fitting_numbers(db, scope, n, wanted)
     block = [number for number in numbers if number in newest]
@@ -183,7 +185,7 @@ def _read_attempts(
             "attempt_of",
             n=n,
             number=number,
-            whole_chars=MAX_OUTPUT_CHARS,
+            whole_chars=MAX_INLINE_CHARS,
             chars=MAX_PREVIEW_CHARS,
         )
         outputs[number], output_chars = figures.beginning(
@@ -194,9 +196,9 @@ def _read_attempts(
         findings = evaluation.get("findings", [])
         unshown[number] = {
             "output": output_chars,
-            "findings": len(findings[MAX_PAGE_FINDINGS:]),
+            "findings": len(findings[MAX_SHOWN_ROWS:]),
         }
-        del findings[MAX_PAGE_FINDINGS:]
+        del findings[MAX_SHOWN_ROWS:]
         attempts.append(from_document(Attempt, record))
     return attempts, outputs, unshown
 

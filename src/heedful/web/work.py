@@ -15,18 +15,15 @@ from heedful.pages.report import counted, cut, unjudged
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import calls, episodes as episode_store, runs as run_store
-from heedful.store.connection import Db, bulk
+from heedful.store.connection import MAX_READ_ROWS, Db, bulk
+from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
 from heedful.web import figures
-from heedful.web.lists import MAX_PAGE_ROWS, facet, table, unknown_filters
+from heedful.web.lists import facet, table, unknown_filters
 from heedful.web.loops import MADE_UP_ID_PART, loop_called
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.trace import RETRY_COMMAND
 
-MAX_PIPELINE_RUNS = 20
 MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sought
-# The newest runs of agents, in which sessions are put together and a text is sought.
-MAX_AGENT_RUNS = 1_000
-MAX_WORDS_CHARS = 2_000
 QUIET_STATE_WORDS = {"quiet": "without a verdict"}
 REFLECTIONS = {
     "waiting": "waiting",
@@ -117,7 +114,7 @@ def _table(
 
 async def _read_pipelines(visit: Visit, text: str) -> tuple[list[Document], object]:
     """Return the newest runs of pipelines with a text, and where older ones begin."""
-    limit = MAX_SOUGHT_RUNS if text else MAX_PIPELINE_RUNS
+    limit = MAX_SOUGHT_RUNS if text else MAX_SHOWN_ROWS
     before = visit.number("older_pipelines")
     newest = await visit.caller.read(figures.runs, limit + 1, before)
     runs, older = split_page(newest, limit, "n")
@@ -170,12 +167,12 @@ async def _read_agents(
         return [], None
     newest = await visit.caller.read(
         agent_runs,
-        MAX_PAGE_ROWS + 1,
+        MAX_SHOWN_ROWS + 1,
         text=text,
         state=state,
         before=visit.number("older_agents"),
     )
-    runs, older = split_page(newest, MAX_PAGE_ROWS, "id")
+    runs, older = split_page(newest, MAX_SHOWN_ROWS, "id")
     summaries: dict[str, Document] = {}
     if may_review:
         digests = [run["digest"] for run in runs]
@@ -204,7 +201,7 @@ def _agent_row(run: Document, summary: Document) -> Document:
     return {
         "id": run["digest"],
         "path": f"/traces/{run['digest']}",
-        "words": cut(task, MAX_WORDS_CHARS) or name,
+        "words": cut(task, MAX_STORED_TEXT_CHARS) or name,
         "parts": run["parts"],
         # A session of a coding agent has no verdict.
         "state": "" if run["session"] and status == "quiet" else run["outcome"],
@@ -289,7 +286,7 @@ def agent_runs(
         spellings=json.dumps(list(spellings) if text else []),
         state=state,
         before=before,
-        window=MAX_AGENT_RUNS,
+        window=MAX_READ_ROWS,
         limit=limit,
     )
     return [dict(row) for row in rows]

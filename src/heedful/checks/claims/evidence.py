@@ -33,11 +33,10 @@ from heedful.checks.claims.words import (
     tokenize,
 )
 from heedful.errors import InvalidInput
-from heedful.validation import require
+from heedful.validation import MAX_DATA_DEPTH, require
 
 Path = tuple[str, ...]  # of a table, or of a column: the keys that lead to it
 Words = tuple[str, ...]
-MAX_EVIDENCE_DEPTH = 40
 _PARSE_ERRORS = (ValueError, SyntaxError, RecursionError, MemoryError)
 _CELL_TYPES = frozenset((float, int, str, bool, type(None)))
 # A line with a name and a value: "- Test accuracy: 0.91".
@@ -294,13 +293,13 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Eviden
     """Yield every row in a mapping, a list, a data frame or a plain value.
 
     `table` is the path of the table that rows of the value belong to, and `path` is the
-    path of the value as text. Levels below `MAX_EVIDENCE_DEPTH` are not read.
+    path of the value as text. Levels below `MAX_DATA_DEPTH` are not read.
     """
     value = _to_plain_data(value)
     if isinstance(value, Mapping):
         yield from _mapping_rows(value, table, path, depth)
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        if depth >= MAX_EVIDENCE_DEPTH:
+        if depth >= MAX_DATA_DEPTH:
             return
 
         read_item = _row_and_nested if _is_table(value) else read_rows
@@ -355,7 +354,7 @@ def _flatten(
                 cell = cell[0]
 
             if isinstance(cell, Mapping):
-                if len(path) < MAX_EVIDENCE_DEPTH - depth:
+                if len(path) < MAX_DATA_DEPTH - depth:
                     yield from _flatten(cell, path, depth)
                 continue
 

@@ -20,6 +20,7 @@ from heedful.checks.tables import is_missing
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
+from heedful.loop.similarity import is_negation
 from heedful.validation import check_integer, require
 
 INSIGHTS_CHECK = "insight_hallucination"
@@ -50,10 +51,8 @@ def _metrics_by_stems() -> dict[tuple[str, ...], list[str]]:
 _METRICS = _metrics_by_stems()
 # Everyday words: they cite a metric only in a sentence with a number.
 _EVERYDAY_METRICS = ("precision", "recall", "sensitivity", "specificity")
-# Words that deny or suppose something; so do words such as "didn't".
-_DENIAL_WORDS = frozenset(
-    "no not without never cannot none nor missing if could would should".split()
-)
+# Words that suppose something.
+_SUPPOSING_WORDS = frozenset(("if", "could", "would", "should"))
 _ACTUAL_COLUMN_WORDS = frozenset(
     "actual actuals y target label truth true observed gold".split()
 )
@@ -251,8 +250,7 @@ def _statements(text: str) -> Iterator[tuple[Sequence[Token], bool]]:
         has_number = any(token.kind == "number" for token in sentence.tokens)
         tokens = [token for token in sentence.tokens if token.kind == "word"]
         denies = any(
-            token.low in _DENIAL_WORDS or token.low.endswith(("n't", "n’t"))
-            for token in tokens
+            token.low in _SUPPOSING_WORDS or is_negation(token.low) for token in tokens
         )
         if has_number or not denies:
             yield tokens, has_number

@@ -11,15 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from heedful.episodes.episode import (
-    MAX_DATA_DEPTH,
-    Limits,
-    Origin,
-    is_deep,
-    json_data,
-)
+from heedful.episodes.episode import Limits, Origin, is_deep, json_data
 from heedful.episodes.messages import text_of
 from heedful.episodes.readers.dialects import as_chat_message
+from heedful.validation import MAX_DATA_DEPTH
 
 Attributes = Mapping[str, Any]
 Kind = Literal["model", "tool", "around", ""]

@@ -55,11 +55,7 @@ from heedful.service.auth import (
 from heedful.service.middleware import PROTOBUF_TYPE
 from heedful.service.problems import ERROR_THROTTLE, Problem, log
 from heedful.service.schemas import Document
-from heedful.service.wire import (
-    MAX_ROW_ID,
-    Page,
-    lesson_to_wire,
-)
+from heedful.service.wire import Page, lesson_to_wire
 from heedful.store import (
     editions,
     episodes,
@@ -69,8 +65,9 @@ from heedful.store import (
 )
 from heedful.store.connection import storable
 from heedful.store.offload import offload
+from heedful.validation import MAX_INTEGER
 
-Id = Annotated[int, Path(ge=1, le=MAX_ROW_ID)]
+Id = Annotated[int, Path(ge=1, le=MAX_INTEGER)]
 ETag = Annotated[
     str | None, Header(description="The ETag of the lesson.", max_length=200)
 ]
@@ -405,7 +402,7 @@ async def listed(
     rows = await review.list_lessons(
         caller,
         page.limit + 1,
-        page.id or MAX_ROW_ID,
+        page.id or MAX_INTEGER,
         kind=kind or "",
         error_type=error_type,
         tag=tag,

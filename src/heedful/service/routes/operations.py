@@ -17,16 +17,12 @@ from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, Route
 from heedful.service.jobs import Workload
-from heedful.service.setup import Setup
+from heedful.service.setup import MAX_CACHE_SECONDS, Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
 from heedful.store.connection import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
-# Seconds for which `/readyz` repeats an answer, because strangers can call it. It asks
-# for the writer: a read does not show that the writer is stuck, or that a server has
-# become a standby.
-READY_CACHE_SECONDS = 1.0
 # A service without workers answers: it queues the work.
 READY_STATES = {"ok", "no_worker", "behind"}
 # What the page of the documentation may load: nothing but its own style.
@@ -60,7 +56,9 @@ class Readiness:
         Return True if the service is ready.
         """
         async with self.probing:
-            if time.monotonic() >= self.probed + READY_CACHE_SECONDS:
+            # It asks for the writer: a read does not show that the writer is stuck, or
+            # that a server has become a standby.
+            if time.monotonic() >= self.probed + MAX_CACHE_SECONDS:
                 store = await _state(setup.store.write(Scope(), check_writes))
                 work = store
                 # The queue is in the same database: to ask it would only take longer.
