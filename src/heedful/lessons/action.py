@@ -13,8 +13,7 @@ from itertools import islice
 from typing import Any
 
 from heedful.lessons.origin import is_shell
-from heedful.lessons.ranking import MAX_PROMPT_LESSONS
-from heedful.lessons.scope import MAX_READ_CHARS, digest_of
+from heedful.lessons.scope import MAX_PROMPT_LESSONS, MAX_READ_CHARS, digest_of
 from heedful.lessons.shell import program_name
 from heedful.redact import redact_start
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize

@@ -33,7 +33,6 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.ranking import (
-    MAX_PROMPT_LESSONS,
     MAX_PROMPT_RULES,
     Likeness,
     as_messages,
@@ -49,6 +48,7 @@ from heedful.lessons.ranking import (
     with_overlap,
 )
 from heedful.lessons.render import MAX_LINE_CHARS
+from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize

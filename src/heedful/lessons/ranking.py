@@ -23,14 +23,13 @@ from heedful.lessons.lesson import (
     Filter,
     Match,
 )
-from heedful.lessons.scope import DAY_SECONDS, FAILED_OUTCOMES
+from heedful.lessons.scope import DAY_SECONDS, FAILED_OUTCOMES, MAX_PROMPT_LESSONS
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import delimiter, sanitize
 from heedful.validation import check_integer
 
-MAX_PROMPT_LESSONS = 3
 # The most rules by cause in a prompt, besides the lessons for similar tasks.
 MAX_PROMPT_RULES = 2
 

@@ -29,6 +29,8 @@ DAY_SECONDS = 86_400.0
 MAX_READ_CHARS = 4_096
 # So many runs must have done or met the same, before it is more than their moment.
 MIN_SAME_RUNS = 2
+# The lessons in a prompt, and before a call.
+MAX_PROMPT_LESSONS = 3
 # Cases that show a rule by themselves: after 20 without an exception, fewer than 3 in
 # 20 are exceptions (rule of three). A share of fewer says nothing.
 MIN_UNBROKEN_CASES = 20

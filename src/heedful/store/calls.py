@@ -33,8 +33,7 @@ from heedful.lessons.call_marks import (
 from heedful.lessons.contracts import CONTRACTS_BY_NAME, Contract, find_contract
 from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
-from heedful.lessons.ranking import MAX_PROMPT_LESSONS
-from heedful.lessons.scope import MIN_SAME_RUNS, Scope, source_of
+from heedful.lessons.scope import MAX_PROMPT_LESSONS, MIN_SAME_RUNS, Scope, source_of
 from heedful.redact import redact
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
