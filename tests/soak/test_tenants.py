@@ -517,7 +517,7 @@ ACTS: tuple[Act, ...] = (
 )
 
 TABLES = (
-    "loop lesson example exposure outcome taught ruling episode link dream key audit "
+    "loop lesson example exposure outcome learnt ruling episode link key audit "
 )
 TABLES += "answer trace span"
 

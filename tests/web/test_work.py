@@ -76,7 +76,7 @@ def test_runs_are_searched_and_go_on(browser, monkeypatch):
 
     monkeypatch.setattr(work, "MAX_SHOWN_ROWS", 1)
     table = browser.data("/work")["tables"][0]
-    (older,) = browser.data(table["next"].removeprefix("/ui"))["pipelines"]
+    (older,) = browser.data(table["older"].removeprefix("/ui"))["pipelines"]
     assert older["words"] == "mail"
 
 
