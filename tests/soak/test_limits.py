@@ -5,6 +5,7 @@ The store is judged from its rows and the logs of the processes alone: limits th
 be counted are counted by hand.
 """
 
+import itertools
 import json
 import random
 import signal
@@ -53,6 +54,7 @@ class Log:
     def __init__(self, folder: Path) -> None:
         self.steps: dict[str, Step] = {}
         self.checks: list[tuple[Step, str, int]] = []
+        self.calls: Counter[str] = Counter()  # of the model, by loop
         for path in folder.glob("*.log"):
             for line in path.read_text().rpartition("\n")[0].splitlines():
                 kind, _, id, *what = json.loads(line)
@@ -64,8 +66,8 @@ class Log:
                 self.steps[id] = Step(id=id, do=do, loop=loop)
             case "end", (outcome,):
                 self.steps[id].said = outcome
-            case "generate", _:
-                pass
+            case "generate", (loop, *_):
+                self.calls[loop] += 1
             case "check", (loop, attempt):
                 self.checks.append((self.steps[id], loop, attempt))
             case _:
@@ -157,8 +159,13 @@ def check_overrides(case: Case) -> None:
     assert lifted.keys() <= set(range(len(case.overrides)))
 
 
-def check_limits(case: Case) -> None:
-    """The limits on attempts, calls and tokens, counted without the code under test."""
+def check_limits(log: Log, case: Case) -> None:
+    """The limits on attempts, calls and tokens, counted without the code under test.
+
+    A claim counts its call before the call is made, so a process that is killed between
+    them leaves one too many in `extra`: the log has the calls that were made.
+    """
+    calls_in_vain = log.calls[case.id] - len(case.attempts)
     for rule in case.rules:
         if rule["rule"] == "attempts":
             for number in range(rule["limit"], len(case.attempts)):
@@ -168,6 +175,8 @@ def check_limits(case: Case) -> None:
         for unit in ("calls", "tokens") if rule["rule"] == "budget" else ():
             amounts = [getattr(a.usage, unit) for a in case.records]
             vain = getattr(case.extra, unit)
+            if unit == "calls":
+                vain = min(vain, calls_in_vain)
             limit = rule[unit] or float("inf")
             assert sum(amounts) + vain < limit + max((*amounts, 1)), (
                 "the budget was exceeded"
@@ -210,7 +219,7 @@ def find_problems(folder: Path) -> list[str]:
     judges: tuple[Any, ...] = (
         check_continuation,
         check_overrides,
-        check_limits,
+        partial(check_limits, log),
     )
     of_cases = [partial(check, case) for case in cases for check in judges]
     problems_found = []
@@ -293,9 +302,10 @@ def test_no_limit_is_exceeded_without_a_recorded_override(
     stopped = sum(any(map(stops, case.decisions)) for case in cases)
     reopened = 0
     for case in cases:
-        given_at = {override["created"] for override in case.overrides}
+        pairs = itertools.pairwise(case.decisions)
         reopened += any(
-            d.at in given_at and isinstance(d.verdict, Again) for d in case.decisions
+            isinstance(before.verdict, Done) and isinstance(after.verdict, Again)
+            for before, after in pairs
         )
     assert min(kills, consumed, stopped) >= 3 * SOAK, (kills, consumed, stopped)
     assert reopened >= 3 * (SOAK - 1)  # 2 to 8 in a hundredth

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.both]
 ROUNDS = 3 if SOAK == 1 else 5 * SOAK
 MAX_FAULTS = 4  # that one piece of work meets before its model is well
 CALLS = 40  # more than all of them take
+# A loop and a stage take these as answers that are refused, and ask again.
+ANSWERS = {"an empty answer", "a refusal"}
 
 
 def _holds_key(folder: Path) -> bool:
@@ -40,7 +42,9 @@ async def test_whatever_a_model_does_the_work_ends_once_and_within_its_budget(
         await server.model().complete([Message("user", "Hi")])
         for number in range(ROUNDS):
             place = choose.choice(list(PLACES))
-            names = choose.choices(list(FAULTS), k=choose.randint(1, MAX_FAULTS))
+            answers = ANSWERS if place in ("loop", "stage") else set()
+            kinds = sorted(FAULTS.keys() - answers)
+            names = choose.choices(kinds, k=choose.randint(1, MAX_FAULTS))
             # A server has not room for the connections of so many databases.
             path = tmp_path / f"{number}.db" if engine == "sqlite" else ":memory:"
             with opened(path) as store:

@@ -516,9 +516,7 @@ ACTS: tuple[Act, ...] = (
     *(quarantine, quarantine, episode, keys),
 )
 
-TABLES = (
-    "loop lesson example exposure outcome learnt ruling episode link key audit "
-)
+TABLES = "loop lesson example exposure outcome learnt ruling episode link key audit "
 TABLES += "answer trace span"
 
 

@@ -20,6 +20,7 @@ from heedful.lessons import ranking
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.lesson import Matches
+from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.silence import say
 from heedful.lessons.user_rules import rules_text
 from heedful.memory.call_memory import CallMemory
@@ -121,7 +122,7 @@ class PromptRun(CallRun):
         if memory is None or not self.room:
             return Advice(silence=say("no memory or room"))
 
-        recalled = await memory.recall(task, ranking.MAX_PROMPT_LESSONS)
+        recalled = await memory.recall(task, MAX_PROMPT_LESSONS)
         # Before any call, a failure without what put it right helps nobody.
         matches = Matches(
             (match for match in recalled if match.meta.get("mended", True)),
