@@ -141,11 +141,11 @@ class _Watch:
             return
 
         # Haystack runs the calls of the last message only.
-        held = [call for call, text in zip(calls, texts, strict=True) if text]
+        stopped_calls = [call for call, text in zip(calls, texts, strict=True) if text]
         free = [call for call, text in zip(calls, texts, strict=True) if not text]
         results = [
             ChatMessage.from_tool(text, origin=call, error=True)
-            for call, text in zip(held, filter(None, texts), strict=True)
+            for call, text in zip(stopped_calls, filter(None, texts), strict=True)
         ]
         request = ChatMessage.from_assistant(
             request.text, request.meta, tool_calls=held

@@ -179,7 +179,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             output = str(answer[0].text) if parsed is None else parsed
             start = place_of([message.id for message in messages], record["last"])
             answers = _answers_in(messages[start:])
-            usages = [usage_of(given.usage_metadata) or Usage(1) for given in answers]
+            usages = [
+                usage_of(message.usage_metadata) or Usage(1) for message in answers
+            ]
             run.spent = sum(usages, NO_USAGE)
             if await run.judge(output, record["next"]):
                 rest = messages[: -len(answer)]

@@ -233,7 +233,7 @@ class _Run(Heedful):
 
         Tools that were called beside the answer stay.
         """
-        kept: list[ModelMessage] = []
+        request: list[ModelMessage] = []
         for message in messages:
             parts: Any = [
                 part
@@ -241,15 +241,15 @@ class _Run(Heedful):
                 if part != self.feedback
                 and getattr(part, "tool_call_id", None) != self.rejected_call
             ]
-            last = kept[-1] if kept else None
+            last = request[-1] if request else None
             is_answer = isinstance(last, ModelResponse) and not last.tool_calls
             if is_answer and self.feedback in message.parts:
-                kept.pop()
+                request.pop()
             if len(parts) == len(message.parts):
-                kept.append(message)
+                request.append(message)
             elif parts:
-                kept.append(replace(message, parts=parts))
-        messages[:] = kept
+                request.append(replace(message, parts=parts))
+        messages[:] = request
 
 
 def _text_of(prompt: Any) -> str:

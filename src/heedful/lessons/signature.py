@@ -36,10 +36,12 @@ def signature(error_type: str, text: str) -> Signature:
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
-    plain = text
+    visible_text = text
     if "[" in text or "\r" in text:
-        plain = compiled(_SCREEN_CODE_PATTERN).sub("", text.replace("\r\n", "\n"))
-    pattern = " ".join(_pattern_of(error_type, plain.strip()).split())
+        visible_text = compiled(_SCREEN_CODE_PATTERN).sub(
+            "", text.replace("\r\n", "\n")
+        )
+    pattern = " ".join(_pattern_of(error_type, visible_text.strip()).split())
     # The kernel aligns its times: "[    1.5]" and "[12345.5]".
     pattern = pattern.replace("[ <N>]", "[<N>]")
     exact = short_digest(f"{error_type}:{text.lower().strip()}")

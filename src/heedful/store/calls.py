@@ -183,8 +183,8 @@ def _record_result(
                 db,
                 scope,
                 session,
-                tool,
-                arguments,
+                tool=tool,
+                arguments=arguments,
                 error=result["error"],
                 folder=folder,
             )
@@ -204,9 +204,9 @@ def _record_failed_call(
     db: Db,
     scope: Scope,
     session: str,
+    *,
     tool: str,
     arguments: Mapping[str, Any],
-    *,
     error: str,
     folder: str,
 ) -> None:

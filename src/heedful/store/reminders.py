@@ -87,7 +87,7 @@ def remind(
         if id == UNLEARNT_LESSON:
             subject = f"{MARK_KIND}/{mark}"
             draw = {"subject": subject, "told": True, "share": 0.0}
-            _insert(db, scope, session, draw, at)
+            _insert(db, scope, session, draw, at=at)
             shown_ids.add(id)
         elif _remind_of_lesson(db, scope, session, id, share=share, at=at):
             shown_ids.add(id)
@@ -131,13 +131,13 @@ def _remind_of_lesson(
         for exposure in recorded:
             if exposure.lesson == name:
                 draw = {"told": exposure.shown, "share": exposure.share}
-                _insert(db, scope, session, {"subject": name, **draw}, at)
+                _insert(db, scope, session, {"subject": name, **draw}, at=at)
         return recorded[0].shown
     return False
 
 
 def _insert(
-    db: Db, scope: Scope, session: str, reminder: Mapping[str, object], at: float
+    db: Db, scope: Scope, session: str, reminder: Mapping[str, object], *, at: float
 ) -> None:
     """Insert a reminder, unless the session has one about its subject."""
     row = {**key_of(scope), "session": storable(session), **reminder, "at": at}
