@@ -64,7 +64,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 29,
     "tables": 34,
     "lines of SQL": 2_707,
-    "lines of tests": 71_430,
+    "lines of tests": 71_445,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

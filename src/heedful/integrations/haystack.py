@@ -148,7 +148,7 @@ class _Watch:
             for call, text in zip(stopped_calls, filter(None, texts), strict=True)
         ]
         request = ChatMessage.from_assistant(
-            request.text, request.meta, tool_calls=held
+            request.text, request.meta, tool_calls=stopped_calls
         )
         messages = [*earlier, request, *results]
         if free:
