@@ -11,6 +11,7 @@ from heedful.drive.generate import Rung
 from heedful.drive.report import open_loop
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.proof import MeanCost
+from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.loop.stop import MaxAttempts
@@ -94,7 +95,7 @@ async def record_loop(
 async def test_a_loop_that_was_given_up(store, monkeypatch, rungs, climbs):
     await open_loop("a", "t", store=store, rungs=rungs)
     await record_loop(store, "a", True)
-    later = time.time() + 2 * exposures.DAY_SECONDS
+    later = time.time() + 2 * DAY_SECONDS
     monkeypatch.setattr(exposures, "time", SimpleNamespace(time=lambda: later))
     proof = await Memory(store).prove()
     effect = proof.pooled.climbs

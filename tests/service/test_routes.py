@@ -128,7 +128,7 @@ def of_body(name: str) -> set[str]:
 
 def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api):
     key = api.key(*KEY_PERMISSIONS)
-    but = {
+    but: dict[str, str] = {
         may: api.key(*(set(KEY_PERMISSIONS) - {may, "recall"}))
         for may in KEY_PERMISSIONS
     }

@@ -11,7 +11,8 @@ from heedful.service.auth import Callers
 from heedful.service.setup import MAX_HEAVY_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
-from heedful.web import figures, window
+from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
+from heedful.web import figures
 from tests.service.support import Api, read_data, record, wrong
 from tests.web.support import Browser
 
@@ -44,7 +45,7 @@ def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Brow
 
     row = browser.data("/loops")["loops"][0]
     loop = browser.data("/loops/large1")
-    assert row["left_out"]["task"] == DENSE_CHARS - window.MAX_STORED_TEXT_CHARS
+    assert row["left_out"]["task"] == DENSE_CHARS - MAX_STORED_TEXT_CHARS
     assert loop["left_out"] == {"task": row["left_out"]["task"]}
     others = f"… and {DENSE_CHARS - 160:,} characters"
     assert others in browser.get("/loops").text
@@ -54,8 +55,8 @@ def test_findings_beyond_the_first_are_counted(browser: Browser):
     store_loop(browser.api, "many", findings=1_000)
     data = browser.data("/loops/many")
     (attempt,) = data["tried"]["attempts"]
-    assert len(attempt["checks"]) == window.MAX_SHOWN_ROWS
-    assert data["unshown"]["1"]["findings"] == 1_000 - window.MAX_SHOWN_ROWS
+    assert len(attempt["checks"]) == MAX_SHOWN_ROWS
+    assert data["unshown"]["1"]["findings"] == 1_000 - MAX_SHOWN_ROWS
     page = browser.get("/loops/many").text
     assert "950 more checks not shown: GET /v1/loops/many has all" in page
 
