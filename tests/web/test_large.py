@@ -12,7 +12,7 @@ from heedful.service.setup import MAX_HEAVY_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
-from heedful.web import figures
+from heedful.web import figures, window
 from tests.service.support import Api, read_data, record, wrong
 from tests.web.support import Browser
 
