@@ -8,7 +8,6 @@ value, and what to do.
 """
 
 import dataclasses
-import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -571,7 +570,8 @@ def place_of(cause: BaseException) -> str:
     trace = cause.__traceback__
     while trace is not None:
         if _is_of_user(trace):
-            name = os.path.basename(trace.tb_frame.f_code.co_filename)
+            file = trace.tb_frame.f_code.co_filename.replace("\\", "/")
+            name = file.rpartition("/")[2]
             place = f"{name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
