@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.page import head, replace_section, row
-from heedful.integrations.agents import (
+from heedful_agents.agents import (
     AGENTS,
     NO_CONTEXT_BEFORE,
     NO_FAILURE_EVENT,

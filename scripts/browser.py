@@ -34,8 +34,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example
 from heedful.lessons.origin import Origin
 from heedful.memory.dream import consolidate
-from heedful.service.app import application
-from heedful.service.setup import Setup
+from heedful_server.app import application
+from heedful_server.setup import Setup
 from heedful.store.episode_lessons import record_lessons
 from heedful.store.episodes import record_failure, take
 from heedful.store.store import Store

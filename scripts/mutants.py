@@ -1,7 +1,7 @@
 """Plant mistakes in the code, one at a time, and see whether a test notices.
 
     python -m scripts.mutants                        120 mutants of the package
-    python -m scripts.mutants --count 20 --seed 7 src/heedful/redact.py
+    python -m scripts.mutants --count 20 --seed 7 packages/heedful/src/heedful/redact.py
     python -m scripts.mutants --again build/mutants.json   those not killed
 
 First the tests run once, unless they did since the code changed; each line keeps the
@@ -42,7 +42,7 @@ RESULT = ROOT / "build" / "mutants.json"
 DATA = ROOT / "build" / "mutants.coverage"
 CONFIG = """
 [run]
-source = src/heedful
+source = packages/heedful/src/heedful
 relative_files = true
 data_file = {data}
 """

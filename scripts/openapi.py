@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from heedful.service.app import application
-from heedful.service.setup import Setup
+from heedful_server.app import application
+from heedful_server.setup import Setup
 from heedful.store.sqlite import in_file
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"

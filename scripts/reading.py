@@ -1,8 +1,8 @@
 """Count the habits that cost a reader, per 1,000 statements of a folder of Python.
 
-    scripts/reading.py src/heedful [OTHER …]           a table, one column a folder
-    scripts/reading.py --where packed_call src/heedful the places of one habit
-    scripts/reading.py --json src/heedful              the figures for a program
+    scripts/reading.py packages/heedful/src/heedful [OTHER …]           a table, one column a folder
+    scripts/reading.py --where packed_call packages/heedful/src/heedful the places of one habit
+    scripts/reading.py --json packages/heedful/src/heedful              the figures for a program
 
 The unit is the statement and not the line: two statements on one line, or a call on
 fewer lines, change nothing here. `scripts/budgets.py` holds the figures to ceilings.

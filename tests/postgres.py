@@ -2,7 +2,7 @@
 databases in it.
 
 It begins with the first test that asks for it and ends with the last process, in a
-temporary folder (in memory where `tests/conftest.py` found some). Roles: `postgres`
+temporary folder (in memory where `conftest.py` found some). Roles: `postgres`
 (superuser), `heedful_owner` (owns the tables), `heedful` (the service's).
 """
 

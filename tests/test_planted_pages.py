@@ -18,7 +18,7 @@ import pytest
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.lessons.lesson import Scope
-from heedful.service.jobs import Job, Tools, do
+from heedful_server.jobs import Job, Tools, do
 from tests.hooks.homes import Home, make_repository, run_command
 from tests.hosts import patient_host
 from tests.service.jobs import Handed

@@ -15,7 +15,7 @@ from celery import Celery, Task
 from celery.result import AsyncResult
 
 from heedful import HeedfulError, Scope, run_sync
-from heedful.service import jobs
+from heedful_server import jobs
 
 app = Celery("orders", broker="filesystem://", backend=f"file://{Path.cwd()}")
 app.conf.broker_transport_options = {

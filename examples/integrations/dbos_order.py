@@ -14,7 +14,7 @@ import order
 from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
 
 from heedful import Scope
-from heedful.service import jobs
+from heedful_server import jobs
 
 
 def is_temporary(error: BaseException) -> bool:

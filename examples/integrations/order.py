@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from heedful.service import jobs
+from heedful_server import jobs
 from heedful.store import open_store
 
 STORE = open_store("heedful.db")

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     import order
 
     from heedful import Scope
-    from heedful.service import jobs
+    from heedful_server import jobs
 
 SERVER = Path(sys.executable).with_name("temporal-test-server")
 

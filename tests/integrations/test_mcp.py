@@ -23,12 +23,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from heedful import Memory, Scope
 from heedful.checks.loading import load
-from heedful.integrations.mcp import MCP_TOOLS, server_of
+from heedful_agents.mcp import MCP_TOOLS, server_of
 from heedful.lessons.lesson import Example
 from heedful.memory.dream import consolidate
-from heedful.service.app import application
-from heedful.service.auth import Callers
-from heedful.service.setup import Setup
+from heedful_server.app import application
+from heedful_server.auth import Callers
+from heedful_server.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file

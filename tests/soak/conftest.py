@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.engines import NIGHTLY_ENGINES
 from tests.postgres import alone, drop, fresh
 from tests.soak.databases import Databases

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import SOAK
+from conftest import SOAK
 
 LEDGER = Path(__file__).parents[2] / "build" / "soak.jsonl"
 

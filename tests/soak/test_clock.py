@@ -17,12 +17,12 @@ import heedful
 from heedful.errors import LeaseLost
 from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
-from heedful.service import jobs
+from heedful_server import jobs
 from heedful.store import ladders, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
 from tests import engines
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.engines import change_rows, opened, rows
 from tests.soak import workloads
 from tests.soak.ledger import Ledger, Trial

@@ -24,7 +24,7 @@ from heedful.memory.memory import Memory
 from heedful.store import episodes, loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.memory.reflections import FAILED
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import report

@@ -19,7 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.connection import Db
 from heedful.store.store import Store
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.engines import check_derived
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened

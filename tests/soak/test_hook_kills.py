@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from heedful.store.projects import find_project
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.hooks.support import as_user, environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial

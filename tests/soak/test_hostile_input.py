@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.episodes.runs import document, genai, protobuf
 from tests.service.jobs import Handed
 from tests.service.support import Project, served

@@ -24,7 +24,7 @@ from heedful.memory.memory import Memory
 from heedful.store import ladders, loops as loop_store, open_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases

@@ -10,7 +10,7 @@ import pytest
 
 from heedful.loop.stop import Budget
 from heedful.models.contract import Message
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.faulty_models import FAULTS, KEY, PLACES, LoopPlace, meet, serving
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened

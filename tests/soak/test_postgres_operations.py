@@ -31,7 +31,7 @@ from heedful.store import keys, loops as loop_store
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.store import Store
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.postgres import Server, alone, standby
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.test_reports import SCOPE, WAITING, Crowd, Fleet

@@ -17,7 +17,7 @@ import pytest
 
 from heedful.errors import StoreError
 from heedful.store import lessons, open_store
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.postgres import SERVICE, Server, alone
 from tests.soak import disk, workloads
 from tests.soak.disk import Call, Disk

@@ -20,7 +20,7 @@ from heedful.lessons.proof import (
     stakes,
 )
 from heedful.store import exposures
-from tests.conftest import SOAK
+from conftest import SOAK
 
 pytestmark = pytest.mark.soak
 

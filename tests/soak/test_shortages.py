@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SOAK
+from conftest import SOAK
 from tests.hooks.support import environment
 from tests.soak import workloads
 from tests.soak.ledger import Ledger, Trial
@@ -143,7 +143,7 @@ def test_a_hook_lets_the_agent_go_on(tmp_path: Path, shortage: str):
     (home / ".heedful").mkdir(parents=True)
     shop = tmp_path / "shop"
     shop.mkdir()
-    hook = f'"{sys.executable}" -P -m heedful.integrations.hook "$@"'
+    hook = f'"{sys.executable}" -P -m heedful_agents.hook "$@"'
     for event, data in EVENTS:
         result = subprocess.run(
             ["sh", "-c", f"{shortage}; exec {hook}", "sh", event],

@@ -1,0 +1,155 @@
+"""The hooks of coding agents: a process beside Python's own start, the core in one, and
+HTTP.
+
+All look up among 10,000 lessons, keep the event, and record what was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+from bench import lookups
+from bench.http import serve
+from bench.rows import Figure
+from bench.timing import milliseconds, percentile
+from heedful import Memory
+from heedful.episodes.episode import Event
+from heedful.integrations import Host
+from heedful_agents.hooks import reply
+from heedful.store.sqlite import in_file
+
+CALLS = 300
+STARTS = 60
+EVENTS = 5_000
+HIGH = 10.0  # milliseconds
+HOOK = (sys.executable, "-m", "heedful_agents.hook", "PreToolUse")
+
+
+def figures(folder: str) -> Iterable[Figure]:
+    """Time a hook process, `before` and `seen` of a run, and a hook over HTTP."""
+    place = (
+        Path(folder).resolve() / "hooks" / "heedful.db"
+    )  # the name that the service takes
+    place.parent.mkdir()
+    asyncio.run(lookups.fill(str(place)))
+    call = {
+        "tool_name": "Bash",
+        "tool_input": {"command": lookups.command(7)},
+        "tool_use_id": "1",
+    }
+    event = json.dumps({"session_id": "bench", "cwd": str(place.parent), **call})
+    env = {**os.environ, "HEEDFUL_DB": str(place), "HOME": str(place.parent)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    for name, command, target in (
+        ("Python's own start", (sys.executable, "-c", "pass"), None),
+        ("a hook process before a call", HOOK, 120.0),
+    ):
+        spent = []
+        for _ in range(STARTS):
+            began = time.perf_counter()
+            subprocess.run(
+                command,
+                input=event,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            spent.append((time.perf_counter() - began) * 1e3)
+        yield Figure(name=f"{name}, median", value=median(spent), unit="ms")
+        yield Figure(
+            name=f"{name}, p95", value=percentile(spent, 95), unit="ms", most=target
+        )
+    before, seen = asyncio.run(_time_lookups(str(place)))
+    yield Figure(
+        name="before of a run, p99", value=percentile(before, 99), unit="ms", most=HIGH
+    )
+    yield Figure(
+        name="seen of a run, p99", value=percentile(seen, 99), unit="ms", most=HIGH
+    )
+    yield Figure(
+        name="a result among 5,000 events, p99",
+        value=percentile(asyncio.run(_time_long_session(str(place))), 99),
+        unit="ms",
+    )
+    with serve(str(place.parent)) as (url, _):
+        _time_posts(url, CALLS // 10)
+        spent = _time_posts(url, CALLS)
+    yield Figure(
+        name="a hook over HTTP before a call, median", value=median(spent), unit="ms"
+    )
+    yield Figure(
+        name="a hook over HTTP before a call, p99",
+        value=percentile(spent, 99),
+        unit="ms",
+        most=30.0,
+    )
+
+
+async def _time_lookups(path: str) -> tuple[list[float], list[float]]:
+    run = Host(memory=Memory(in_file(path), holdout=0.0), strict=True).run("bench")
+    before = list[float]()
+    seen = list[float]()
+    for call in range(CALLS):
+        n = call * 37 % lookups.MERGED
+        began = time.perf_counter()
+        assert await run.before("Bash", lookups.command(n), f"t{call}")
+        before.append((time.perf_counter() - began) * 1e3)
+        error = lookups.error(n)
+        seen.append(await milliseconds(run.seen("Bash", error, f"t{call}")))
+    return before, seen
+
+
+async def _time_long_session(path: str) -> list[float]:
+    """Return the milliseconds to keep a result in a session of many events."""
+    host = Host(memory=Memory(in_file(path)), strict=True, seconds=60.0)
+    spent = list[float]()
+    old_events = (
+        Event("tool_call", tool="Bash", call=f"old{n}") for n in range(EVENTS)
+    )
+    await host.run("long").learn(*old_events)
+    for n in range(CALLS):
+        call = {
+            "tool_name": "Bash",
+            "tool_use_id": f"t{n}",
+            "tool_input": {"command": f"ls {n}"},
+        }
+        event = {
+            "session_id": "long",
+            **call,
+            "tool_response": {"stdout": "a line\n" * 200},
+        }
+        spent.append(await milliseconds(reply("PostToolUse", event, host)))
+    return spent
+
+
+def _time_posts(url: str, calls: int) -> list[float]:
+    """Return the milliseconds of requests on one connection that stays open."""
+    place = urlsplit(url)
+    spent = list[float]()
+    connection = HTTPConnection(str(place.hostname), place.port)
+    call = {"hook_event_name": "PreToolUse", "session_id": "http", "tool_name": "Bash"}
+    for n in range(calls):
+        event = {
+            **call,
+            "tool_use_id": f"{calls}-{n}",
+            "tool_input": {"command": lookups.command(n)},
+        }
+        began = time.perf_counter()
+        head = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/hooks/claude-code", json.dumps(event), head)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert answer.read()[:1] == b"{"
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent

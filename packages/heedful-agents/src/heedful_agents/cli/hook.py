@@ -1,0 +1,349 @@
+"""`heedful hook`: install the hooks of a coding agent, remove them, and answer events.
+
+`install` shows what it would write, and writes it only if the user agrees.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Option, Typer
+
+from heedful.cli.app import group
+from heedful.cli.output import agrees, answer, command_line, say
+from heedful.cli.resources import ask, ask_own, has_own_memory
+from heedful.cli.settings import hook_settings
+from heedful.errors import NotFound, UsageError
+from heedful_agents import hook as process
+from heedful_agents import install as plans
+from heedful_agents.agents import AGENTS, agents_here
+from heedful_agents.call_hooks import follow
+from heedful.integrations.call_host import CallHost
+from heedful_agents.file_changes import FileChange, apply_all, read_text
+from heedful_agents.rules import doubt_about_rules
+from heedful.lessons.holdout import SessionTally
+from heedful.lessons.user_rules import StatedRule
+from heedful.loop.policies import policy
+from heedful.memory.memory import Memory
+from heedful.memory.session_brief import EMPTY_SECTION, section_text
+from heedful.redact import redact
+from heedful.store import reminders
+from heedful.store.projects import (
+    PROJECTS_TABLE,
+    SETTINGS_FILE,
+    find_project,
+    move_memory,
+    project_root,
+    user_folder,
+)
+
+
+def here() -> dict[str, str]:
+    """Return the agents on this machine, and what shows each of them."""
+    return dict(agents_here(project_root(Path.cwd())))
+
+
+def describe_limits(names: Sequence[str]) -> Iterator[str]:
+    """Yield what agents cannot do, what is not confirmed, and what is left to do."""
+    root = project_root(Path.cwd())
+    for name in names:
+        agent = AGENTS[name]
+        yield from (f"{agent.title}: {line}" for line in agent.cannot)
+        yield from (f"{agent.title}, unconfirmed: {t}" for t in agent.unconfirmed)
+        if agent.next_step:
+            yield f"next: {agent.next_step}"
+        for place in agent.also_reads:
+            path = agent.path_of(place, root)
+            if plans.own_hooks(path, read_text(path)):
+                yield (
+                    f"{agent.title} also reads {path}, which has hooks of heedful: it "
+                    "runs both"
+                )
+
+
+def list_agents() -> int:
+    """List the agents that heedful knows: which are here, and which have its hooks."""
+    signs = here()
+    rows: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for name, agent in AGENTS.items():
+        events = {
+            file: list(commands)
+            for file, commands in _commands_by_file(name).items()
+            if commands
+        }
+        state = "installed" if events else "not installed"
+        sign = signs.get(name, "")
+        lines.append(f"{name}: {state}; {sign or 'not seen here'}")
+        lines += [f"  {line}" for line in agent.cannot]
+        rows.append(
+            {
+                "agent": name,
+                "title": agent.title,
+                "seen": sign,
+                "installed": events,
+                "cannot": agent.cannot,
+                "unconfirmed": agent.unconfirmed,
+                "source": agent.source,
+            }
+        )
+    return answer({"agents": rows}, lines)
+
+
+def _commands_by_file(name: str) -> dict[str, dict[str, str]]:
+    """Return the commands of heedful by event in each file of settings of an agent.
+
+    Malformed settings have none, with a message.
+    """
+    commands: dict[str, dict[str, str]] = {}
+    for user in (False, True):
+        try:
+            path = plans.settings_path(name, user)
+            if path is not None:
+                commands[str(path)] = plans.installed(name, user)
+        except UsageError as error:
+            say(str(error))
+    return commands
+
+
+def section() -> str:
+    """Return the section of AGENTS.md from the memory that hooks follow here."""
+    everywhere: Sequence[StatedRule] = ()
+    if has_own_memory():
+        everywhere = ask_own(lambda memory: memory.user_rules.in_force())
+    try:
+        return ask(
+            lambda memory: section_text(memory, everywhere), hook_settings(Path.cwd())
+        )
+    except NotFound:
+        # Nothing has been stored yet.
+        return EMPTY_SECTION
+
+
+hook: Typer = group()
+
+Agents = Annotated[
+    list[str] | None,
+    Argument(help="The agents, claude-code by default; --list shows them."),
+]
+All = Annotated[bool, Option("--all", help="All agents that are on this machine.")]
+User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
+Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
+
+
+def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
+    """Show the changes, ask unless `yes`, and write them. Return the changed files.
+
+    Raises UsageError if the user does not agree, or cannot be asked.
+    """
+    if not any(changes):
+        return []
+
+    say("".join(change.diff for change in changes))
+    if not yes and not agrees("Write this?"):
+        raise UsageError("nothing was written; --yes writes it without a question")
+
+    apply_all(changes)
+    return [str(change.path) for change in changes if change]
+
+
+def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
+    """Return the agents that a command is about. Raises UsageError."""
+    if not is_all:
+        targets = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
+        unknown = ", ".join(name for name in targets if name not in AGENTS)
+        if unknown:
+            raise UsageError(
+                f"{unknown}: no such agent; heedful hook install --list shows them"
+            )
+        return targets
+    if agents:
+        raise UsageError("--all and names exclude each other; give one of them")
+
+    signs = here()
+    if not signs:
+        raise UsageError("no agent is seen here; heedful hook install --list shows all")
+    for name, sign in signs.items():
+        say(f"{name}: {sign}")
+    return list(signs)
+
+
+def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
+    """Return the changes that install the hooks of agents. Raises UsageError."""
+    run = plans.command(everywhere=user)
+    changes = []
+    for name in names:
+        text = section() if AGENTS[name].form == "section" else ""
+        changes.append(plans.plan(name, user, run=run, section=text))
+    return changes
+
+
+@hook.command("install")
+def install(
+    agents: Agents = None,
+    user: User = False,
+    is_all: All = False,
+    listed: Annotated[
+        bool, Option("--list", help="List the agents, and what each cannot do.")
+    ] = False,
+    yes: Yes = False,
+) -> int:
+    """Write the hooks into the settings of agents, after showing what changes."""
+    if listed:
+        return list_agents()
+    targets = _agents_of(agents, is_all)
+    if is_all and user:
+        targets = [name for name in targets if AGENTS[name].user]
+    changes = _plan(targets, user)
+    memory_lines = [] if user else _describe_memory()
+    written = _write_if_agreed(changes, yes)
+
+    lines = ["the hooks are installed already"]
+    if written:
+        lines = [f"wrote {', '.join(written)}"]
+    lines += memory_lines
+    if written:
+        lines += describe_limits(targets)
+    past_sessions = plans.past_sessions()
+    if plans.INSTALL_AGENT in targets and past_sessions is not None:
+        command = command_line("learn-sessions", past_sessions)
+        lines.append(f"to learn from past sessions: {command}")
+    return answer({"written": written}, lines)
+
+
+def _describe_memory() -> list[str]:
+    """Return where the memory of the hooks lies here, and what they do not follow.
+
+    Raises UsageError if hooks could not follow the user's settings.
+    """
+    settings = process.read_settings(Path.cwd())
+    rules, _ = follow(settings, ":memory:", host_type=CallHost)
+    policy(rules.policy)
+    doubt = doubt_about_rules(Path.cwd())
+    return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
+
+
+@hook.command("uninstall")
+def uninstall(
+    agents: Agents = None,
+    user: User = False,
+    is_all: Annotated[
+        bool, Option("--all", help="All agents with hooks of heedful.")
+    ] = False,
+    yes: Yes = False,
+) -> int:
+    """Remove the hooks and restore the settings. Say how to remove what stays."""
+    if is_all and agents:
+        raise UsageError("--all and names exclude each other; give one of them")
+    targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
+
+    plans_of_agents = [plans.plan_removal(name, user) for name in targets]
+    changes = [change for change in plans_of_agents if change is not None]
+    written = _write_if_agreed(changes, yes)
+    lines = [f"no hooks in {change.path}" for change in changes]
+    if written:
+        lines = [
+            f"{'removed' if change.after is None else 'wrote'} {change.path}"
+            for change in changes
+            if change
+        ]
+
+    stays = plans.leftovers(Path.cwd(), everywhere=user)
+    lines += [f"left behind: {line}" for line in stays]
+    return answer({"written": written, "left": stays}, lines)
+
+
+@hook.command("move")
+def move(
+    old: Annotated[Path, Argument(help="The old path of the project.")],
+) -> int:
+    """Take over the memory of this project from its old path.
+
+    The memory of the new path is kept beside it.
+    """
+    project = find_project(Path.cwd())
+    aside = move_memory(old, project)
+    lines = [f"memory: {project.db}"]
+    if aside is not None:
+        lines.append(f"the memory that was here until now is in {aside}")
+    return answer({"memory": str(project.db)}, lines)
+
+
+def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
+    """Return what hooks do with these settings: their commands and their database."""
+    rules, _ = follow(settings, ":memory:", host_type=CallHost)
+    file = user_folder() / SETTINGS_FILE
+    table = json.dumps(str(find_project(Path.cwd()).root))
+    commands = "; ".join(rules.stop) or "nothing"
+    return [
+        f"each stop runs: {redact(commands)}",
+        f"settings: {file}, those of this project in [{PROJECTS_TABLE}.{table}]",
+        f"memory: {redact(settings['db'])}",
+    ]
+
+
+def _read_memory() -> tuple[int, SessionTally]:
+    """Return how many lessons wait for a review, and what sessions were told."""
+
+    async def look(memory: Memory) -> tuple[int, SessionTally]:
+        waiting = await memory.quarantine.waiting()
+        return len(waiting), await memory.store.read(memory.scope, reminders.figures)
+
+    try:
+        return ask(look, hook_settings(Path.cwd()))
+    except NotFound:  # no hook has run here yet
+        return 0, SessionTally()
+
+
+@hook.command("status")
+def status() -> int:
+    """Show which settings have hooks, and what the hooks do here. Hooks in two settings
+    answer each event twice.
+    """
+    events_by_file = {}
+    figures = SessionTally()
+    lines = []
+    for name in AGENTS:
+        for file, commands in _commands_by_file(name).items():
+            if not commands and name != plans.INSTALL_AGENT:
+                continue
+            events_by_file[file] = list(commands)
+            lines.append(f"{file}: {', '.join(commands) or 'no hooks'}")
+            lines += [
+                f"{program} is gone: install again"
+                for program in plans.missing_programs(commands)
+            ]
+
+    try:
+        settings = process.read_settings(Path.cwd())
+        lines += _describe_effects(settings)
+        lines += filter(None, [doubt_about_rules(Path.cwd())])
+        waiting, figures = _read_memory()
+        if waiting:
+            lines.append(f"lessons that wait: {waiting}; next: heedful quarantine list")
+        if figures.shown:
+            lines.append(f"in all: {figures.words}")
+    except UsageError as error:
+        say(f"the hooks do nothing: {error}")
+
+    return answer({"settings": events_by_file, "reminders": figures}, lines)
+
+
+@hook.command("run")
+def run(
+    event: Annotated[
+        str, Argument(help="The agent's name of the event, as PreToolUse.")
+    ],
+    agent: Annotated[str, Option(help="The coding agent.")] = plans.INSTALL_AGENT,
+    strict: Annotated[
+        bool, Option("--strict", help="Print errors to standard error.")
+    ] = False,
+) -> None:
+    """Answer the event on standard input, as `heedful-hook` does, which starts
+    faster.
+    """
+    arguments = [event, "--agent", agent]
+    if strict:
+        arguments.append("--strict")
+    raise Exit(process.main(arguments))

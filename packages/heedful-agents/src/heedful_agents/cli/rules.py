@@ -1,0 +1,319 @@
+"""`heedful rules`: the rules that a user gave agents, for one project or for all.
+
+Hooks and `heedful learn-sessions` find them in what the user says. Those for all
+projects are in the user's own memory. `heedful rules share` writes reviewed ones into a
+file for the team; `accept` shows what changed in it, and lets hooks follow it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from typer import Argument, Context, Option, Typer
+
+from heedful.cli.app import group_with_default
+from heedful.cli.databases import db_exists
+from heedful.cli.output import (
+    agrees,
+    answer,
+    columns,
+    counted,
+    emit,
+    following,
+    say,
+    when,
+)
+from heedful.cli.resources import ask, ask_own, has_own_memory
+from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
+    By,
+    Why,
+    hook_settings,
+    is_stated,
+    settings,
+    where,
+)
+from heedful.errors import LineError, NotFound, UsageError
+from heedful_agents.file_changes import (
+    FileChange,
+    apply_all,
+    check_within,
+    read_text,
+)
+from heedful_agents.rules import ACCEPT_COMMAND, accepted_content, find_rules
+from heedful_agents.team_rules import (
+    ATTRIBUTES_FILE,
+    ATTRIBUTES_LINE,
+    SHARED_FILE,
+    SharedRule,
+    read_rules,
+    write_rules,
+)
+from heedful.lessons.user_rules import StatedRule
+from heedful.memory.memory import Memory
+from heedful_agents.shared import follow_rules, rules_to_share
+from heedful.sanitize import clean, visible
+from heedful.store.projects import (
+    Repository,
+    find_project,
+    find_repository,
+    write_private,
+)
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
+
+rules: Typer = group_with_default()
+
+
+@rules.command()
+def share(
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Only show what would be written.")
+    ] = False,
+) -> int:
+    """Write reviewed rules into .heedful/rules.md, for the team.
+
+    Reviewed rules are those that a person wrote or released, and those that evidence
+    verified. The rules in the file stay. Secrets, personal data and absolute paths are
+    left out. Without --db, the rules are those of the memory that hooks follow. Your
+    team follows the file after heedful rules accept.
+    """
+    repository = find_repository(Path.cwd())
+    if repository is None:
+        raise UsageError(
+            f"{Path.cwd()} is in no git repository; run this in the one that gets "
+            f"{SHARED_FILE}"
+        )
+
+    top = repository.top
+    path = top / SHARED_FILE
+    check_within(path, top)
+    before = read_text(path)
+    in_file = read_rules((before or "").encode(), SHARED_FILE)
+    # What came with the clone does not say which memory is the user's.
+    reviewed = ask(
+        lambda memory: rules_to_share(memory, str(top)), hook_settings(Path.cwd())
+    )
+
+    digests_in_file = {rule.digest for rule in in_file}
+    new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
+    text = before or ""
+    if new_rules:
+        text = write_rules([*in_file, *new_rules])
+        # The others must be able to read it.
+        read_rules(text.encode(), SHARED_FILE)
+    if new_rules and not dry_run:
+        _write(repository, before, text)
+
+    lines = [f"+ {_shown(rule)}" for rule in new_rules]
+    for id, reason in reviewed.left_out.items():
+        lines.append(f"left out: lesson {id}: {reason}")
+    return answer(
+        {
+            "file": SHARED_FILE,
+            "rules": len(digests_in_file) + len(new_rules),
+            "new": [asdict(rule) for rule in new_rules],
+            "left_out": reviewed.left_out,
+            "dry_run": dry_run,
+        },
+        lines,
+        _summary(len(new_rules), len(digests_in_file), dry_run),
+    )
+
+
+def _summary(new: int, old: int, dry_run: bool) -> str:
+    """Return the last line of `heedful rules share`."""
+    if not new:
+        return f"nothing new to share; {SHARED_FILE} has {counted(old, 'rule')}"
+    verb = "would get" if dry_run else "has"
+    total = f"{SHARED_FILE} {verb} {counted(new + old, 'rule')}, {new} new"
+    if dry_run:
+        return total
+    return f"{total}; read them, then: git add {Path(SHARED_FILE).parent}"
+
+
+def _write(repository: Repository, before: str | None, text: str) -> None:
+    """Write the file, and how git merges it. Raises UsageError.
+
+    What the user accepted stays so: the new rules are the user's own.
+    """
+    top = repository.top
+    attributes = top / ATTRIBUTES_FILE
+    check_within(attributes, top)
+    stated = read_text(attributes)
+    wanted = stated or ""
+    if ATTRIBUTES_LINE not in wanted:
+        wanted += ATTRIBUTES_LINE
+
+    apply_all(
+        [
+            FileChange(top / SHARED_FILE, before, text),
+            FileChange(attributes, stated, wanted),
+        ]
+    )
+    project = find_project(top)
+    is_followed = top == repository.root
+    if is_followed and accepted_content(project) == (before or "").encode():
+        write_private(project.accepted_rules, text.encode())
+
+
+def accept(
+    yes: Annotated[bool, Option("--yes", help="Accept without a question.")] = False,
+) -> int:
+    """Show what changed in the team's .heedful/rules.md, and follow it from now on.
+
+    Hooks tell the rules of the version that you accepted. You answer for them.
+    """
+    file = find_rules(Path.cwd())
+    if file is None:
+        raise UsageError(f"{Path.cwd()} is in no git repository; run this in one")
+    if file.problem:
+        raise UsageError(f"{file.path} is not followed: {file.problem}")
+
+    project = find_project(Path.cwd())
+    rules = read_rules(file.content, str(file.path))
+    changes = _changes(rules, accepted_content(project))
+    say("\n".join(changes or ["the rules are those that you accepted"]))
+    if changes and not yes:
+        question = "May hooks tell these rules to your agents? You answer for them."
+        if not agrees(question):
+            raise UsageError(f"nothing was accepted; {ACCEPT_COMMAND} --yes accepts it")
+
+    followed = ask(
+        lambda memory: follow_rules(
+            memory,
+            rules,
+            by=getuser(),
+            why=f"accepted {SHARED_FILE}",
+            root=str(file.root),
+        ),
+        hook_settings(Path.cwd()),
+        new=True,
+    )
+    write_private(project.accepted_rules, file.content)
+    counts = f"{counted(followed.new, 'new rule')}, {followed.known} known"
+    return answer({"changes": changes}, f"{counts}, {followed.gone} gone")
+
+
+def _changes(rules: Sequence[SharedRule], accepted: bytes) -> list[str]:
+    """Return the rules that are new, and those that are gone, as lines."""
+    before: list[str] = []
+    with suppress(LineError):
+        before += [_shown(rule) for rule in read_rules(accepted, SHARED_FILE)]
+    lines = [_shown(rule) for rule in rules]
+    changes = [f"- {line}" for line in before if line not in lines]
+    return changes + [f"+ {line}" for line in lines if line not in before]
+
+
+def _shown(rule: SharedRule) -> str:
+    """Return a rule as a person must see it: whole, with nothing hidden."""
+    return visible(rule.line.removeprefix("- "))
+
+
+T = TypeVar("T")
+RuleId = Annotated[int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id.")]
+Everywhere = Annotated[
+    bool, Option("--everywhere", help="The rule is for all your projects.")
+]
+
+
+def _words_of(stated: StatedRule) -> str:
+    """Return what a table says of a rule: its text, or how to release it."""
+    if stated.entry:
+        return f"(waits in quarantine: {stated.release})"
+    return clean(stated.text, MAX_SHOWN_TEXT_CHARS)
+
+
+def _state_of(stated: StatedRule) -> str:
+    """Return whether a rule is in force, or else its state."""
+    return "in force" if stated.in_force else stated.state
+
+
+RULE_COLUMNS = columns(
+    "rule state last_said id said",
+    rule=_words_of,
+    state=_state_of,
+    last_said=lambda stated: when(stated.last_said),
+    said="seen",
+)
+
+
+def _ask(
+    question: Callable[[Memory], Awaitable[T]], everywhere: bool, *, new: bool = False
+) -> T:
+    """Ask the memory of this project, that of its hooks unless there is another; or
+    that of all projects.
+    """
+    if everywhere:
+        return ask_own(question, new=new)
+    values = settings()
+    if not is_stated("db") and not db_exists(values.db):
+        values = hook_settings(Path.cwd())
+    return ask(question, values, new=new)
+
+
+@rules.callback(invoke_without_command=True)
+def list_rules(context: Context) -> int:
+    """List the rules that you gave agents, last said first."""
+    if context.invoked_subcommand is not None:
+        return 0
+
+    stated = list[StatedRule]()
+    # A database that the user named may be misspelt; then this raises NotFound.
+    try:
+        stated += _ask(lambda memory: memory.user_rules.list(), everywhere=False)
+    except NotFound:
+        if is_stated("db", files=False):
+            raise
+    if has_own_memory():
+        stated += ask_own(lambda memory: memory.user_rules.list())
+    return emit(
+        stated,
+        RULE_COLUMNS,
+        key="rules",
+        text_columns=3,
+        empty=f"no rule of yours in {where()}; say it to your agent, or heedful rules "
+        "add TEXT --by NAME",
+    )
+
+
+@rules.command("add")
+def add_rule(
+    text: Annotated[str, Argument(help="The rule, as you would say it to an agent.")],
+    by: By,
+    everywhere: Everywhere = False,
+) -> int:
+    """State a rule for this project, or for all your projects.
+
+    Older rules about the same thing are retired.
+    """
+    stated = _ask(
+        lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
+    )
+    lines = [f"rule {stated.id} is in force ({stated.told})"]
+    lines += [f"it ends: {clean(old, MAX_SHOWN_TEXT_CHARS)}" for old in stated.ended]
+    then = following("rules", "retire", stated.id, everywhere=everywhere, by="NAME")
+    document = {
+        "id": stated.id,
+        "seen": stated.seen,
+        "told": stated.told,
+        "ended": stated.ended,
+    }
+    return answer(document, lines, then)
+
+
+@rules.command("retire")
+def retire_rule(
+    id: RuleId, by: By, why: Why = "", everywhere: Everywhere = False
+) -> int:
+    """Retire a rule: agents no longer see it, unless you state it again."""
+    retired = _ask(
+        lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
+    )
+    words = f"retired: {clean(retired.text, MAX_SHOWN_TEXT_CHARS)}"
+    return answer({"retired": id, "by": by, "why": why}, words, following("rules"))
+
+
+rules.command("accept")(accept)

@@ -1,0 +1,479 @@
+"""The hook process: `heedful-hook EVENT [--agent NAME] [--strict]` answers one event.
+
+It starts for each event, so it imports neither Typer nor pydantic nor Rich, and reads
+the settings by itself. Whatever goes wrong, the agent continues: nothing is printed,
+the exit code is 0, and the log, `~/.heedful/hook.log`, gets one line. Learning happens
+in a process that nobody waits for.
+"""
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from heedful.errors import HeedfulError, UnknownName, UsageError
+from heedful_agents.agents import (
+    AGENTS,
+    Agent,
+    Answer,
+    Kind,
+    hex_digest,
+    in_our_names,
+)
+from heedful_agents.rules import doubt_about_rules
+from heedful_agents.transcripts import FailedCall, failed_calls
+from heedful.redact import redact, redact_start
+from heedful.sanitize import visible
+from heedful.store.projects import (
+    SETTINGS_FILE,
+    find_project,
+    own_db,
+    own_settings,
+    prepare_database,
+    private,
+    project_top,
+    user_folder,
+    write_private,
+)
+from heedful.validation import MAX_READ_BYTES
+
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful_agents import call_hooks
+
+HOOK_USAGE = (
+    "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
+    "name for it"
+)
+# No agent sends a larger event.
+MAX_HOOK_EVENT_BYTES = 8 * 2**20
+# The time until an answer; the end of a turn may take longer. With the start of Python,
+# no call waits longer than 3 s.
+HOOK_TIMEOUT_SECONDS = 2.5
+# That of events at which no call waits; agents give a hook 10 s.
+IDLE_TIMEOUT_SECONDS = 8.0
+IDLE_KINDS: tuple[Kind, ...] = ("start", "stop", "end")
+# The settings that a hook needs: the default of each, and what the user may write.
+HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
+    "db": ("", (str,)),
+    "tenant": ("default", (str,)),
+    "project": ("default", (str,)),
+    "holdout": (0.1, (float, int)),
+    "policy": ("default", (str, dict)),
+    "trust": ([], (list,)),
+    "strict": (False, (bool,)),
+    "hook": ({}, (dict,)),
+}
+DEFAULT_AGENT = "claude-code"
+
+
+def detach(work: str, session: str, folder: Path) -> None:
+    """Do the work for a session in a process that nobody waits for."""
+    import subprocess
+
+    # With -P no file of the folder is taken for a module.
+    module = ["-P", "-m", "heedful_agents.hook"]
+    process = subprocess.Popen(
+        [sys.executable, *module, work, "--work", session],
+        cwd=folder,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    process.returncode = 0  # nobody waits for it
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[str] | None = None,
+    stderr: IO[str] | None = None,
+    start_work: Callable[[str, str, Path], object] = detach,
+) -> int:
+    """Answer one event on standard input; return the exit code.
+
+    The streams are those of the process by default. `start_work` gets the work that the
+    answer leaves, the session and the folder.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    strict = "--strict" in words
+    words = [word for word in words if word != "--strict"]
+    agent = _take_option(words, "--agent") or DEFAULT_AGENT
+    session = _take_option(words, "--work")
+
+    if len(words) != 1 or words[0].startswith("-"):
+        print(HOOK_USAGE, file=stderr or sys.stderr)
+        # If a hook exits with 2, Claude Code blocks the action.
+        return 1
+
+    event = words[0]
+    logger = logging.getLogger("heedful")
+    lines = _WarningLines(event)
+    logger.addHandler(lines)
+    try:
+        with suppress(KeyboardInterrupt):
+            if session:
+                _do_work(event, session, strict)
+            else:
+                _answer_event(
+                    event,
+                    agent,
+                    strict,
+                    stdin=stdin or sys.stdin.buffer,
+                    stdout=stdout,
+                    start_work=start_work,
+                )
+    except Exception as error:  # the edge to the agent, which must not fail by us
+        reason = _report_failure(error, event, agent, stdout)
+        if strict:
+            print(f"heedful-hook: {reason}", file=stderr or sys.stderr)
+    finally:
+        logger.removeHandler(lines)
+
+    return 0
+
+
+def _report_failure(
+    error: Exception, event: str, agent: str, stdout: IO[str] | None
+) -> str:
+    """Log the reason why an event has no answer, and return the reason.
+
+    The user hears it if the agent can show it.
+    """
+    reason = ""
+    if isinstance(error, HeedfulError):
+        reason = " ".join(redact(str(error)).split())
+
+    _log_line(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
+    row = AGENTS.get(agent)
+    if reason and row is not None and event in row.notice_events:
+        notice = f"heedful: this hook did nothing: {visible(reason)}"
+        # Nobody hears it if the agent has closed the stream, or the disk is full.
+        with suppress(OSError, ValueError):
+            _print_answer({"systemMessage": notice}, stdout)
+    return reason or repr(error)
+
+
+def run() -> None:
+    """Run `main`, and end without waiting for what a locked database holds up."""
+    # The process ends before there is much to collect.
+    gc.disable()
+
+    # Windows has neither these signals nor `os.nice`.
+    with suppress(AttributeError):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # So that the commands of a stop end, too.
+            signal.signal(number, signal.default_int_handler)
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.setitimer(signal.ITIMER_REAL, HOOK_TIMEOUT_SECONDS)
+        if "--work" in sys.argv:
+            os.nice(10)
+
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+    os._exit(code)
+
+
+def _give_up(*_: Any) -> None:
+    """End the process when its time is up; the agent continues without an answer."""
+    _log_line(f"{sys.argv[1]}: no answer within its time limit")
+    os._exit(0)
+
+
+def _take_option(words: list[str], name: str) -> str:
+    """Remove an option with its value; return the value, "" if it is not there."""
+    if name not in words:
+        return ""
+
+    index = words.index(name)
+    value = words[index + 1] if index + 1 < len(words) else ""
+    del words[index : index + 2]
+    return value
+
+
+def _answer_event(
+    event: str,
+    agent: str,
+    strict: bool,
+    *,
+    stdin: IO[bytes],
+    stdout: IO[str] | None,
+    start_work: Callable[[str, str, Path], object],
+) -> None:
+    """Print the answer to an event, and start the work that it leaves."""
+    if agent not in AGENTS:
+        raise UnknownName("coding agent", agent, list(AGENTS))
+
+    row = AGENTS[agent]
+    kind = row.events.get(event)
+    if kind in IDLE_KINDS:
+        _limit_time(IDLE_TIMEOUT_SECONDS)
+    data = read_event(stdin)
+    folder = _project_folder(in_our_names(row, data))
+    notices: list[str] = []
+    if kind == "start" or (kind == "prompt" and not row.event_of("start")):
+        doubt = doubt_about_rules(folder)
+        if doubt:
+            notices.append(visible(doubt))
+    settings = read_settings(folder)
+
+    asyncio, hooks = _import_hooks(kind)
+    rules, host = _open_host(folder, settings, strict, hooks)
+    if kind == "stop":
+        _limit_time(0)
+
+    unheard: Sequence[FailedCall] = ()
+    if row.has_transcript and kind != "start":
+        unheard = failed_calls(data.get("transcript_path"))
+    reply = asyncio.run(
+        hooks.reply(
+            event, data, host, agent=agent, settings=rules, failed_calls=unheard
+        )
+    )
+    answer = _delivered(row, event, reply) if row.later else reply.answer
+    notices += reply.notices
+    if row.says_at_start:
+        notices = find_project(folder).tell_once(notices)
+        answer = _with_notices(answer, notices)
+    for notice in notices:
+        _log_line(f"{event}: {notice}")
+    _print_answer(answer, stdout)
+    if reply.work:
+        start_work(reply.work, reply.session, folder)
+
+
+def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | None:
+    """Return the answer with lines that a person reads, if there are any."""
+    if not notices:
+        return answer
+    lines = [f"heedful: {text}" for text in notices]
+    if answer and "systemMessage" in answer:
+        lines.insert(0, str(answer["systemMessage"]))
+    return {**(answer or {}), "systemMessage": "\n".join(lines)}
+
+
+def _delivered(row: Agent, event: str, reply: "call_hooks.Reply") -> Answer | None:
+    """Return the answer to an event of an agent that shows some advice later.
+
+    The advice waits in a file of the user until the event that shows it. What none has
+    shown is out of date at the next prompt, when the user has gone on to something
+    else. Raises OSError.
+    """
+    kind = row.events[event]
+    path = user_folder() / "waiting" / hex_digest(reply.session)
+    if kind in row.later and reply.advice:
+        write_private(path, reply.advice.encode())
+        return None
+    if kind not in ("prompt", "end", *row.later.values()):
+        return reply.answer
+
+    waiting = ""
+    with suppress(OSError, ValueError):
+        waiting = path.read_text("utf-8")
+        path.unlink()
+    if not waiting or kind not in row.later.values():
+        return reply.answer
+    lines = filter(None, [waiting, reply.advice])
+    return row.context(event, "\n".join(lines))
+
+
+def _open_host(
+    folder: Path, settings: Mapping[str, Any], strict: bool, hooks: ModuleType
+) -> tuple[Any, Any]:
+    """Return the rules and the host of hooks in a folder.
+
+    `hooks` is the module that answers, and has the type of the host.
+    """
+    database = prepare_database(settings["db"])
+    rules, host = hooks.follow(settings, database, strict, host_type=hooks.HOST_TYPE)
+    host.root = str(project_top(folder))
+    # Hooks may use the user's own database for the project, too.
+    user_db = str(own_db())
+    if os.path.realpath(settings["db"]) != os.path.realpath(user_db):
+        host.everywhere = user_db
+    return rules, host
+
+
+def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
+    """Print an answer for the agent, if there is one."""
+    if answer is not None:
+        print(json.dumps(answer), file=stdout, flush=True)
+
+
+def _do_work(event: str, session: str, strict: bool) -> None:
+    """Do the work that an answer left for a session; `event` names the work."""
+    _limit_time(0)
+    folder = _project_folder({"cwd": str(Path.cwd())})
+    settings = read_settings(folder)
+
+    with _without_tls():
+        import asyncio
+
+        from heedful_agents import session_work
+
+    _, host = _open_host(folder, settings, strict, session_work)
+    asyncio.run(session_work.work(host, session, cast("Any", event)))
+
+
+def _import_hooks(kind: Kind | None) -> tuple[ModuleType, ModuleType]:
+    """Return asyncio, and the module that answers the events of a kind."""
+    with _without_tls():
+        import asyncio
+
+        if kind == "prompt":
+            from heedful_agents import hooks
+
+            return asyncio, hooks
+        from heedful_agents import call_hooks
+
+        return asyncio, call_hooks
+
+
+@contextmanager
+def _without_tls() -> Iterator[None]:
+    """Import within the block without TLS: hooks open no connection.
+
+    The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
+    was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
+    """
+    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
+    has_tls = "ssl" in modules
+    if not has_tls:
+        modules["ssl"] = None
+    try:
+        yield
+    finally:
+        if not has_tls:
+            del modules["ssl"]
+
+
+def _limit_time(seconds: float) -> None:
+    """Change the time limit of a process that has one; 0 lifts it."""
+    # Windows has none.
+    with suppress(AttributeError):
+        if any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+class _WarningLines(logging.Handler):
+    """Writes warnings as lines of the hook's log that begin with the event."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(logging.WARNING)
+        self._event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a warning as one line."""
+        error = getattr(record, "error", "")
+        _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
+
+
+def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
+    """Read an event, an object in JSON. Raises UsageError for anything else."""
+    raw = stream.read(MAX_HOOK_EVENT_BYTES + 1)
+    if len(raw) > MAX_HOOK_EVENT_BYTES:
+        # Read on to the end, because the agent must not fail at writing.
+        while stream.read(2**20):
+            pass
+        raise UsageError(f"the event has more than {MAX_HOOK_EVENT_BYTES} bytes")
+
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the event of {len(raw)} bytes is not JSON") from error
+
+    if not isinstance(data, dict):
+        raise UsageError(f"the event is not an object but {type(data).__name__}")
+    return data
+
+
+def _project_folder(data: Mapping[str, Any]) -> Path:
+    """Return the folder of the project that an event is about."""
+    roots = data.get("workspace_roots")
+    folders = [
+        os.environ.get("CLAUDE_PROJECT_DIR"),
+        *(roots if isinstance(roots, list) else ()),
+        data.get("cwd"),
+    ]
+    for folder in folders:
+        if isinstance(folder, str) and os.path.isdir(folder):
+            return Path(folder)
+    return Path.cwd()
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of hooks in a folder: those of the user. Raises UsageError.
+
+    `db` is the database: the stated one, or that of the project.
+    """
+    project = find_project(folder)
+    file = user_folder() / SETTINGS_FILE
+    stated = own_settings(project)
+    settings: dict[str, Any] = {}
+    for name, (default, types) in HOOK_SETTINGS.items():
+        value = stated.get(name, default)
+        if not isinstance(value, types) or "\0" in str(value):
+            words = " or ".join(kind.__name__ for kind in types)
+            wrong = visible(repr(value))[:80]
+            raise UsageError(f"{name} in {file} is {wrong}; it must be {words}")
+        if name == "db":
+            value = _database_in(user_folder(), value or str(project.db))
+
+        variable = f"HEEDFUL_{name.upper()}"
+        text = os.environ.get(variable)
+        if text:
+            try:
+                value = text if isinstance(default, str) else json.loads(text)
+            except ValueError as error:
+                raise UsageError(f"{variable} is wrong: {error}") from error
+        settings[name] = value
+
+    settings["db"] = _database_in(folder, settings["db"])
+    policy = settings.pop("policy")
+    settings["hook"] = {"policy": policy, **settings["hook"]}
+    return settings
+
+
+def _database_in(folder: Path, db: Any) -> str:
+    """Return the name of a database that is stated in a folder."""
+    if "://" in db or db == ":memory:":
+        return str(db)
+    return os.path.abspath(folder / str(db))
+
+
+def _log_line(line: str) -> None:
+    """Append a line to the log, which begins again when it is too long.
+
+    A full disk is not an error.
+    """
+    import time
+
+    # A RuntimeError says that the user has no home.
+    with suppress(OSError, RuntimeError):
+        # A home that is gone, as after a trial of the hooks, is not made again.
+        folder = user_folder()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / "hook.log"
+        is_long = path.exists() and path.stat().st_size >= MAX_READ_BYTES
+        mode = "w" if is_long else "a"
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+
+        with open(
+            path, mode, encoding="utf-8", errors="replace", opener=private
+        ) as file:
+            file.write(f"{now} {redact_start(line, 400)}\n")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,389 @@
+"""Write the hooks of heedful into the settings of coding agents, or take them out.
+
+In settings in JSON, an event has a list of hooks, or of groups with a list `hooks`; the
+events are members of the object `hooks`. Hooks of others, order, indentation and
+unknown keys stay as they are. AGENTS.md gets a section between two marks. What is
+written is planned first as changes of files, so that it can be shown, and then written
+at once, with a backup beside each file.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from heedful.errors import LineError, UsageError
+from heedful_agents.agents import AGENTS, Agent
+from heedful_agents.file_changes import (
+    Backup,
+    FileChange,
+    backup_of,
+    check_within,
+    read_text,
+)
+from heedful.lessons.commands import quote_words
+from heedful.store.projects import (
+    PROJECTS_TABLE,
+    find_project,
+    own_db,
+    project_root,
+    user_folder,
+)
+
+# The agent that is meant where none is named.
+INSTALL_AGENT = "claude-code"
+# The time that an agent gives to a hook; while a turn stops, commands of the project
+# run.
+HOOK_LIMIT_SECONDS = 3
+STOP_HOOK_LIMIT_SECONDS = 3_600
+_TEMPLATES = Path(__file__).parent / "templates"
+_EVENTS_NAME = "hooks"
+# What a file of its own says, in a comment.
+_OWN_FILE_WORDS = "`heedful hook uninstall` removes the"
+_BEGIN_MARK = "<!-- heedful: begin -->"
+_END_MARK = "<!-- heedful: end -->"
+# The command of a hook of heedful: "/bin/heedful-hook Stop --strict" or
+# "python -m heedful_agents.hook Stop || true".
+HOOK_COMMAND_PATTERN = re.compile(
+    r"""(?i)^((\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'?"""
+    r"""|\S.* -m heedful\.integrations\.hook) \w+( --.*)?( \|\| true|; exit 0)?$"""
+)
+
+
+def _project_root() -> Path:
+    """Return the root of the repository of the current folder, or that folder."""
+    return project_root(Path.cwd())
+
+
+def settings_path(name: str, user: bool) -> Path | None:
+    """Return the file of settings of an agent, None if it has none there.
+
+    Raises UsageError if that of the project is elsewhere, because of a link in it.
+    """
+    root = _project_root()
+    path = AGENTS[name].settings_file(root, user)
+    if path is not None and not user:
+        check_within(path, root)
+    return path
+
+
+def past_sessions() -> Path | None:
+    """Return the folder of Claude Code's sessions of this project, if any."""
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(_project_root()))
+    settings = settings_path(INSTALL_AGENT, user=True)
+    folder = settings.parent / "projects" / name if settings else None
+    return folder if folder and folder.is_dir() else None
+
+
+def command(everywhere: bool = False) -> str:
+    """Return the command of the hook process, with its path if it runs `everywhere`.
+
+    An agent may not find a program of an environment that is active here, so it gets
+    the Python.
+    """
+    program = shutil.which("heedful-hook")
+    environments = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    is_in_environment = program is not None and any(
+        folder and Path(program).is_relative_to(folder) for folder in environments
+    )
+    if program and not is_in_environment:
+        return shlex.quote(program) if everywhere else "heedful-hook"
+
+    # With -P no file of the folder in which an agent works is taken for a module.
+    return f"{shlex.quote(sys.executable)} -P -m heedful_agents.hook"
+
+
+def agent_hooks(name: str, run: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the hooks or groups of hooks of an agent, for each event a command."""
+    agent = AGENTS[name]
+    option = "" if name == INSTALL_AGENT else f" --agent {name}"
+    items: dict[str, list[dict[str, Any]]] = {}
+    for event, kind in agent.events.items():
+        seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
+        line = f"{run} {event}{option}"
+        item: dict[str, object] = {
+            field: text.replace("{command}", line)
+            for field, text in agent.entry.items()
+        }
+        item[agent.limit] = seconds * agent.units_per_second
+        if agent.form == "groups":
+            item = {"hooks": [item]}
+        if kind in agent.matchers:
+            item = {"matcher": agent.matchers[kind], **item}
+        items[event] = [item]
+    return items
+
+
+def plan(name: str, user: bool, *, run: str = "", section: str = "") -> FileChange:
+    """Return the change that installs the hooks of an agent.
+
+    `run` is the command of the hook process, and `section` the text for an agent
+    without hooks. Raises UsageError if the agent has no such settings, or if they are
+    malformed.
+    """
+    agent = AGENTS[name]
+    path = settings_path(name, user)
+    if path is None:
+        raise UsageError(f"{agent.title} has no such settings; without --user")
+
+    before = read_text(path)
+    backup: Backup = ""
+    if agent.form == "section":
+        after = put_section(before, section)
+    elif agent.form == "plugin":
+        after = _plugin_text(name, run)
+        if before not in (None, after) and not _is_own_file(before):
+            raise UsageError(
+                f"{path} is not from heedful; move it away, then run the command again"
+            )
+    else:
+        after = before or ""
+        wanted = agent_hooks(name, run)
+        present = own_hooks(path, before)
+        if present != wanted:
+            after = add_hooks(path, remove_hooks(path, after), wanted, agent.head)
+            backup = "" if present or before is None else "keep"
+    return FileChange(path, before, after, backup=backup, within=_top(user))
+
+
+def plan_removal(name: str, user: bool) -> FileChange | None:
+    """Return the change that takes out the hooks of an agent, None without settings.
+
+    It restores the backup if nothing else has changed. Raises UsageError.
+    """
+    agent = AGENTS[name]
+    path = settings_path(name, user)
+    if path is None:
+        return None
+
+    before = read_text(path)
+    if before is None:
+        return FileChange(path, None, None)
+
+    after: str | None = before
+    backup: Backup = ""
+    if agent.form == "section":
+        after = take_section(before)
+    elif agent.form == "plugin":
+        after = None if _is_own_file(before) else before
+    elif own_hooks(path, before):
+        backup = "drop"
+        after = _without_hooks(agent, path, before)
+    return FileChange(path, before, after, backup=backup, within=_top(user))
+
+
+def _without_hooks(agent: Agent, path: Path, text: str) -> str | None:
+    """Return the text of settings without the hooks of heedful; None if it had no more.
+
+    Raises UsageError.
+    """
+    backup = read_text(backup_of(Path(os.path.realpath(path))))
+    present = own_hooks(path, text)
+    if backup is not None:
+        added = {event: present[event] for event in agent.events if event in present}
+        if add_hooks(path, backup, added, agent.head) == text:
+            return backup
+
+    after = remove_hooks(path, text)
+    held_nothing_else = backup is None and parse(path, after) in ({}, dict(agent.head))
+    return None if held_nothing_else else after
+
+
+def installed(name: str, user: bool) -> dict[str, str]:
+    """Return the command of heedful for each event in the settings of an agent.
+
+    It is "" in a plugin, which makes its commands by itself. Raises UsageError.
+    """
+    agent = AGENTS[name]
+    path = settings_path(name, user)
+    text = read_text(path) if path else None
+    if path is None or agent.form == "section":
+        return {}
+    if agent.form == "plugin":
+        return dict.fromkeys(agent.events, "") if _is_own_file(text) else {}
+    items = own_hooks(path, text)
+    return {event: own_commands(group)[0] for event, group in items.items()}
+
+
+def missing_programs(commands: Mapping[str, str]) -> list[str]:
+    """Return the programs of installed commands that are no longer there."""
+    programs = dict.fromkeys(shlex.split(line)[0] for line in commands.values() if line)
+    return [program for program in programs if not shutil.which(program)]
+
+
+def _top(user: bool) -> Path:
+    """Return the folder that stays, however empty it is."""
+    return Path.home() if user else _project_root()
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """Return the object in a JSON text of settings. Raises LineError."""
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise _fault(path, f"it is not JSON: {error}", line) from error
+    if not isinstance(settings, dict):
+        raise _fault(path, "it must be one object")
+    return settings
+
+
+def _fault(path: Path, problem: str, line: int = 1) -> LineError:
+    """Return the error about settings to which no hooks can be added."""
+    cure = "nothing was changed: correct the file, then run the command again"
+    return LineError(str(path), line, f"{problem}; {cure}")
+
+
+def own_hooks(path: Path, text: str | None) -> dict[str, list[Any]]:
+    """Return the groups or hooks with hooks of heedful, by event. Raises LineError."""
+    # Malformed settings of others are no reason to stop.
+    if not text or "heedful" not in text:
+        return {}
+
+    events = parse(path, text).get(_EVENTS_NAME)
+    items_by_event: dict[str, list[Any]] = {}
+    for event, items in events.items() if isinstance(events, dict) else ():
+        own_items = [item for item in items if own_commands([item])]
+        if own_items:
+            items_by_event[event] = own_items
+    return items_by_event
+
+
+def own_commands(items: Sequence[Any]) -> list[str]:
+    """Return the commands of the hooks of heedful in groups or hooks of an event."""
+    groups = [item for item in items if isinstance(item, dict)]
+    entries = chain.from_iterable(group.get("hooks", [group]) for group in groups)
+    values = chain.from_iterable(
+        entry.values() for entry in entries if isinstance(entry, dict)
+    )
+    texts = [value for value in values if isinstance(value, str)]
+    return [text for text in texts if HOOK_COMMAND_PATTERN.search(text)]
+
+
+def add_hooks(
+    path: Path, text: str, wanted: Mapping[str, Sequence[Any]], head: Mapping[str, Any]
+) -> str:
+    """Return the text with groups or hooks at the end of those of each event.
+
+    `head` are the members that an empty text begins with. Raises LineError if the hooks
+    have another form.
+    """
+    settings = parse(path, text) if text.strip() else dict(head)
+    events = settings.setdefault(_EVENTS_NAME, {})
+    for event, items in wanted.items():
+        present = events.get(event, []) if isinstance(events, dict) else None
+        if not isinstance(present, list):
+            raise _fault(path, "hooks must be an object of lists")
+        events[event] = [*present, *items]
+    return _written(settings, text)
+
+
+def remove_hooks(path: Path, text: str) -> str:
+    """Remove the hooks of heedful, and what is empty without them. Raises LineError."""
+    present = own_hooks(path, text)
+    if not present:
+        return text
+
+    settings = parse(path, text)
+    events = settings[_EVENTS_NAME]
+    for event, own_items in present.items():
+        others = [item for item in events[event] if item not in own_items]
+        for group in own_items:
+            entries = group.get("hooks", [])
+            other_entries = [entry for entry in entries if not own_commands([entry])]
+            if other_entries:
+                others.append({**group, "hooks": other_entries})
+        events[event] = others
+        if not others:
+            del events[event]
+    if not events:
+        del settings[_EVENTS_NAME]
+    return _written(settings, text)
+
+
+def _written(settings: Mapping[str, Any], text: str) -> str:
+    """Return settings as JSON, with the indentation and the line ends of a text."""
+    match = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
+    indent = match[0] if match else "  "
+    document = json.dumps(settings, indent=indent, ensure_ascii=False)
+    return f"{document}\n".replace("\n", _line_end(text))
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def put_section(text: str | None, section: str) -> str:
+    """Return the text with a section, in the place of the one that it has, or below."""
+    lines = [_BEGIN_MARK, *section.splitlines(), _END_MARK]
+    if text is None:
+        return "\n".join([*lines, ""])
+
+    line_end = _line_end(text)
+    part = line_end.join(lines)
+    around = _around_section(text)
+    if around is None:
+        return text + 2 * line_end + part + line_end
+    return around[0] + part + around[1]
+
+
+def take_section(text: str) -> str | None:
+    """Return the text without its section, None if nothing else was in the file."""
+    around = _around_section(text)
+    if around is None:
+        return text
+
+    before, after = around
+    line_end = _line_end(text)
+    after = after.removeprefix(line_end)
+    if not before and not after:
+        return None
+    return before.removesuffix(2 * line_end) + after
+
+
+def _around_section(text: str) -> tuple[str, str] | None:
+    """Return what is before a section and after it, None if the text has none."""
+    before, _, rest = text.partition(_BEGIN_MARK)
+    _, mark, after = rest.partition(_END_MARK)
+    return (before, after) if mark else None
+
+
+def _plugin_text(name: str, run: str) -> str:
+    """Return the plugin of an agent that runs TypeScript."""
+    template = Template((_TEMPLATES / "plugin.ts").read_text("utf-8"))
+    return template.substitute(
+        command=json.dumps(run),
+        agent=json.dumps(name),
+        milliseconds=HOOK_LIMIT_SECONDS * 1_000,
+    )
+
+
+def _is_own_file(text: str | None) -> bool:
+    """Return True if a text of a file of its own is from heedful."""
+    return text is not None and _OWN_FILE_WORDS in text
+
+
+def leftovers(folder: Path, everywhere: bool) -> list[str]:
+    """Return a line for each thing that stays after an uninstallation in a folder.
+
+    `everywhere` says that the hooks of all projects were removed.
+    """
+    places = {find_project(folder).folder: "what was learnt here"}
+    if everywhere:
+        places = {
+            user_folder() / PROJECTS_TABLE: "what was learnt in projects",
+            own_db(): "the database with what holds in all projects",
+            user_folder() / "hook.log": "the log",
+        }
+    return [
+        f"{description}; to remove it: rm -r {quote_words([str(place)])}"
+        for place, description in places.items()
+        if place.exists()
+    ]

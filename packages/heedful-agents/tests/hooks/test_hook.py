@@ -1,0 +1,339 @@
+"""The process of hooks, what it follows in a project, and its installation."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import shlex
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import UsageError
+from heedful_agents import hook
+from heedful_agents import install
+from heedful.store.projects import find_project
+from tests.hooks.support import SECONDS, as_user, call_hook, environment, settle
+
+ERROR = 'Exit code 1\nError: Cannot find module "pads"'
+CALL: Any = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "npx jest --ci pads"},
+    "tool_use_id": "t1",
+}
+# What a hook process before a call does without, because it starts for each event.
+HEAVY = [
+    "typer",
+    "pydantic",
+    "rich",
+    "numpy",
+    "ssl",
+    "email",
+    "difflib",
+    "heedful.drive",
+    "heedful.integrations.host",
+    "heedful_agents.turns",
+    "heedful.lessons.lesson",
+    "heedful.lessons.proof",
+    "heedful.loop",
+    "heedful.memory.memory",
+    "heedful.memory.quarantine",
+    "heedful.memory.sessions",
+    "heedful.memory.transfer",
+    "heedful.memory.user_rules",
+    "heedful.store.loops",
+    "heedful.episodes.failures",
+    "heedful.episodes.reading",
+]
+MODULES = f"""import sys
+from heedful.integrations import hook
+hook.main(["PreToolUse"])
+print([name for name in {HEAVY!r} if name in sys.modules])
+ours = [name for name in sys.modules if name.split(".")[0] == "heedful"]
+print(len(ours) <= 50 or sorted(ours))"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app" / ".git").mkdir(parents=True)
+    return tmp_path / "app"
+
+
+def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Start the hook process, or Python with options, and its home above the folder."""
+    if not words[0].startswith("-"):
+        words = ("-m", "heedful_agents.hook", *words)
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment(folder.parent),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def run_hook(folder: Path, name: str, data: bytes, *words: str) -> tuple[int, str, str]:
+    """Send an event to a hook process; return its exit code, output and errors."""
+    with start_hook(folder, name, *words) as process:
+        out, err = process.communicate(data, timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def answer(
+    folder: Path, data: bytes, *words: str, **variables: str
+) -> tuple[int, str, str]:
+    """Answer an event within this process, as `run_hook` does in one of its own."""
+    done = call_hook(folder, folder.parent, words, data, variables)
+    return done.code, done.out, done.err
+
+
+def call_event(folder: Path, session: str = "one", **more: Any) -> bytes:
+    return json.dumps(
+        {"session_id": session, "cwd": str(folder), **CALL, **more}
+    ).encode()
+
+
+def log(folder: Path) -> list[str]:
+    place = folder.parent / ".heedful" / "hook.log"
+    return place.read_text().splitlines() if place.exists() else []
+
+
+def memory_of(folder: Path) -> Path:
+    """Return the memory of a folder, whose user has the folder above as home."""
+    with as_user(folder, folder.parent):
+        return find_project(folder).db
+
+
+def rows(folder: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(memory_of(folder))) as db:
+        return db.execute(query).fetchall()
+
+
+def await_gone(pid: int) -> None:
+    """Wait until there is no process of this id; a killed one stays for a moment."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} runs on")
+
+
+def await_learning(folder: Path) -> None:
+    """Wait until the detached process has learnt from a session."""
+    until = time.monotonic() + SECONDS
+    while not rows(folder, "select * from learnt where steps > 0"):
+        assert time.monotonic() < until, log(folder)
+        time.sleep(0.05)
+
+
+def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
+    modules = run_hook(folder, "-c", call_event(folder), MODULES)
+    assert modules == (0, "[]\nTrue\n", "")
+    failed = call_event(folder, error=ERROR)
+    assert run_hook(folder, "PostToolUseFailure", failed) == (0, "", "")
+    await_learning(folder)
+    code, out, err = run_hook(folder, "PreToolUse", call_event(folder, "two"))
+    assert code == 0
+    assert err == ""
+    assert log(folder) == []
+    assert (
+        "Cannot find module"
+        in json.loads(out)["hookSpecificOutput"]["additionalContext"]
+    )
+
+
+SESSION = b'{"session_id": "a"}'
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An event that cannot be answered, and a part of the reason."""
+
+    event: str
+    data: bytes
+    why: str
+    toml: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+FAILURES = {
+    "no event": Failure("PreToolUse", b"", "is not JSON"),
+    "a list": Failure("PreToolUse", b"[1]", "is not an object"),
+    "too deep": Failure("PreToolUse", b"[" * 200_000, "is not JSON"),
+    "too long": Failure("PreToolUse", b'{"a": "' + b"x" * 2**23, "more than"),
+    "an unknown event": Failure("Nothing", SESSION, "Nothing"),
+    "no session": Failure("Stop", b"{}", "session_id"),
+    "a wrong stop": Failure(
+        "Stop", SESSION, "hook.stop", env={"HEEDFUL_HOOK": '{"stop": "make"}'}
+    ),
+    "a wrong deny": Failure(
+        "SessionStart", SESSION, "hook.deny", env={"HEEDFUL_HOOK": '{"deny": 1}'}
+    ),
+    "a broken settings file": Failure("Stop", SESSION, "heedful.toml", toml="[broken"),
+    "no place for a database": Failure(
+        "PreToolUse", SESSION, "", env={"HEEDFUL_DB": "/dev/null/a.db"}
+    ),
+    "a wrong environment variable": Failure(
+        "PreToolUse", SESSION, "HEEDFUL_TRUST", env={"HEEDFUL_TRUST": "{"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_goes_wrong_is_a_line_in_the_log(case: str, folder: Path) -> None:
+    failure = FAILURES[case]
+    name = failure.event
+    data = failure.data
+    why = failure.why
+    settle(folder.parent, failure.toml)
+    code, out, err = answer(folder, data, name, **failure.env)
+    assert code == 0
+    assert err == ""
+    assert len(log(folder)) == 1
+    # The user hears that nothing guards the turn.
+    is_shown = name in ("Stop", "SessionStart")
+    assert bool(out) == is_shown
+    assert not is_shown or why in json.loads(out)["systemMessage"]
+    code, out, err = answer(folder, data, name, "--strict", **failure.env)
+    assert code == 0
+    assert bool(out) == is_shown
+    assert "Traceback" not in err
+    assert why in err
+    code, out, _ = answer(folder, data, name, "two", "words")
+    assert code == 1  # 2 would block the agent
+    assert out == ""
+
+
+def test_an_event_that_is_too_long_is_read_to_its_end() -> None:
+    stream = io.BytesIO(b"x" * (hook.MAX_HOOK_EVENT_BYTES + 2**21))
+    with pytest.raises(UsageError, match="has more than"):
+        hook.read_event(stream)
+    assert stream.read() == b""
+
+
+def test_a_command_ends_with_the_hook(folder: Path) -> None:
+    # It waits a second: then the hook waits for its end.
+    settle(
+        folder.parent, '[hook]\nstop = ["sleep 1; echo $$ > new; mv new pid; sleep 60"]'
+    )
+    with start_hook(folder, "Stop") as process:
+        assert process.stdin
+        process.stdin.write(call_event(folder))
+        process.stdin.close()
+        while not (folder / "pid").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 0
+    await_gone(int((folder / "pid").read_text()))
+
+
+def test_no_file_of_the_folder_is_taken_for_a_module(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "queue", "sqlite3", "sitecustomize", "heedful"):
+        (folder / f"{name}.py").write_text("open('ran', 'w').close()")
+    (folder / "heedful-hook").touch(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("VIRTUAL_ENV", "/other")
+    assert install.command() == "heedful-hook"
+    monkeypatch.setenv("VIRTUAL_ENV", str(folder))  # the agent may start without it
+    first, *words = shlex.split(install.command())[1:]
+    event = call_event(folder, error=ERROR)
+    result = run_hook(folder, first, event, *words, "PostToolUseFailure")
+    assert result == (0, "", "")
+    await_learning(folder)
+    assert not (folder / "ran").exists()
+
+
+def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
+    """Start a hook process and send it an event, without waiting for its answer."""
+    process = start_hook(folder, name)
+    assert process.stdin
+    process.stdin.write(data)
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Return the exit code, output and errors of a hook process."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+class FullDisk(io.StringIO):
+    """A stream to a disk without space."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def closed_stream() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        pytest.param(FullDisk(), id="the disk is full"),
+        pytest.param(closed_stream(), id="the stream is closed"),
+    ],
+)
+def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
+    stdout: io.StringIO, folder: Path
+) -> None:
+    stderr = io.StringIO()
+    with as_user(folder, folder.parent):
+        sent = io.BytesIO(b"no event")
+        code = hook.main(["SessionStart"], stdin=sent, stdout=stdout, stderr=stderr)
+    assert code == 0
+    assert stderr.getvalue() == ""
+    assert len(log(folder)) == 1
+
+
+def test_a_locked_database_says_nothing(folder: Path) -> None:
+    run_hook(folder, "PreToolUse", call_event(folder))
+    settle(folder.parent, '[hook]\nstop = ["false"]')
+    call = call_event(folder, "two")
+    database = memory_of(folder)
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute("begin exclusive")
+        before = send_to_hook(folder, "PreToolUse", call)
+        after = send_to_hook(folder, "PostToolUse", call)
+        assert await_hook(before) == (0, "", "")
+        assert await_hook(after) == (0, "", "")
+        assert len(log(folder)) == 2
+        stop = send_to_hook(folder, "Stop", call_event(folder))
+        again = call_event(folder, stop_hook_active=True)
+        stop_again = send_to_hook(folder, "Stop", again)
+        # The commands alone decide, once a turn.
+        assert "block" in await_hook(stop)[1]
+        assert "block" not in await_hook(stop_again)[1]
+
+
+def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
+    with start_hook(folder, "PreToolUse") as process:
+        assert process.stdin
+        process.stdin.write(call_event(folder)[:-1])
+        process.stdin.flush()
+        assert process.wait(SECONDS) == 0
+        assert process.stdout
+        assert process.stdout.read() == b""
+    [line] = log(folder)
+    assert "PreToolUse: no answer within its time limit" in line

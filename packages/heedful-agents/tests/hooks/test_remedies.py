@@ -1,0 +1,209 @@
+"""What an agent is told after a call failed: one line, the first that applies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful_agents.call_hooks import Reply
+from heedful_agents.hooks import reply
+from heedful_agents.session_work import work
+from heedful.memory.memory import Memory
+from tests.hosts import patient_host
+
+pytestmark = pytest.mark.both_nightly
+
+
+@pytest.fixture
+def memory(store: Any) -> Memory:
+    return Memory(store, holdout=0.0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with two files."""
+    for path in ("cmd/setup.go", "docs/guide.md"):
+        place = tmp_path / "r" / path
+        place.parent.mkdir(parents=True)
+        place.touch()
+    return tmp_path / "r"
+
+
+class Session:
+    """A session of an agent, as its hooks see it."""
+
+    def __init__(self, memory: Memory, id: str, root: Path) -> None:
+        self.host = patient_host(memory=memory, strict=True, root=str(root))
+        self.id = id
+        self.calls = 0
+
+    async def send(self, event: str, **fields: Any) -> str:
+        """Hand over an event; return what the agent is shown."""
+        data = {"session_id": self.id, "hook_event_name": event, **fields}
+        answer: Reply = await reply(event, json.loads(json.dumps(data)), self.host)
+        if answer.work:
+            await work(self.host, answer.session, answer.work)
+        output: Mapping[str, Any] = (answer.answer or {}).get("hookSpecificOutput", {})
+        return str(output.get("additionalContext", ""))
+
+    async def call(self, tool: str, arguments: Any, error: str = "") -> tuple[str, str]:
+        """Make a call; return what is shown before and after it."""
+        if isinstance(arguments, str):
+            arguments = {"command": arguments}
+        self.calls += 1
+        call = {
+            "tool_name": tool,
+            "tool_input": arguments,
+            "tool_use_id": f"c{self.calls}",
+        }
+        before = await self.send("PreToolUse", **call)
+        if error:
+            after = await self.send("PostToolUseFailure", **call, error=error)
+        else:
+            after = await self.send("PostToolUse", **call, tool_response={"text": "ok"})
+        return before, after
+
+    async def end(self) -> None:
+        await self.send("SessionEnd")
+
+
+def read(root: Path, path: str) -> dict[str, str]:
+    return {"file_path": f"{root}/{path}"}
+
+
+async def test_the_contract_of_a_tool_is_told_to_the_second_session_once(
+    memory: Memory, root: Path
+) -> None:
+    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
+    error = "Found 2 matches of the string to replace, but replace_all is false."
+    first = Session(memory, "zero", root)
+    assert (await first.call("Edit", edit, error))[1] == ""
+    assert (await first.call("Edit", edit, error))[1] == ""
+    await first.end()
+    session = Session(memory, "one", root)
+    other = {**edit, **read(root, "cmd/run.go")}
+    _, after = await session.call("Edit", other, error)
+    assert after.startswith("heedful: Read the place again and copy old_string")
+    assert "\n" not in after
+    assert (await session.call("Edit", edit, error))[1] == ""
+
+
+LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        pytest.param(
+            LINT.format(line=9).replace("setup", "clean"), True, id="same message"
+        ),
+        pytest.param("cmd/clean.go:4:1: undefined: cart", False, id="another message"),
+    ],
+)
+async def test_an_edit_helps_only_after_the_same_message(
+    memory: Memory, root: Path, error: str, is_told: bool
+) -> None:
+    first = Session(memory, "one", root)
+    await first.call("Bash", "make lint", LINT.format(line=7))
+    edit = {
+        **read(root, "cmd/lint.yaml"),
+        "old_string": "enable: [nilerr]\n",
+        "new_string": "enable: []\n",
+    }
+    await first.call("Edit", edit)
+    await first.call("Bash", "make lint")
+    await first.end()
+    _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
+    assert ("+enable: []" in after) == is_told
+
+
+def report(total: float) -> str:
+    """Return what pytest prints if the total is not 119."""
+    return (
+        f"E       assert {total} == 119.0\n"
+        f"FAILED tests/test_prices.py::test_gross - assert {total} == 119.0\n"
+        "1 failed in 0.04s"
+    )
+
+
+async def learn_prices(memory: Memory, root: Path) -> None:
+    """Learn a session in which an edit put a wrong total right."""
+    session = Session(memory, "one", root)
+    await session.call("Bash", "pytest -q", report(19.0))
+    edit = {
+        **read(root, "tools/prices.py"),
+        "old_string": "net * rate  # gross\n",
+        "new_string": "net * (1 + rate)  # gross\n",
+    }
+    await session.call("Edit", edit)
+    await session.call("Bash", "pytest -q")
+    await session.end()
+
+
+@pytest.mark.parametrize(
+    ("total", "is_told"),
+    [
+        pytest.param(19.0, True, id="same value"),
+        pytest.param(118.0, False, id="another value"),
+    ],
+)
+async def test_an_edit_helps_only_after_the_same_value(
+    memory: Memory, root: Path, total: float, is_told: bool
+) -> None:
+    await learn_prices(memory, root)
+    session = Session(memory, "two", root)
+    _, after = await session.call("Bash", "pytest -q", report(total))
+    assert ("net * (1 + rate)" in after) == is_told
+
+
+async def test_what_was_told_after_a_failure_is_told_once(
+    memory: Memory, root: Path
+) -> None:
+    await learn_prices(memory, root)
+    session = Session(memory, "two", root)
+    assert (await session.call("Bash", "pytest -q", report(19.0)))[1]
+    assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1] == ""
+    await session.send("SessionStart", source="compact")
+    assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1]
+
+
+NO_UPSTREAM = (
+    "fatal: The current branch {0} has no upstream branch.\n"
+    "To push the current branch and set the remote as upstream, use\n\n"
+    "    git push --set-upstream origin {0}"
+)
+
+
+async def push(session: Session, branch: str, make: str) -> str:
+    """Push a new branch, at first without an upstream; return what is then shown."""
+    await session.call("Bash", f"{make} {branch}")
+    texts = await session.call("Bash", "git push", NO_UPSTREAM.format(branch))
+    await session.call("Bash", f"git push --set-upstream origin {branch}")
+    await session.end()
+    return "".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_told"),
+    [
+        pytest.param("maps/north.svg", True, id="the file of the lesson"),
+        pytest.param("maps/south.svg", False, id="another file"),
+        pytest.param("maps/right", False, id="a word of every rendered lesson"),
+    ],
+)
+async def test_a_fix_is_told_of_the_file_that_its_calls_name(
+    memory: Memory, root: Path, file: str, is_told: bool
+) -> None:
+    error = "cannot draw: the palette is missing"
+    north = read(root, "maps/north.svg")
+    for name in ("one", "two"):
+        session = Session(memory, name, root)
+        await session.call("Draw", north, error)
+        await session.call("Draw", {**north, "palette": "earth"})
+        await session.end()
+    texts = await Session(memory, "three", root).call("Draw", read(root, file), error)
+    assert ("earth" in "".join(texts)) is is_told

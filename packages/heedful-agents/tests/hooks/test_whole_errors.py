@@ -1,0 +1,133 @@
+"""What hooks keep of an error, and what a session of hooks teaches by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Memory
+from heedful.episodes.episode import Limits
+from heedful_agents.call_hooks import HookSettings
+from heedful_agents.hooks import reply
+from heedful_agents.session_work import work
+from heedful.store import episodes
+from heedful.store.sqlite import in_file
+from tests.hosts import patient_host
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    database = in_file(str(tmp_path / "memory.db"))
+    return Memory(database, holdout=0.0)
+
+
+async def send(memory: Memory, event: str, session: str, **fields: Any) -> str:
+    """Send an event of Claude Code, do the work that is left; return what it adds."""
+    host = patient_host(memory=memory, strict=True)
+    message = {"session_id": session, "cwd": "/", "tool_name": "Bash", **fields}
+    answer = await reply(event, message, host)
+    if answer.work:
+        await work(host, answer.session, answer.work)
+    return str(answer.answer)
+
+
+async def fail(memory: Memory, session: str, command: str, error: str) -> str:
+    """Run a command that fails; return what the agent is advice after it."""
+    arguments = {"command": command}
+    return await send(
+        memory,
+        "PostToolUseFailure",
+        session,
+        tool_input=arguments,
+        tool_use_id=f"{session} {command} {len(error)}",
+        error=error,
+    )
+
+
+async def test_a_stored_error_is_bounded_and_has_its_error_lines(
+    memory: Memory,
+) -> None:
+    noise = "\n".join(f"compiled part {n} in {n} ms" for n in range(900))
+    middle = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
+    await fail(
+        memory,
+        "monday",
+        "make",
+        f"begin\n{noise}\n{middle}\n{noise}\nthe end",
+    )
+
+    events = await memory.store.read(memory.scope, episodes.session_events, "monday")
+    [error] = [event["error"] for event in events if event["error"]]
+    assert len(error) <= Limits().content
+    assert error.startswith(middle)
+    assert "\nbegin\n" in error
+    assert error.endswith("the end")
+
+
+KEY_LINES = [f"{number:02}Zq{'xK7w' * 15}" for number in range(26)]
+KEY = "\n".join(
+    ("-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----")
+)
+PASSWORD = "Zornxkqwvbty"
+
+
+def read_database(folder: Path) -> bytes:
+    """Return all bytes of the database in a folder."""
+    return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
+
+
+@pytest.mark.parametrize("after", [15_000, 15_400, 15_800])
+async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
+    after: int, memory: Memory, tmp_path: Path
+) -> None:
+    call = {"tool_input": {"command": "cat keys"}, "tool_use_id": "c"}
+    output = "a line\n" * 6_000 + KEY + "\n" + "a line\n" * (after // 7)
+    await send(
+        memory,
+        "PostToolUse",
+        "s",
+        **call,
+        tool_response={"stdout": output},
+    )
+    await send(memory, "PostToolUseFailure", "s", **call, error=output)
+    database = read_database(tmp_path)
+    assert b"a line" in database
+    assert not any(line.encode() in database for line in KEY_LINES)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        pytest.param(range(15_920, 15_970, 10), id="around the cut"),
+        pytest.param(
+            range(15_500, 16_000, 10), id="far from it", marks=pytest.mark.nightly
+        ),
+    ],
+)
+async def test_no_password_is_kept_whose_name_a_cut_has_left_out(
+    lengths: range, memory: Memory, tmp_path: Path
+) -> None:
+    call = {"tool_input": {"command": "make"}, "tool_use_id": "c"}
+    line = f"PGPASSWORD={PASSWORD} host=db failed: error: connection refused\n"
+    for after in lengths:
+        error = "a line\n" * 6_000 + line + "x" * (after - len(line))
+        await send(memory, "PostToolUseFailure", f"s{after}", **call, error=error)
+    assert PASSWORD.encode() not in read_database(tmp_path)
+
+
+@pytest.mark.parametrize("after", range(0, 2_000, 250))
+async def test_no_part_of_a_key_is_in_the_reason_of_a_block(
+    after: int, memory: Memory, tmp_path: Path
+) -> None:
+    file = tmp_path / "output"
+    file.write_text("building\n" * 1_000 + KEY + "\n" + "a line\n" * (after // 7))
+    answer = await reply(
+        "Stop",
+        {"session_id": "s", "cwd": str(tmp_path)},
+        patient_host(memory=memory, strict=True),
+        settings=HookSettings(stop=(f"cat '{file}'; false",)),
+    )
+    assert "building" in str(answer.answer)
+    assert not any(line in str(answer.answer) for line in KEY_LINES)

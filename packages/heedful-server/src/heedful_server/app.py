@@ -1,0 +1,151 @@
+"""Build the service as an ASGI application, and describe it as OpenAPI 3.1.
+
+A request goes through `middleware.SubPath` and `middleware.Entrance` (caller, limits,
+body, errors as problems), then FastAPI finds its route, asks for the caller
+(`auth.CallerDependency`), checks the body and calls a function of `routes/`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from http import HTTPStatus
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Match, Route
+
+from heedful import __version__
+from heedful_agents import mcp
+from heedful_server.auth import Callers
+from heedful_server.middleware import Admission, Entrance, SubPath
+from heedful_server.problems import COMPATIBLE_ERROR_FIELDS
+from heedful_server.routes import ROUTERS
+from heedful_server.routes.operations import Readiness, documentation
+from heedful_server.setup import Setup
+
+JSON_TYPE = "application/json"
+_API_DESCRIPTION = json.loads(
+    (Path(__file__).parent / "description.json").read_text(encoding="utf-8")
+)
+# "METHOD path" -> an example of the "request" and of the answer with each status of
+# success.
+API_EXAMPLES: Mapping[str, Mapping[str, Any]] = _API_DESCRIPTION["examples"]
+
+
+def application(setup: Setup) -> FastAPI:
+    """Return the service as an ASGI application; the caller closes `setup.store`."""
+    admission = Admission(setup.limits)
+    app = FastAPI(
+        title="heedful",
+        version=__version__,
+        summary="When to think again, when to stop, and never the same mistake twice.",
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        middleware=[
+            Middleware(SubPath, root_path=setup.root_path),
+            Middleware(
+                Entrance, setup=setup, callers=Callers(setup), admission=admission
+            ),
+        ],
+        exception_handlers={
+            HTTPException: _pass_on,
+            RequestValidationError: _pass_on,
+        },
+    )
+    app.state.setup = setup
+    app.state.admission = admission
+    app.state.readiness = Readiness()
+
+    app.routes.extend(
+        [
+            *_api_routes(),
+            Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]),
+        ]
+    )
+
+    app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
+    app.state.page = cache(partial(documentation, app))
+    return app
+
+
+@cache
+def _api_routes() -> Sequence[BaseRoute]:
+    """Return the routes of the API, which all applications of this process share.
+
+    To make their models takes 0.1 s. They belong to no application: each request names
+    its own.
+    """
+    api = APIRouter(generate_unique_id_function=_operation_id)
+    for router in ROUTERS:
+        error = "problem"
+        if router.prefix in COMPATIBLE_ERROR_FIELDS:
+            error = "refusal"
+        api.include_router(
+            router, responses={"default": _API_DESCRIPTION["errors"][error]}
+        )
+    return api.routes
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return the name of a route's function after its group: `loops_attempt`."""
+    return "_".join([*map(str, route.tags[:1]), route.name])
+
+
+async def _pass_on(request: Request, error: Exception) -> Response:
+    """Leave an error of FastAPI to `Entrance`, which answers all errors.
+
+    Of a wrong method, Starlette tells the methods of one route of the path only.
+    """
+    if getattr(error, "status_code", 0) == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = ", ".join(sorted(_methods_of_path(request)))
+        raise HTTPException(405, headers={"Allow": methods}) from error
+    raise error
+
+
+def _methods_of_path(request: Request) -> set[str]:
+    """Return the methods of all routes that have the path of a request."""
+    routes = chain(request.app.routes, *(router.routes for router in ROUTERS))
+    methods: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
+            methods.update(route.methods or ())
+    return methods
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description, with examples and each POST's idempotency key.
+
+    FastAPI derives the rest from the routes; `description.json` has the examples, and
+    the parts and schemas that no function or class declares.
+    """
+    spec = FastAPI.openapi(app)
+    for path, method, operation in operations(spec):
+        route = f"{method.upper()} {path}"
+        if method == "post":
+            operation.setdefault("parameters", []).append(_API_DESCRIPTION["once"])
+        for part, addition in _API_DESCRIPTION["parts"].get(route, {}).items():
+            operation[part] = operation.get(part, {}) | addition
+
+        bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+        for name, example in API_EXAMPLES.get(route, {}).items():
+            content = bodies[name].get("content", {})
+            if JSON_TYPE in content:
+                content[JSON_TYPE]["example"] = example
+
+    # Problems (RFC 9457), and what heedful reads of OTLP.
+    spec["components"]["schemas"].update(_API_DESCRIPTION["schemas"])
+    return spec
+
+
+def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and operation object of each route in a description."""
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation

@@ -1,0 +1,369 @@
+"""`heedful worker`: run the jobs of a service in another process.
+
+On PostgreSQL a worker runs until a signal stops it. The jobs of a SQLite file run in
+the process of `heedful serve`; a worker only runs once what waits there.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from pkgutil import resolve_name
+from typing import Annotated, Any
+
+from typer import Argument, Context, Option, Typer
+
+from heedful.cli.app import group_with_default
+from heedful.cli.databases import ask_scope, forget_times, opened_store, read
+from heedful_server.cli.logs import Content, Telemetry, exporting, limit_logs
+from heedful.cli.output import (
+    answer,
+    columns,
+    counted,
+    current_command,
+    emit,
+    following,
+    say,
+    when,
+)
+from heedful.cli.resources import (
+    embedder_of,
+    look_here,
+    model_here,
+    opened_model,
+    opened_queue,
+)
+from heedful.cli.settings import (
+    MAX_OPTION_INTEGER,
+    NO_MODEL,
+    Limit,
+    Settings,
+    Texts,
+    settings,
+    warn_of_unknown_variables,
+)
+from heedful.errors import UnknownName, UsageError
+from heedful.lessons.lesson import Scope
+from heedful_server.arrivals import Patience
+from heedful.models.contract import Model
+from heedful.sanitize import clean
+from heedful_server.jobs import (
+    JOB_QUEUES,
+    LOOP_QUEUE,
+    Job,
+    JobEvent,
+    LocalQueue,
+    Opens,
+    Tools,
+    sweep,
+)
+from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
+from heedful_server import failed_jobs
+from heedful.store.store import Store
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+jobs: Typer = group_with_default()
+FAILED_JOB_COLUMNS = columns("task project arguments error id at")
+Id = Annotated[
+    int | None, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
+]
+All = Annotated[bool, Option("--all", help="All failed jobs of the tenant.")]
+
+
+@jobs.callback(invoke_without_command=True)
+def list_failed(context: Context, limit: Limit = 50) -> int:
+    """List the jobs that failed for good in a tenant, newest first, and why.
+
+    A SQLite file has only those that reflect on a run.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+
+    return emit(
+        read(failed_jobs.newest, limit),
+        FAILED_JOB_COLUMNS,
+        key="jobs",
+        text_columns=4,
+        empty="no job has failed for good",
+        then=following("worker", "jobs", "retry", all=True),
+    )
+
+
+@jobs.command()
+def retry(id: Id = None, is_all: All = False) -> int:
+    """Put a failed job back on the queue. It has as many tries as a new job."""
+    return _end(
+        id,
+        is_all,
+        again=True,
+        words="back on the queue; any worker runs it (on SQLite: heedful worker "
+        "--once)",
+    )
+
+
+@jobs.command()
+def discard(id: Id = None, is_all: All = False) -> int:
+    """Delete a failed job. Its work stays undone."""
+    return _end(id, is_all, again=False, words="discarded")
+
+
+def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
+    """End one failed job or all, and say in `words` what was done."""
+    require((id is None) == is_all, "ID", id, "the id of a failed job, or --all")
+
+    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
+        return await store.write(scope, failed_jobs.end, id, again=again)
+
+    ended = ask_scope(end)
+    return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")
+
+
+worker: Typer = group_with_default()
+worker.add_typer(jobs, name="jobs", help="List failed jobs; retry or discard them.")
+
+
+@worker.callback(invoke_without_command=True)
+def run_jobs(
+    context: Context,
+    queues: Annotated[str, Option(help="Names, such as loops,memory. [all]")] = "",
+    concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
+    once: Annotated[
+        bool, Option("--once", help="Do what waits and failed reflections, then exit.")
+    ] = False,
+    drives: Annotated[
+        Texts, Option(help="Loops to drive: name=module:function.")
+    ] = None,
+    telemetry: Telemetry = False,
+    telemetry_content: Content = False,
+) -> int:
+    """Run the jobs that services put on the queue.
+
+    Jobs reflect on episodes, embed examples, dream, prune, expire old loops, compute
+    the proof, or drive loops. Any number of workers can share one PostgreSQL
+    database. After SIGTERM, running jobs may finish. If a worker is killed, another
+    worker repeats its job.
+    Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
+    neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    values = settings().with_one_model()
+    # Failures are printed by the listener.
+    logging.getLogger("heedful").addHandler(logging.NullHandler())
+    limit_logs()
+    look_here()
+
+    forget_times(values)  # before anything is opened
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    work = WorkerRun(
+        values,
+        queues=names or None,
+        concurrency=concurrency,
+        once=once,
+        loops=dict(map(_import_loop, drives or ())),
+        names_model="model" in current_command().options and values.model != NO_MODEL,
+    )
+
+    for name in set(names).difference(JOB_QUEUES):
+        raise UnknownName("queue", name, JOB_QUEUES)
+    if not (once or values.db.startswith(POSTGRES_PREFIXES)):
+        file = clean(values.db, MAX_SHOWN_TEXT_CHARS)
+        raise UsageError(
+            f"{file} is a SQLite file, whose jobs run inside heedful serve; heedful "
+            "worker --once runs the waiting jobs; other workers need a postgresql:// "
+            "URL"
+        )
+
+    if names == [LOOP_QUEUE] and not drives:
+        raise UsageError(
+            f"--queues is {LOOP_QUEUE}, but this worker drives no loops; add --drives "
+            "name=module:function"
+        )
+
+    warn_of_unknown_variables()
+    with exporting(telemetry, telemetry_content):
+        return asyncio.run(_until_signal(work.run()))
+
+
+@dataclass
+class JobCounts:
+    """A listener that counts and prints the results of jobs."""
+
+    done: int = 0
+    given_up: int = 0
+
+    def __call__(self, job: Job, event: JobEvent, words: str) -> None:
+        """Count and print what happened to a job; that it has begun is not printed."""
+        if event == "begun":
+            return
+        if event == "done":
+            self.done += 1
+        elif event == "given up":
+            self.given_up += 1
+
+        place = f"{when(time.time())} {job.scope}"
+        arguments = [f" {n}={value[:16]}" for n, value in sorted(job.arguments.items())]
+        line = f"{place} {job.task}{''.join(arguments)}: {words}"
+        say(clean(line, MAX_SHOWN_TEXT_CHARS))
+
+
+@dataclass(frozen=True)
+class WorkerRun:
+    """One call of the command, with its options.
+
+    `queues` None means all. With `names_model`, a command line names the model, so its
+    weights may be downloaded.
+    """
+
+    values: Settings
+    _: KW_ONLY
+    queues: Collection[str] | None
+    concurrency: int
+    once: bool
+    loops: Mapping[str, Opens]
+    names_model: bool
+
+    async def run(self) -> int:
+        """Run jobs until cancelled, or with `once` until no job waits.
+
+        Return the exit code.
+        """
+        is_on_server = self.values.db.startswith(POSTGRES_PREFIXES)
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(opened_store(self.values))
+            # The first statement connects: it fails here if no database answers.
+            await store.read(Scope(), keys.any_key)
+            model = await self._open_model(stack)
+            tools = tools_of(self.values, store, model, loops=self.loops)
+
+            if not self.once:
+                say(
+                    f"runs the jobs of {shown(self.values.db)}, "
+                    f"{counted(self.concurrency, 'job')} at a time; Ctrl-C or SIGTERM "
+                    "ends it"
+                )
+            name = "none: rules write the lessons" if model is None else model.name
+            say(f"model: {name}")
+            if is_on_server:
+                names = ", ".join(self.loops) or "none; --drives name=module:function"
+                say(f"loops: {names}")
+
+            counts = JobCounts()
+            try:
+                if is_on_server:
+                    await self._run_on_server(tools, counts)
+                else:
+                    await self._run_here(tools, counts)
+            finally:
+                say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
+        return 1 if counts.given_up else 0
+
+    async def _open_model(self, stack: AsyncExitStack) -> Model | None:
+        """Open the model, which the stack closes; None if there is none to use."""
+        if self.names_model:  # otherwise nothing is downloaded
+            return await stack.enter_async_context(opened_model(self.values))
+
+        model = model_here(self.values)
+        if model is not None:
+            stack.push_async_callback(model.close)
+        return model
+
+    async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:
+        """Run the jobs of the queue in PostgreSQL."""
+        async with opened_queue(self.values.db, works=True) as queue:
+            await queue.work(
+                tools,
+                queues=self.queues,
+                concurrency=self.concurrency,
+                once=self.once,
+                listener=counts,
+            )
+
+    async def _run_here(self, tools: Tools, counts: JobCounts) -> None:
+        """Run the waiting jobs of a SQLite file once."""
+        queue = LocalQueue(
+            tools,
+            queues=self.queues,
+            concurrency=self.concurrency,
+            listener=counts,
+        )
+        await sweep(queue, tools, failed=True)
+
+        if tools.embedder:
+            for scope in await tools.store.read(Scope(), lessons.scopes):
+                await queue.defer("embed", scope)
+
+        await queue.drain()
+
+
+def tools_of(
+    values: Settings,
+    store: Store,
+    model: Model | None,
+    *,
+    loops: Mapping[str, Opens] | None = None,
+    pause: Callable[[], Awaitable[None]] | None = None,
+) -> Tools:
+    """Return what jobs work with, as the settings have it. Raises UsageError."""
+    unused_for, ended_for = forget_times(values)
+    return Tools(
+        store=store,
+        model=model,
+        embedder=embedder_of(values),
+        holdout=values.holdout,
+        max_entries=values.max_entries,
+        strict=values.strict,
+        trust=values.trust,
+        enabled=values.reflection_enabled,
+        mode=values.reflection_mode,
+        patience=Patience(values.settled),
+        loops=loops or {},
+        pause=pause,
+        unused_for=unused_for,
+        ended_for=ended_for,
+    )
+
+
+async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Return the result of `work`, or 0 after a signal.
+
+    A second signal ends the process at once.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+
+    def stop(name: str) -> None:
+        """Let jobs end, and give the signals their default meaning again."""
+        say(f"{name}: no new job begins, running jobs may finish; again: exit now")
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in STOP_SIGNALS:
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, partial(stop, number.name))
+
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 0
+
+
+def _import_loop(text: str) -> tuple[str, Opens]:
+    """Split `name=module:function`, and import the function. Raises UsageError."""
+    name, _, path = text.partition("=")
+    if not name or not all(path.partition(":")):
+        raise UsageError(f"--drives is {text!r}; it must be name=module:function")
+    try:
+        return name, resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"--drives {text}: {error}; name an importable function"
+        ) from error

@@ -1,0 +1,772 @@
+"""Handle every request: identify the caller, limit rate and size, and check the body.
+
+A request is refused as early as possible. First its caller is identified. Then the rate
+of the caller is compared with its limit. Then the body is read, and its length and its
+form are checked before anything parses it.
+
+Every answer gets its common headers, a log line and a metric here, and every error
+becomes a problem here. A call that is repeated with the same Idempotency-Key takes
+effect only once and gets the same answer. The service may stand below a path of a
+proxy.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+import re
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful import telemetry
+from heedful.lessons.lesson import Scope as Place
+from heedful.redact import redact, redact_data
+from heedful_server.auth import Caller, Callers
+from heedful_server.problems import (
+    ERROR_THROTTLE,
+    RETRY_SOON_HEADERS,
+    Problem,
+    answer,
+    of_unreadable_json,
+)
+from heedful_server.setup import (
+    MAX_HEAVY_CALLS,
+    MAX_REMEMBERED_CALLERS,
+    Metrics,
+    RequestLimits,
+    Setup,
+)
+from heedful.store.connection import Db
+from heedful.store.idempotency import (
+    REMOVED_ANSWER,
+    IdempotentCall,
+    RecordedCall,
+    keep_answer,
+    read_call,
+    write_effect,
+)
+from heedful.store.keys import sent_id
+from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
+from heedful.store.store import Effects, Store
+from heedful.validation import MAX_READ_BYTES
+
+log: logging.Logger = logging.getLogger("heedful.http")
+TRACES_PATH = "/v1/traces"
+PROTOBUF_TYPE = "application/x-protobuf"
+# `application/json`, or a kind of it such as `application/merge-patch+json`.
+_JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
+# If a body may have n bytes, it may have n / BODY_BYTES_PER_CONTAINER brackets that
+# open. A list or an object needs 50 times its size in memory, and others wait while it
+# is parsed. An attribute in OTLP has two objects in at least 40 bytes.
+BODY_BYTES_PER_CONTAINER = 20
+# Signs of what JSON or heedful does not allow: NaN or Infinity, which only Python
+# accepts, half of a surrogate pair such as `\ud83d`, or a null character.
+_DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
+
+
+async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> bytes:
+    """Return the whole request body, decompressed and checked.
+
+    Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
+    """
+    headers = Headers(scope=scope)
+    is_trace = scope["path"] == TRACES_PATH
+    max_bytes = limits.traces if is_trace else limits.body
+    body = await read_body(scope, receive, max_bytes, seconds=limits.seconds)
+
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body or (is_trace and media_type == PROTOBUF_TYPE):
+        return body
+
+    max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
+    # A large body waits for the turn of its call, because it needs much memory.
+    if len(body) > MAX_READ_BYTES:
+        await take_turn("call")
+    if len(body) > MAX_INLINE_CHARS:
+        await offload(_check_form, body, media_type, max_containers)
+    else:
+        _check_form(body, media_type, max_containers)
+    return body
+
+
+async def read_body(
+    scope: Scope, receive: Receive, max_bytes: int, seconds: float
+) -> bytes:
+    """Return the decompressed body. Raises Problem 400, 408, 413 or 415."""
+    encoding = Headers(scope=scope).get("content-encoding", "").lower()
+    if encoding not in ("", "identity", "gzip"):
+        raise Problem(
+            status=415,
+            code="unsupported_media_type",
+            detail=f"send the body uncompressed or with gzip, not with {encoding!r}",
+            headers={"Accept-Encoding": "gzip"},
+        )
+
+    gzip = None
+    if encoding == "gzip":
+        # 16 more than the window's size means a gzip header and trailer.
+        gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in Request(scope, receive).stream():
+                # One byte more than allowed shows that the body is too long.
+                if gzip is not None:
+                    part = gzip.decompress(part, max_bytes - size + 1)
+
+                parts.append(part)
+                size += len(part)
+                if size > max_bytes:
+                    raise Problem(
+                        status=413,
+                        code="body_too_large",
+                        detail=f"a body may have at most {max_bytes} bytes",
+                    )
+
+    except TimeoutError:
+        raise Problem(
+            status=408,
+            code="request_timeout",
+            detail=f"the body did not arrive within {seconds:g} s",
+            headers={"Connection": "close"},
+        ) from None
+    except zlib.error as error:
+        raise _bad_request("the body is not valid gzip") from error
+
+    if gzip is not None and (not gzip.eof or gzip.unused_data):
+        raise _bad_request("the body must be one complete gzip stream")
+    return b"".join(parts)
+
+
+def _bad_request(detail: str) -> Problem:
+    """Return the problem of a body that is malformed."""
+    return Problem(status=400, code="bad_request", detail=detail)
+
+
+def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
+    """Check that the body is JSON with at most `max_containers` lists and objects.
+
+    Raises Problem 400, 413 or 415.
+    """
+    if not _JSON_TYPE_PATTERN.fullmatch(media_type):
+        sent = media_type or "nothing"
+        raise Problem(
+            status=415,
+            code="unsupported_media_type",
+            detail=f"send JSON as Content-Type: application/json, not as {sent}",
+            headers={"Accept": "application/json"},
+        )
+
+    containers = body.count(b"[") + body.count(b"{")
+    if containers > max_containers:
+        raise Problem(
+            status=413,
+            code="body_too_large",
+            detail=(
+                f"a body may have at most {max_containers} brackets of lists and "
+                f"objects, not {containers}"
+            ),
+        )
+
+    if not _DOUBTFUL_JSON_PATTERN.search(body):
+        return
+
+    try:
+        # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
+        data = json.loads(body.decode())
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        raise _bad_request("the body has an unpaired surrogate") from error
+    except ValueError as error:
+        raise of_unreadable_json(error) from error
+
+
+class RateLimit:
+    """A token bucket for each caller: `burst` at once, refilled at `rate` a second."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        # Caller -> the tokens that were left, and when.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str, now: float | None = None) -> None:
+        """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
+        if not self._rate:
+            return
+        if now is None:
+            now = time.monotonic()
+
+        tokens, since = self._buckets.pop(caller, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+
+        wait_seconds = 0
+        if tokens >= 1:
+            tokens -= 1
+        else:
+            wait_seconds = ceil((1 - tokens) / self._rate)
+
+        self._buckets[caller] = tokens, now
+        if len(self._buckets) > MAX_REMEMBERED_CALLERS:
+            self._buckets.popitem(last=False)
+
+        if wait_seconds:
+            raise Problem(
+                status=429,
+                code="too_many_requests",
+                detail=(
+                    f"this key may send {self._rate:g} requests a second; "
+                    f"try again in {wait_seconds} s"
+                ),
+                headers={"Retry-After": str(wait_seconds)},
+            )
+
+
+class Admission:
+    """The rates and the turns of the callers of a service, for API and pages."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._rate = RateLimit(limits.rate, limits.burst)
+        self._turns = Turns(MAX_HEAVY_CALLS)
+
+    @contextmanager
+    def caller(self, caller: Caller) -> Iterator[None]:
+        """Count a request of a caller, which may take a turn while the block runs.
+
+        Raises Problem 429 if the caller sends too many.
+        """
+        self._rate.take(caller.key.id)
+        with self._turns.call():
+            yield
+
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+MAX_IDEMPOTENCY_KEY_CHARS = 255
+# The texts in these answers are not stored. A repeated call makes its answer again,
+# from its stored effects.
+UNSTORED_ANSWER_PATHS = ("/v1/recall", "/v1/trials/offers")
+
+
+async def answer_once(
+    app: ASGIApp,
+    caller: Caller,
+    scope: Scope,
+    body: bytes,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Answer a call; a call that repeats an idempotency key gets the stored answer.
+
+    Each write of the call is stored together with its result. If a process stops before
+    it has stored the answer, a repeated call continues after these writes. If several
+    processes answer the same call, only one of them takes effect; the others answer the
+    same, or that the call is being answered. Raises Problem 409 or 422, LeaseLost,
+    StoreError.
+    """
+    call_key = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
+    if call_key is None or scope["method"] != "POST":
+        with Effects(actor=caller.actor):
+            await app(scope, receive, send)
+        return
+
+    call = _idempotent_call(call_key, caller, scope, body)
+    store = caller.setup.store
+    earlier = await _recorded_call(store, call)
+    stored_answer = earlier.answer
+    if stored_answer is None:
+
+        def write(db: Db, number: int, effect: Any) -> None:
+            """Store the result of a write of this call with the write itself."""
+            write_effect(db, call, number, effect)
+
+        effects = Effects(write, earlier.effects, caller.actor)
+        stored_answer = await _first_answer(
+            app, call, store=store, effects=effects, scope=scope, receive=receive
+        )
+
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in stored_answer["headers"]
+    ]
+    if earlier.digest:
+        headers.append((b"idempotent-replayed", b"true"))
+
+    status = stored_answer["status"]
+    content = stored_answer["body"].encode("latin-1")
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
+    """Return what is stored of a call.
+
+    Raises Problem 422 if it is another call's, and 409 if its answer was removed.
+    """
+    recorded_call = await store.read(Place(call.tenant), read_call, call)
+    if recorded_call.digest not in ("", call.digest):
+        raise Problem(
+            status=422,
+            code="idempotency_key_reused",
+            detail=(
+                f"this {IDEMPOTENCY_HEADER} was already used for another request; "
+                "use a new key"
+            ),
+        )
+    if recorded_call.answer == REMOVED_ANSWER:
+        raise Problem(
+            status=409,
+            code="answer_removed",
+            detail=(
+                "this call has taken effect, but its answer was removed when somebody "
+                f"revoked a source; a new {IDEMPOTENCY_HEADER} would run it once more"
+            ),
+        )
+    return recorded_call
+
+
+async def _first_answer(
+    app: ASGIApp,
+    call: IdempotentCall,
+    store: Store,
+    effects: Effects,
+    scope: Scope,
+    receive: Receive,
+) -> Mapping[str, Any]:
+    """Run a call, store its answer, and return it.
+
+    Returns the answer of another process if that was faster. The answer of a call that
+    failed or has stored no effect is not stored, nor that of a path in
+    `UNSTORED_ANSWER_PATHS`: a repeat of the call runs again. Raises LeaseLost if
+    another process is answering the call, Problem 422 if it is another call, and
+    Problem 409 if its answer was removed.
+    """
+    try:
+        with effects:
+            own_answer = await _collect(app, scope, receive)
+
+        # A call without effects only reads: nothing can be done twice.
+        has_effects = effects.stored_count > 0
+        is_stored = has_effects and scope["path"] not in UNSTORED_ANSWER_PATHS
+        if is_stored and own_answer["status"] < 300:
+            own_answer = _without_secrets(own_answer)
+            await store.write(
+                Place(call.tenant),
+                keep_answer,
+                call,
+                answer=own_answer,
+                effect_count=effects.stored_count,
+            )
+        return own_answer
+    except Exception:
+        # What another process did for this call may be the reason: a lesson that it has
+        # released, for example, can no longer be released.
+        recorded_call = await _recorded_call(store, call)
+        if recorded_call.answer is not None:
+            return recorded_call.answer
+        recorded_call.check_effects(effects.stored_count)
+        raise
+
+
+def _idempotent_call(
+    call_key: str, caller: Caller, scope: Scope, body: bytes
+) -> IdempotentCall:
+    """Return the call that this key names. Raises Problem 422 for an unusable key."""
+    length_fits = 0 < len(call_key) <= MAX_IDEMPOTENCY_KEY_CHARS
+    if not (length_fits and call_key.isascii() and call_key.isprintable()):
+        raise Problem(
+            status=422,
+            code="idempotency_key_invalid",
+            detail=(
+                f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} "
+                "printable ASCII characters"
+            ),
+        )
+
+    request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+    return IdempotentCall(
+        tenant=caller.key.tenant,
+        caller=caller.key.id,
+        once=hashlib.sha256(call_key.encode()).hexdigest(),
+        digest=hashlib.sha256(json.dumps(request).encode() + body).hexdigest(),
+    )
+
+
+async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, Any]:
+    """Return the answer of `app` as data that the store keeps."""
+    messages: list[Message] = []
+
+    async def hold(message: Message) -> None:
+        """Keep a message of the answer instead of sending it."""
+        messages.append(message)
+
+    await app(scope, receive, hold)
+
+    start, *parts = messages
+    body = b"".join(part.get("body", b"") for part in parts)
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in start["headers"]
+    ]
+
+    return {
+        "status": start["status"],
+        "headers": headers,
+        "body": body.decode("latin-1"),
+    }
+
+
+def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with redacted secrets, if it is JSON, else as it is."""
+    headers = dict(stored_answer["headers"])
+    if not headers.get("content-type", "").startswith("application/json"):
+        return stored_answer
+
+    data = json.loads(stored_answer["body"].encode("latin-1"))
+    redacted = redact_data(data)
+    if redacted == data:
+        return stored_answer
+
+    body = json.dumps(redacted, ensure_ascii=False).encode()
+    headers["content-length"] = str(len(body))
+    return {
+        **stored_answer,
+        "headers": [*headers.items()],
+        "body": body.decode("latin-1"),
+    }
+
+
+# Paths that need no key, because they show no data of a tenant.
+PUBLIC_PATHS = (
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+    "/",
+    "/favicon.ico",
+)
+PAGES_PATH = "/ui"
+# Without a key, only programs on this machine may call, and only a person at it may use
+# the pages. A proxy on this machine that forwards requests adds a header that begins
+# like one of these. A foreign web page in a browser sends another host name or an
+# origin.
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-", "x-real-ip")
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+# Headers of every answer: it is not cached, and no browser runs it as a page.
+SAFETY_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def host_of(headers: Mapping[str, str]) -> str:
+    """Return the name in the Host header in lower case, without its port."""
+    host = headers.get("host", "")
+    if not host.endswith("]"):  # a port follows the brackets of an IPv6 address
+        host = host.rpartition(":")[0] or host
+    return host.lower()
+
+
+class Entrance:
+    """ASGI middleware that admits requests, and answers every error as a problem."""
+
+    def __init__(
+        self, app: ASGIApp, setup: Setup, callers: Callers, admission: Admission
+    ) -> None:
+        self._app = app
+        self._setup = setup
+        self._callers = callers
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        response = _Response(scope, send)
+        began = time.perf_counter()
+        deadline = asyncio.timeout(self._setup.limits.answer)
+        metrics = self._setup.metrics
+        metrics.running += 1
+
+        try:
+            async with deadline:
+                await self._admit(scope, receive, response.send)
+        except ClientDisconnect:
+            pass
+        except (Exception, asyncio.CancelledError) as error:
+            # If part of the answer is already sent, it cannot become a problem.
+            if response.status:
+                raise
+            failure = self._failure_of(error, deadline)
+            # The pages answer a browser with a page.
+            answer_error = scope["state"].get("answer", answer)
+            await answer_error(failure, scope)(scope, receive, response.send)
+        finally:
+            metrics.running -= 1
+            response.log(metrics, time.perf_counter() - began)
+
+    def _failure_of(
+        self, error: BaseException, deadline: asyncio.Timeout
+    ) -> BaseException:
+        """Return what to answer: the error, or the problem of a request cut short."""
+        if isinstance(error, asyncio.CancelledError):
+            return Problem(
+                status=503,
+                code="stopping",
+                detail="the service stopped before it had an answer; try again",
+                headers=RETRY_SOON_HEADERS,
+            )
+        if isinstance(error, TimeoutError) and deadline.expired():
+            seconds = self._setup.limits.answer
+            return Problem(
+                status=504,
+                code="took_too_long",
+                detail=f"the request took more than {seconds:g} s",
+            )
+        return error
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application, or refuse it. Raises Problem."""
+        headers = Headers(scope=scope)
+        _check_length(headers)
+
+        # The pages admit their own visitors. A request that a page or a tool makes has
+        # its caller already.
+        path = scope["path"]
+        is_public = path in PUBLIC_PATHS or path.startswith(PAGES_PATH)
+        if is_public or "caller" in scope["state"]:
+            await self._app(scope, receive, send)
+            return
+
+        caller = await self._callers.identified(headers.get("authorization"))
+        if not caller.key.id:
+            check_local(headers)
+        scope["state"]["caller"] = caller
+
+        with self._admission.caller(caller):
+            body = await body_of(scope, receive, self._setup.limits)
+            _remove_body_headers(scope)
+            await answer_once(
+                self._app,
+                caller,
+                scope=scope,
+                body=body,
+                receive=_receive_of(body, receive),
+                send=send,
+            )
+
+
+def _check_length(headers: Headers) -> None:
+    """Refuse a request that states its length twice. Raises Problem.
+
+    A proxy before the service may read it with the other length, and so pass on another
+    request in its body. Parsers refuse all other ambiguities.
+    """
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Problem(
+            status=400,
+            code="bad_request",
+            detail="the length of the request is ambiguous",
+            headers={"Connection": "close"},
+        )
+
+
+def check_local(headers: Headers, *, with_origin: bool = False) -> None:
+    """Refuse a request without a key that is not from this machine. Raises Problem.
+
+    With `with_origin`, it may name the page that sent it, as browsers do; the pages
+    compare it themselves.
+    """
+    is_forwarded = any(name.startswith(FORWARDING_HEADERS) for name in headers)
+    is_from_page = "origin" in headers and not with_origin
+    if is_forwarded or is_from_page or host_of(headers) not in LOOPBACK_HOSTS:
+        raise Problem(
+            status=421,
+            code="misdirected_request",
+            detail="without a key, the service answers only requests to localhost",
+        )
+
+
+def _remove_body_headers(scope: Scope) -> None:
+    """Remove the headers that describe the body before it was decompressed."""
+    gone = (b"content-encoding", b"content-length")
+    scope["headers"] = [
+        header for header in scope["headers"] if header[0].lower() not in gone
+    ]
+
+
+def _receive_of(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives this body, and then what `receive` does."""
+    bodies = [body]
+
+    async def receive_body() -> Message:
+        """Return the body the first time, then what the client sends."""
+        if not bodies:
+            return await receive()
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    return receive_body
+
+
+class _Response:
+    """Sends an answer with the common headers, and logs the request."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        scope.setdefault("state", {})
+        self._id = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        is_id = _REQUEST_ID_PATTERN.fullmatch(self._id)
+        # The log has the id, and is to have no secret.
+        if not is_id or redact(self._id) != self._id:
+            self._id = random.randbytes(8).hex()
+        scope["state"]["request_id"] = self._id
+        self._scope = scope
+        self._send = send
+        self._replayed = False
+        self._is_stream = False
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the answer; add the common headers to the first."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            self._replayed = "Idempotent-Replayed" in headers
+            content_type = headers.get("content-type", "")
+            self._is_stream = content_type.startswith("text/event-stream")
+            for name, value in SAFETY_HEADERS.items():
+                headers.setdefault(name, value)
+            headers[REQUEST_ID_HEADER] = self._id
+        await self._send(message)
+
+    @property
+    def route(self) -> str:
+        """Return the template of the path, such as `/v1/loops/{id}`.
+
+        It is "(again)" for a stored answer, and "(none)" if there is no such route or
+        the request was refused before its route was found.
+        """
+        route = self._scope.get("route")
+        template: str = getattr(route, "path", "").replace(":path}", "}")
+        if template:
+            return template
+        return "(again)" if self._replayed else "(none)"
+
+    def log(self, metrics: Metrics, seconds: float) -> None:
+        """Count and log the request, without its path, which may have private data."""
+        route = self.route
+        method = self._scope["method"]
+        if method not in telemetry.HTTP_METHODS:
+            method = "(any)"
+        metrics.requests.labels(method, route, str(self.status)).inc()
+        if not self._is_stream:  # a page stays open as long as somebody looks at it
+            metrics.seconds.labels(method, route).observe(seconds)
+
+        caller = self._scope["state"].get("caller")
+        if caller is None:  # the key may be refused; its id is no secret
+            headers = Headers(scope=self._scope)
+            key_id = sent_id(headers.get("authorization", ""))
+        else:
+            key_id = caller.key.id
+        # Equal requests of unknown callers are logged rarely, so that nobody without a
+        # key can fill the disk.
+        line = f"{method} {route} {self.status}"
+        if caller is None and not ERROR_THROTTLE.allows(line):
+            return
+
+        log.info(
+            "%s %s %d %.1f ms key=%s id=%s",
+            method,
+            route,
+            self.status,
+            seconds * 1000,
+            key_id or "-",
+            self._id,
+        )
+
+
+PREFIX_HEADER = "X-Forwarded-Prefix"
+# Segments of a path, but none of dots.
+_PREFIX_PATTERN = re.compile(r"(?:/(?!\.\.?(?:/|$))[\w.~-]+)+", re.ASCII)
+# Templates escape quotes, so that no word of others looks like a link.
+_LINK_PATTERN = re.compile(rb'( (?:href|src|action|formaction|data-live)=")(?=/)')
+
+
+class SubPath:
+    """ASGI middleware that serves below a path of a proxy: https://example.com/heedful/.
+
+    The routes and pages know nothing of it. The answer has it in the addresses that a
+    browser follows: in `Location`, in the path of a cookie, and in the links and forms
+    of a page. A proxy names it in `X-Forwarded-Prefix` and removes it from a request;
+    `root_path` is that of a proxy that may leave it there.
+
+    Anybody may send the header: it changes only the addresses in the sender's own
+    answer, and not which route answers.
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._app = app
+        self._root_path = root_path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        root = self._root_path
+        if root and scope["path"].startswith(f"{root}/"):
+            path = scope["path"].removeprefix(root)
+            raw_path = scope["raw_path"].removeprefix(root.encode())
+            scope = {**scope, "path": path, "raw_path": raw_path}
+
+        prefix = Headers(scope=scope).get(PREFIX_HEADER, root).rstrip("/")
+        if not _PREFIX_PATTERN.fullmatch(prefix):
+            await self._app(scope, receive, send)
+            return
+
+        page: Message = {}  # the head of a page, until its text is there
+
+        async def send_below(message: Message) -> None:
+            """Send a part of the answer with the path in its addresses."""
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                _add_prefix(headers, prefix)
+                if headers.get("content-type", "").startswith("text/html"):
+                    page.update(message)
+                    return
+            elif page:
+                body = _LINK_PATTERN.sub(rb"\1" + prefix.encode(), message["body"])
+                MutableHeaders(scope=page)["content-length"] = str(len(body))
+                await send({**page})
+                page.clear()
+                message = {**message, "body": body}
+            await send(message)
+
+        await self._app(scope, receive, send_below)
+
+
+def _add_prefix(headers: MutableHeaders, prefix: str) -> None:
+    """Add the path of the proxy to the addresses in the headers of an answer."""
+    location = headers.get("location", "")
+    if location.startswith("/"):
+        headers["location"] = f"{prefix}{location}"
+    cookie = headers.get("set-cookie", "")
+    if cookie:
+        headers["set-cookie"] = cookie.replace("Path=/", f"Path={prefix}/")

@@ -1,0 +1,61 @@
+"""Decide what a caller may see of lessons that nobody has reviewed.
+
+Tools, documents and other callers choose not only the text of a lesson but also the
+type of its error, its source and its tags. While the lesson waits in quarantine, and
+after it was rejected, these fields are shown only to a key with the permission `read`,
+which can look into quarantine. For other keys they are empty, and no filter finds the
+lesson by them. What a loop was once shown may wait today, so other keys see no words of
+it either. All that answers with lessons asks here: routes, pages and MCP.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from heedful_server.auth import Caller
+from heedful.store import editions
+from heedful.store.records import StoredLoop
+
+# What the author of a lesson chose, with the value that stands for it.
+UNREVIEWED_VALUES: Mapping[str, Any] = {
+    "error_type": "",
+    "meta": {},
+    "mistake": None,
+    "pattern": "",
+    "source": "",
+    "tags": [],
+    "text": "",
+}
+
+
+def may_review(caller: Caller) -> bool:
+    """Return whether a caller may see the words of others before a review."""
+    return "read" in caller.key.may
+
+
+def visible(caller: Caller, lesson: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a lesson as plain data, without what this caller may not see."""
+    is_unreviewed = lesson["state"] == "quarantined" or lesson["trust"] == "outside"
+    if may_review(caller) or not is_unreviewed:
+        return lesson
+    hidden = {
+        name: value for name, value in UNREVIEWED_VALUES.items() if name in lesson
+    }
+    return {**lesson, **hidden}
+
+
+def visible_loop(caller: Caller, stored_loop: StoredLoop) -> StoredLoop:
+    """Return a loop without what memory showed it, if this caller may not see that."""
+    if may_review(caller) or stored_loop.briefing is None:
+        return stored_loop
+    return replace(stored_loop, briefing=stored_loop.briefing.without_words())
+
+
+async def list_lessons(
+    caller: Caller, limit: int, before: int, **only: str
+) -> list[Mapping[str, Any]]:
+    """Return lessons as `editions.list_lessons` does, as this caller may see them."""
+    rows = await caller.read(
+        editions.list_lessons, limit, before, reviews=may_review(caller), **only
+    )
+    return [visible(caller, row) for row in rows]

@@ -1,0 +1,187 @@
+"""Count what the pages show: first tries, failures, and what retries fixed.
+
+Each function reads named statements of `figures.sql` in one scope. Figures are of the
+newest loops only, so that a page of a large project takes no longer than one of a small
+project. They are computed from at most `MAX_LISTING_BYTES` of records, and a long task
+or output is cut in SQL; they say what was left out.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import NotFound
+from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import DAY_SECONDS
+from heedful.loop.codec import from_document
+from heedful.loop.ladder import Ladder
+from heedful.store import lessons as lesson_store, search
+from heedful.store.connection import Db, Row, bulk, key_of
+from heedful.store.loops import MAX_LISTING_BYTES
+from heedful.store.offload import MAX_INLINE_CHARS
+from heedful.store.rulings import name_of
+from heedful.store.statements import of_dialect
+from heedful_server.web.steps import first_failure, steps_of
+
+MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
+Plain = dict[str, Any]
+
+
+@cache
+def statements(dialect: str) -> Mapping[str, str]:
+    """Return the statements of `figures.sql` by name, as an engine reads them.
+
+    `dialect` is the name of the engine: "sqlite" or "postgres".
+    """
+    text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
+    text = of_dialect(text, dialect)
+
+    # A name in braces stands for a part, which may contain parts that come before it.
+    pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
+    parts = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    for name, part in reversed(parts):
+        text = text.replace(f"{{{name}}}", part)
+
+    # A statement goes from a line such as `-- name: latest` to the next such line.
+    pattern = r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)"
+    sections = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    return {name: statement.strip() for name, statement in sections}
+
+
+def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
+    """Return the rows of a named statement in a scope."""
+    sql = statements(db.dialect)[statement]
+    result: list[Row] = db.execute(sql, {**key_of(scope), **values}).fetchall()
+    return result
+
+
+def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
+    """Return figures that change whenever a loop, note, lesson or episode does."""
+    (row,) = rows(db, scope, "latest")
+    return tuple(row)
+
+
+def beginning(text: str, size: int) -> tuple[Any, int]:
+    """Return a value from its JSON, and how many characters of the JSON are left out.
+
+    If `text` is only the beginning of JSON of `size` characters, the value is the
+    beginning of a text, or else the beginning of the JSON as a text.
+    """
+    left_out = size - len(text)
+    if not left_out:
+        return json.loads(text), 0
+
+    if text.startswith('"'):
+        # The cut may have parted an escape such as `\u00e9` into two.
+        for end in range(len(text), max(0, len(text) - 6), -1):
+            with suppress(ValueError):
+                return json.loads(f'{text[:end]}"'), left_out
+    return text, left_out
+
+
+def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
+    """Return ids and texts of lessons by name, without words from outside."""
+    lessons = list[Mapping[str, Any]]()
+    for name in names:
+        kind, _, signature = name.partition("/")
+        key = {**key_of(scope), "kind": kind, "signature": signature}
+        lessons += map(lesson_store.plain, db.select("*", "lesson", key))
+    return {
+        name_of(lesson): {"id": lesson["id"], "text": lesson["text"]}
+        for lesson in search.with_told_words(db, scope, lessons)
+    }
+
+
+@bulk
+def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
+    """Return those of the lessons with these ids that are stored."""
+    return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
+
+
+def rung_name(ladder: str, rung: int) -> str:
+    """Return the name of a rung from the JSON of its ladder, "" without a ladder."""
+    if not ladder:
+        return ""
+    return from_document(Ladder, json.loads(ladder)).name(rung)
+
+
+@bulk
+def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
+    """Return what a list shows of episodes, by digest.
+
+    That is the task, the first step that `failed`, what it `tried` and its `failure`,
+    the number of `steps`, when they `began`, and the time from the first to the last of
+    them in seconds; a time is None if it is unknown.
+    """
+    episode_rows = rows(
+        db,
+        scope,
+        "episodes",
+        digests=json.dumps(list(digests)),
+        most=MAX_INLINE_CHARS,
+    )
+
+    summaries = dict[str, Plain]()
+    for row in episode_rows:
+        episode = json.loads(row["record"]).get("episode", {})
+        events = episode.get("events", ())
+        times = [event["at"] for event in events if event.get("at") is not None]
+        # Steps are counted as on the page of the trace.
+        steps = steps_of(events[:MAX_EPISODE_EVENTS])
+        summaries[row["digest"]] = {
+            "task": episode.get("task") or "",
+            "began": min(times, default=None),
+            **first_failure(steps, events),
+            "steps": len(steps),
+            "seconds": max(times) - min(times) if len(times) > 1 else None,
+        }
+    return summaries
+
+
+@bulk
+def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
+    """Return what is stored about an episode, and the episode with its first events.
+
+    `digest` may be the id of a session, which stands for its last part. `left_out` has
+    the number of `events` that are left out, and in `record` the characters of a record
+    that is not read because it has more than `MAX_LISTING_BYTES`. Raises NotFound.
+    """
+    found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
+    if not found_rows:
+        # A session is the source of its lessons by its own id.
+        key = {**key_of(scope), "session": digest}
+        last = "order by id desc limit 1"
+        for part in db.select("digest", "episode", key, last):
+            return episode(db, scope, part["digest"])
+        raise NotFound("trace", digest, "the project")
+
+    row = dict(found_rows[0])
+    chars = row.pop("chars")
+    record = row.pop("record")
+    unread = 0
+    if chars > MAX_LISTING_BYTES:
+        unread = chars
+
+    stored_episode: Plain = json.loads(record).get("episode", {})
+    events = stored_episode.get("events", [])
+    stored_episode["events"] = events[:MAX_EPISODE_EVENTS]
+    left_out = {"events": max(0, len(events) - MAX_EPISODE_EVENTS), "record": unread}
+    return {**row, "left_out": left_out}, stored_episode
+
+
+@bulk
+def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
+    """Return the newest runs of pipelines."""
+    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
+
+
+def overrides(db: Db, scope: Scope) -> list[Plain]:
+    """Return the overrides that expire within a day, soonest first."""
+    now = time.time()
+    current = rows(db, scope, "overrides", now=now, limit=20)
+    return [dict(row) for row in current if row["until"] < now + DAY_SECONDS]

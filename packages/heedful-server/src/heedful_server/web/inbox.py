@@ -1,0 +1,373 @@
+"""The inbox: texts that wait for a review, as a prompt would show them, and decisions.
+
+A case is what a person decides about at once: the texts that one run taught, or texts
+that a prompt would show alike.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from heedful.errors import InvalidInput
+from heedful.lessons import ranking
+from heedful.lessons.commands import quote_words, trust_words
+from heedful.lessons.lesson import Example, Match
+from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
+from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.lessons.scope import name_scope
+from heedful.memory import quarantine as quarantine_store
+from heedful.pages.report import counted
+from heedful.store import exposures, lessons as lesson_store
+from heedful.store.connection import MAX_READ_ROWS, token
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
+from heedful_server.web import figures
+from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
+
+Case = list[QuarantinedLesson]
+MAX_QUEUE_TEXTS = 200  # the newest ones
+RUN_PREFIX = "episode:"
+DECISION_WORDS = {
+    **quarantine_store.RULING_WORDS,
+    "trust": "stated",
+    "revoke": "revoked",
+}
+
+
+def cases_of(texts: Sequence[QuarantinedLesson]) -> list[Case]:
+    """Return the cases of some texts, in the order of their first texts."""
+    cases: dict[object, Case] = {}
+    for text in texts:
+        case = cases.setdefault(_run_of(text) or _shown_parts(text), [])
+        if len(case) < MAX_SHOWN_ROWS:
+            case.append(text)
+    return list(cases.values())
+
+
+def _run_of(text: QuarantinedLesson) -> str:
+    """Return the run that taught a text; "" if none did."""
+    runs = [source for source in text.sources if source.startswith(RUN_PREFIX)]
+    return runs[0] if runs else ""
+
+
+def _shown_parts(text: QuarantinedLesson) -> tuple[str, ...]:
+    """Return what a prompt shows of a text."""
+    error_type = ranking.error_type_words(text.error_type)
+    return text.kind, text.lesson or text.pattern, error_type, repr(text.example)
+
+
+def row_of(case: Case) -> Document:
+    """Return what a list shows of a case: the words of its last text, and the names
+    for which nobody vouches.
+    """
+    text = case[-1]
+    sources = list(chain.from_iterable(text.sources for text in case))
+    return {
+        "id": text.id,
+        "words": text.lesson or text.pattern,
+        "ids": [text.id for text in case],
+        "names": names_to_state(sources) or sorted(set(sources)),
+    }
+
+
+async def inbox(visit: Visit, n: int = 0) -> Document:
+    """Show the text with the id `n`, which waits or waited; for 0, open the next."""
+    caller = visit.caller
+    waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
+    queue = list(map(row_of, cases_of(waiting)))
+    facts = None
+    others = queue
+    following = "/inbox"
+    if n:
+        text = await caller.memory.quarantine.show(n)
+        ids = next((row["ids"] for row in queue if n in row["ids"]), [n])
+        facts = await _case_facts(visit, text, ids)
+        others = [row for row in queue if row["ids"] != ids]
+        # The next one in the order of the queue; after the last one, the first.
+        later = [row for row in others if row["id"] < n]
+        if others:
+            following = f"/inbox/{(later or others)[0]['id']}"
+    elif queue:
+        visit.following = visit.link(f"/inbox/{queue[0]['id']}")
+
+    names = chain.from_iterable(row["names"] for row in others)
+    return {
+        "texts": await caller.read(quarantine_store.count_waiting),
+        "case": facts,
+        "following": following,
+        "queue": queue[:MAX_SHOWN_ROWS],
+        "others": others[:MAX_SHOWN_ROWS],
+        "sources": len(set(names)),
+        "decided": await _read_decided(visit),
+    }
+
+
+async def _case_facts(
+    visit: Visit, text: QuarantinedLesson, ids: Sequence[int]
+) -> Document:
+    """Return what the page shows of a text and of its case, the texts with `ids`."""
+    caller = visit.caller
+    case = await caller.read(quarantine_store.quarantined, ids)
+    rows = await caller.read(
+        figures.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
+    )
+    lessons = {row["id"]: row["lesson"] for row in rows}
+    # Of texts that a prompt would show alike, one is enough.
+    texts = {_shown_parts(text): text for text in case}.values()
+    matches = [_match_of(text, lessons[text.id]) for text in texts]
+
+    sources = text.provenance.sources
+    # A rule has no error of its own.
+    errors = [text.pattern for text in case if text.kind != "strategy"]
+    stated = await caller.memory.quarantine.believed()
+    names = text.provenance.names_to_state(stated)
+    waiting: list[int] = []
+    for source in filter(is_outside, sources):
+        waiting += await caller.read(lesson_store.held_of, source)
+    freed = await caller.read(
+        quarantine_store.only_of_stated, waiting, stated.union(names)
+    )
+    # A name that a page may show as another one is stated in a terminal.
+    trust = trust_words(names)
+    command = ""
+    if trust[:1] == ["trust"]:
+        command = name_scope(quote_words(["heedful", *trust]), caller.scope)
+    return {
+        "text": asdict(text),
+        "ids": ids,
+        "prompt": ranking.as_text(ranking.as_messages(matches), 0, matches),
+        "errors": list(dict.fromkeys(errors)),
+        "run": _run_of(text),
+        "names": names,
+        "unstated": names_to_state(sources, stated),
+        "unknown": NETWORK_SOURCE in sources,
+        "trust": command,
+        "frees": len(freed) if names else 0,
+        "lesson": lessons[text.id],
+        "revocation": await _preview_revocation(visit),
+    }
+
+
+def _match_of(text: QuarantinedLesson, lesson: int) -> Match:
+    """Return a text as recall would find it, once it is released."""
+    return Match(
+        text.id,
+        lesson,
+        example=text.example or Example(text.lesson or text.pattern, ""),
+        kind=text.kind,
+        state="unverified",
+        seen=text.seen,
+        importance=text.importance,
+        at=text.at,
+        error_type=text.error_type,
+        lesson=text.lesson,
+        trust="user",
+    )
+
+
+async def _preview_revocation(visit: Visit) -> Document | None:
+    """Return what the revocation of a source would remove, if the address has one."""
+    source = visit.query.get("revoke", "")
+    if not source or not visit.may("approve"):
+        return None
+    removed = await visit.caller.memory.quarantine.revoke(source, dry_run=True)
+    return {"source": source, "removes": _removed_words(removed)}
+
+
+def _removed_words(removed: RevocationResult) -> str:
+    """Return how many rows of each kind a revocation removes, without zeros."""
+    counts = [
+        counted(value, name.removesuffix("s"))
+        for name, value in asdict(removed).items()
+        if value and isinstance(value, int)
+    ]
+    return ", ".join(counts) or "nothing"
+
+
+async def _read_decided(visit: Visit) -> list[Document]:
+    """Return the newest decisions, each with the texts that may be undone together."""
+    rulings = await visit.caller.read(exposures.rulings, MAX_READ_ROWS)
+    rulings = [ruling for ruling in rulings if ruling["action"] in DECISION_WORDS]
+    examples = [ruling["record"].get("example", 0) for ruling in rulings]
+    texts = {
+        text.id: text
+        for text in await visit.caller.read(quarantine_store.quarantined, examples)
+    }
+
+    rows: list[Document] = []
+    later: set[int] = set()  # the texts of later decisions
+    for (action, at, by, why), group in groupby(
+        rulings, key=itemgetter("action", "at", "by", "why")
+    ):
+        decided = list(group)
+        ids = [ruling["record"].get("example", 0) for ruling in decided]
+        ruled_states = quarantine_store.RULED_STATES.get(action, ())
+        rows.append(
+            {
+                "decision": _decision_words(decided[0]),
+                "at": at,
+                "by": by,
+                "why": why,
+                # A statement is about names, a revocation about a source.
+                "subjects": [
+                    ruling["subject"]
+                    for ruling in decided
+                    if action in ("trust", "revoke")
+                ],
+                "texts": [
+                    {"id": id, "words": texts[id].lesson or texts[id].pattern}
+                    for id in ids
+                    if id in texts
+                ],
+                "undo": [
+                    id
+                    for id in ids
+                    if id not in later
+                    and id in texts
+                    and texts[id].state in ruled_states
+                ],
+            }
+        )
+        later.update(ids)
+        if len(rows) == MAX_SHOWN_ITEMS:
+            break
+    return rows
+
+
+def _decision_words(ruling: Mapping[str, Any]) -> str:
+    """Return what was decided in one word or two."""
+    if ruling["action"] == "trust" and not ruling["record"]["stated"]:
+        return "no longer stated"
+    return DECISION_WORDS[ruling["action"]]
+
+
+def _ids_in(visit: Visit) -> list[int]:
+    """Return the ids of the texts of a form. Raises InvalidInput."""
+    words = visit.form.get("id", "").split(",")
+    if not all(
+        word.isascii() and word.isdecimal() and len(word) <= 16 for word in words
+    ):
+        raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
+    return [int(word) for word in words]
+
+
+def _names_in(visit: Visit) -> list[str]:
+    """Return the names of sources of a form.
+
+    They are percent-encoded, because a page shows hidden characters in another way.
+    """
+    return list(json.loads(unquote(visit.form.get("names", "")) or "[]"))
+
+
+async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
+    """Decide about the texts of a form, but not about those decided before.
+
+    "undo" takes back decisions, and leaves out texts that wait. Returns what was done.
+    Raises NotQuarantined, NotFound.
+    """
+    caller = visit.caller
+    ids = _ids_in(visit)
+    texts = await caller.read(quarantine_store.quarantined, ids)
+    # Only a text that waits can be decided about, and only another one undone.
+    open_ids = [
+        text.id for text in texts if (text.state == "quarantined") is (ruling != "undo")
+    ]
+    open_ids = open_ids or ids
+    why = visit.form.get("why", "")
+    subject = ", ".join(map(str, open_ids))
+    caller.record(f"quarantine.{ruling}", subject, why=why)
+    quarantine = caller.memory.quarantine
+    decide = {
+        "release": quarantine.release,
+        "reject": quarantine.reject,
+        "undo": quarantine.undo,
+    }
+    await decide[ruling](open_ids, by=caller.by, why=why)
+
+    number = counted(len(open_ids), "text")
+    earlier = len(ids) - len(open_ids)
+    before = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
+    if ruling == "undo":
+        return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{before}"
+    visit.session.reasons[ruling] = why
+    visit.session.undo = {"ids": open_ids, "names": ()}
+    return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{before}"
+
+
+async def release(visit: Visit) -> str:
+    """Release texts: prompts may have them."""
+    note = await _review(visit, "release")
+    await _embed(visit)
+    return note
+
+
+async def reject(visit: Visit) -> str:
+    """Reject texts: no prompt has them, and they are not stored again."""
+    return await _review(visit, "reject")
+
+
+async def undo(visit: Visit) -> str:
+    """Take back what was decided: texts wait again, and names are stated no more."""
+    names = _names_in(visit)
+    for name in names:
+        visit.caller.record("trust.remove", name)
+        await visit.caller.memory.quarantine.state(
+            name, by=visit.caller.by, remove=True
+        )
+    notes = [f"No longer stated: {name}." for name in names]
+    if visit.form.get("id") or not names:
+        notes.append(await _review(visit, "undo"))
+    return " ".join(notes)
+
+
+async def trust(visit: Visit) -> str:
+    """State sources by their names, as `heedful trust` does."""
+    caller = visit.caller
+    why = visit.form.get("why", "")
+    names = _names_in(visit)
+    caller.record("trust", ", ".join(names), why=why)
+    freed = await caller.memory.quarantine.state(*names, by=caller.by, why=why)
+    await _embed(visit)
+    visit.session.reasons["trust"] = why
+    visit.session.undo = {"ids": freed, "names": names}
+    # The next text may be of the same source.
+    visit.following = visit.link("/inbox")
+    return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."
+
+
+async def _embed(visit: Visit) -> None:
+    """Let released texts be embedded, if there is an embedder."""
+    if visit.caller.setup.embedder:
+        await visit.caller.setup.embed_soon(visit.caller.scope, since="")
+
+
+async def revoke(visit: Visit) -> str:
+    """Remove a source and all that derives from it."""
+    # The form has the source percent-encoded; see `_names_in`.
+    source = unquote(visit.form.get("source", ""))
+    why = visit.form.get("why", "")
+    visit.caller.record("quarantine.revoke", source, why=why)
+    removed = await visit.caller.memory.quarantine.revoke(
+        source, by=visit.caller.by, why=why
+    )
+    return f"Removed all of {source}: {_removed_words(removed)}."
+
+
+PAGES = (
+    SitePage(
+        address="/inbox", template="inbox", title="Inbox", make=inbox, may=REVIEWING
+    ),
+    SitePage(
+        address="/inbox/{n:int}",
+        template="inbox",
+        title="Inbox",
+        make=inbox,
+        may=REVIEWING,
+    ),
+)
+ACTIONS = tuple(
+    SiteAction(do, ("approve",)) for do in (release, reject, undo, trust, revoke)
+)

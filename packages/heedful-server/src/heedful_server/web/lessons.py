@@ -1,0 +1,389 @@
+"""The pages about memory: the list of lessons, and proof."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from copy import copy, deepcopy
+from dataclasses import asdict
+from typing import Any, NamedTuple, get_args
+from weakref import WeakKeyDictionary
+
+from heedful.errors import InvalidInput
+from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import Shown
+from heedful.lessons.lesson import State
+from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
+from heedful.lessons.proof_words import (
+    say_draws,
+    say_missing,
+    say_repeats,
+    say_shares,
+    word_gain,
+)
+from heedful.lessons.ranking import as_text
+from heedful.lessons.scope import lesson_name
+from heedful.loop.share import NO_DIFFERENCE
+from heedful.memory.memory import Memory
+from heedful.pages import render
+from heedful.pages.report import counted
+from heedful_server import review
+from heedful.store import editions, exposures
+from heedful.store.connection import MAX_READ_ROWS
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
+from heedful_server.web import figures
+from heedful_server.web.lists import facet, table, unknown_filters
+from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
+
+LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
+STATES = get_args(State)
+NOTHING_LEARNT = (
+    "Nothing was learnt in this project yet. A loop that fails and then passes teaches "
+    "a lesson."
+)
+NOTHING_IN_USE = "No lesson is in use: those that there are wait, or are retired."
+STATE_LABELS = {"superseded": "replaced"}
+NOT_KNOWN = "not known yet"
+NEVER_SHOWN = "never shown"  # of a lesson
+# What pages say of a comparison, and the kind of its part in a drawing.
+VERDICT_KINDS = {
+    "helps": "good",
+    "hurts": "bad",
+    "no difference": "amber",
+    NO_DIFFERENCE: "hatched",
+    NOT_KNOWN: "track",
+    NEVER_SHOWN: "node",
+}
+NOT_SHOWN_SINCE = "not shown since somebody changed it"
+UNSHOWN = Shown()
+NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
+# To count 300,000 exposures takes seconds. So the proof of `MAX_READ_ROWS` loops
+# is up to so many seconds old, unless somebody has ruled on a lesson since.
+MAX_SAVED_AGE_SECONDS = 600.0
+
+
+class ReadProof(NamedTuple):
+    """What the proof said when it was read; `ruling` is the newest ruling it knew."""
+
+    read_at: float
+    ruling: int
+    answer: Document
+
+
+class Measures(NamedTuple):
+    """What is measured of lessons, by name, with a proof.
+
+    `effects` are what the proof says; `shown` is how loops and sessions ended that were
+    shown the present words.
+    """
+
+    proof: ReadProof
+    effects: Mapping[str, Document]
+    shown: Mapping[str, Shown]
+
+    def of(self, lesson: Mapping[str, Any]) -> Document:
+        """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
+        name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
+        effect = self.effects.get(name)
+        ends = self.shown.get(name, UNSHOWN)
+        lacks = ""
+        if effect:
+            lacks = effect["lacks"]
+        elif ends.shown:
+            loops = counted(ends.shown, "loop")
+            lacks = f"none of {loops} compares it alone"
+        words = str(ends)
+        if lesson["last_shown"] and not ends.shown:
+            words = NOT_SHOWN_SINCE
+        return {
+            "effect": effect,
+            "shown": asdict(ends),
+            "ends": words,
+            "verdict": self.verdict_of({**lesson, "name": name}),
+            "lacks": lacks,
+        }
+
+    def verdict_of(self, row: Mapping[str, Any]) -> str:
+        """Return what is known of the effect of a lesson, by its name."""
+        effect = self.effects.get(row["name"])
+        if effect:
+            return str(effect["verdict"])
+        return NOT_KNOWN if row["last_shown"] else NEVER_SHOWN
+
+    def place_of(self, row: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return the key by which a lesson is sorted: its verdict, gain and loops.
+
+        Lessons of which nothing is known come last.
+        """
+        effect = self.effects.get(row["name"])
+        gain = effect["uplift"]["gain"] if effect else None
+        place = list(VERDICT_KINDS).index(self.verdict_of(row))
+        return (place, -(gain or 0.0), -self.shown.get(row["name"], UNSHOWN).shown)
+
+
+_measures = WeakKeyDictionary[Memory, Measures]()
+# The proofs of all loops that were read last.
+_proofs = WeakKeyDictionary[Memory, ReadProof]()
+
+
+async def lessons(visit: Visit) -> Document:
+    """Show lessons, those with a proven effect first, or those that a search finds."""
+    text = visit.query.get("text", "").strip()
+    state = visit.query.get("state", "")
+    if state not in ("", *STATES):
+        raise InvalidInput("state", state, ", ".join(STATES))
+    number = LESSON_NUMBER.fullmatch(text)
+    if number is not None:
+        await visit.caller.read(editions.one, int(number[1]))
+        visit.following = visit.link(f"/lessons/{number[1]}")
+
+    measures = await measure(visit)
+    counts = Counter[str]()
+    cursor = 0
+    may_review = review.may_review(visit.caller)
+    states = await visit.caller.read(
+        figures.rows, "lesson_states", reviews=may_review, limit=MAX_READ_ROWS
+    )
+    state_counts = Counter({row["state"]: row["lessons"] for row in states})
+    silence = NOTHING_IN_USE if states else NOTHING_LEARNT
+    if state:
+        silence = f"No lesson is {STATE_LABELS.get(state, state)}."
+    if text:
+        matches = await visit.caller.memory.query(
+            text, MAX_SHOWN_ROWS, waiting=False, reviews=visit.may("read")
+        )
+        # Several matches may be of one lesson.
+        ids = list(dict.fromkeys(match.lesson_id for match in matches))
+        silence = f"No lesson fits: {matches.silence}"
+    else:
+        newest = await visit.caller.read(
+            figures.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
+        )
+        counts.update(map(measures.verdict_of, newest))
+        newest.sort(key=measures.place_of)
+        begin = visit.number("cursor")
+        end = begin + MAX_SHOWN_ROWS
+        cursor = end if end < len(newest) else 0
+        ids = [row["id"] for row in newest[begin:end]]
+    rows = await visit.caller.read(editions.some, ids)
+    if text and state:
+        rows = [row for row in rows if row["state"] == state]
+
+    return {
+        "heading": "Lessons",
+        "search": "Words of a lesson or an error",
+        "before": "recall_box",
+        "recall": await recall(visit),
+        "facets": [facet(visit, "state", "State", state_counts, labels=STATE_LABELS)],
+        "answer": _say_verdicts(counts),
+        "counts": counts,
+        "parts": [
+            (kind, counts[verdict], verdict) for verdict, kind in VERDICT_KINDS.items()
+        ],
+        "tables": [
+            table("lessons", ("lesson", "gain at the first try", "loops and sessions"))
+        ],
+        "lessons": [
+            {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
+        ],
+        "nothing": {"words": silence, "path": "/", "label": "how to begin"},
+        "unknown": unknown_filters(visit.query, "text", "state", "task", "key"),
+        **page_links(visit, cursor),
+    }
+
+
+def _say_verdicts(counts: Counter[str]) -> Document | None:
+    """Return how many lessons are proven to help; None without lessons."""
+    if not counts:
+        return None
+    number = counts.total()
+    newest = "the newest " if number == MAX_READ_ROWS else ""
+    of = f"{counts['helps']:,} of {newest}{counted(number, 'lesson')}"
+    words = f"{of} proven to help at the first try"
+    return {"words": words, "kind": "helps" if counts["helps"] else ""}
+
+
+async def recall(visit: Visit) -> Document:
+    """Return what memory shows for the task of the address, as `heedful recall` prints.
+
+    A key without `read` gets nothing of what waits in quarantine.
+    """
+    task = visit.query.get("task", "").strip()
+    key = visit.query.get("key", "")
+    # The service shares the memory of a scope, so `holdout` is changed in a copy.
+    memory = copy(visit.caller.memory)
+    memory.holdout = 0.0
+    answer = ""
+    if task and key:
+        briefing = await memory.brief(task, "", memory_key=key, every=True)
+        if not review.may_review(visit.caller):
+            briefing = briefing.without_waiting()
+        answer = as_text(briefing.examples, advice=briefing.advice)
+        answer = answer or f"nothing is shown under the key {key!r}: {briefing.silence}"
+    elif task:
+        matches = await memory.recall(task, MAX_LISTED_ITEMS, reviews=visit.may("read"))
+        answer = f"nothing to show: {matches.silence}"
+        if matches:
+            answer = render("recall.txt.j2", found=matches)
+    return {"task": task, "key": key, "answer": answer.rstrip()}
+
+
+async def measure(visit: Visit) -> Measures:
+    """Return what is measured of lessons; it is kept until the proof is read again."""
+    memory = visit.caller.memory
+    proof = await read_proof(visit)
+    measures = _measures.get(memory)
+    if measures is not None and measures.proof is proof:
+        return measures
+
+    measures = Measures(
+        proof=proof,
+        effects={
+            effect["lesson"]: {**effect, **words_of(effect)}
+            for effect in proof.answer["lessons"]
+        },
+        shown=await visit.caller.read(exposures.tally),
+    )
+    _measures[memory] = measures
+    return measures
+
+
+async def read_proof(visit: Visit, model: str = "") -> ReadProof:
+    """Return what the API says memory has proven, of all loops or those of a model."""
+    memory = visit.caller.memory
+    (latest,) = await visit.caller.read(figures.rows, "latest")
+    proof = _proofs.get(memory)
+    if not model and proof is not None and proof.ruling == latest["rulings"]:
+        is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
+        if is_fresh and proof.answer["ended"] >= MAX_READ_ROWS:
+            return proof
+
+    answer = await visit.get("/v1/proof", limit=200, model=model)
+    proof = ReadProof(read_at=time.time(), ruling=latest["rulings"], answer=answer)
+    if not model:
+        _proofs[memory] = proof
+    return proof
+
+
+async def proof(visit: Visit) -> Document:
+    """Show whether memory helps: as a whole, in trials, by lesson and by model."""
+    model = visit.query.get("model", "")
+    proof = await read_proof(visit, model)
+    answer = deepcopy(proof.answer)
+    lessons = sorted(answer["lessons"][:MAX_SHOWN_ROWS], key=_by_conclusion)
+    names = [comparison["lesson"] for comparison in lessons]
+    lesson_of = await visit.caller.read(figures.named, names)
+    for comparison in lessons:
+        lesson = lesson_of.get(comparison["lesson"], {"id": 0, "text": ""})
+        comparison["name"] = lesson["text"] or comparison["lesson"]
+        comparison["path"] = f"/lessons/{lesson['id']}" if lesson["id"] else ""
+    models = [
+        {
+            **comparison,
+            "model": name,
+            "name": name or "not reported",
+            "path": "/proof" if name else "",
+        }
+        for name, comparison in answer["models"].items()
+    ]
+    trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
+
+    newest = await visit.caller.read(
+        figures.rows, "lesson_order", state="", limit=MAX_READ_ROWS
+    )
+    measures = await measure(visit)
+    verdicts = Counter(map(measures.verdict_of, newest))
+    pooled = answer["pooled"]
+    for comparison in (pooled, *lessons, *models, *trials):
+        comparison |= words_of(comparison)
+    trial_of = {trial["source"]: trial for trial in trials}
+    is_harmful = answer["verdict"] == "hurts" and answer["holdout"]
+    return {
+        **answer,
+        "whole": trial_of.get(answer["words"]["trial"], pooled),
+        "known": [lesson for lesson in lessons if lesson["gain"]],
+        "others": [lesson for lesson in lessons if not lesson["gain"]],
+        "not_known": 0 if model else verdicts[NOT_KNOWN],
+        "by_model": models,
+        "trials": trials,
+        "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
+        "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
+        "read_at": proof.read_at if answer["ended"] >= MAX_READ_ROWS else 0.0,
+    }
+
+
+def words_of(comparison: Document) -> Document:
+    """Return a comparison in words: its gain, shares and verdict, and what it lacks.
+
+    The verdict is about the first try; `repeats` says if the same error came again.
+    """
+    uplift = Effect(**comparison["uplift"])
+    gain = ""
+    if uplift.gain is not None:
+        gain = word_gain(uplift).sentence
+
+    lacks = ""
+    if comparison["conclusion"] == NO_CONCLUSION and not comparison.get("pairs"):
+        missing = say_missing(
+            comparison["shown"],
+            comparison["withheld"],
+            comparison.get("missing"),
+            bare=True,
+        )
+        lacks = f"{NEEDS} {missing}"
+        # A loop from which all lessons were withheld says nothing about one of them.
+        is_shown_only = comparison["shown"] and not comparison["withheld"]
+        if comparison.get("lesson") and is_shown_only:
+            lacks = f"{NEEDS} loops from which it alone is withheld"
+    repeats = ""
+    if "recurrence" in comparison:
+        repeats = say_repeats(Effect(**comparison["recurrence"]))
+    return {
+        "gain": gain,
+        "shares": say_shares(uplift),
+        "lacks": lacks,
+        "repeats": repeats,
+        "verdict": _verdict_of(comparison),
+    }
+
+
+def _verdict_of(comparison: Document) -> str:
+    """Return the conclusion of a comparison as all pages say it: see `VERDICT_KINDS`.
+
+    "no difference" is a conclusion: the interval around 0 is narrow. A wider interval
+    with 0 in it only shows no difference yet.
+    """
+    if comparison["conclusion"] in ("helps", "hurts"):
+        return str(comparison["conclusion"])
+    if comparison["conclusion"] != NO_CONCLUSION:
+        return "no difference"
+    if comparison["uplift"]["gain"] is None:
+        return NOT_KNOWN
+    return NO_DIFFERENCE
+
+
+def _by_conclusion(comparison: Document) -> tuple[int, float]:
+    """Return the key by which a comparison is sorted: by its conclusion and its effect.
+
+    Of one conclusion, the largest gain or loss comes first.
+    """
+    place = get_args(Conclusion).index(comparison["conclusion"])
+    return place, -abs(comparison["uplift"]["gain"] or 0.0)
+
+
+PAGES = (
+    SitePage(
+        address="/lessons",
+        template="list",
+        title="Lessons",
+        make=lessons,
+        may=READING,
+    ),
+    SitePage(
+        address="/proof",
+        template="proof",
+        title="Proof",
+        make=proof,
+        may=READING,
+    ),
+)

@@ -1,0 +1,99 @@
+"""What memory did for a loop before its first attempt, in words."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.lessons.scope import lesson_name
+from heedful.pages.report import counted
+from heedful_server import review
+from heedful.store.connection import token
+from heedful.validation import MAX_LISTED_ITEMS
+from heedful_server.web import figures
+from heedful_server.web.site import Visit
+
+Plain = dict[str, Any]
+
+
+async def name_choices(
+    visit: Visit, choices: Sequence[Plain], began: float
+) -> list[Plain]:
+    """Return what memory decided for a loop, each choice with the words of its lesson.
+
+    The `words` are those that the loop was shown when it `began`, "" if they are gone,
+    and `reworded` says that a person has changed them since. The `name` is that of the
+    lesson.
+    """
+    ids = sorted({choice["lesson"] for choice in choices})
+    rows = await visit.caller.read(figures.present_lessons, ids)
+    lessons: Mapping[int, Mapping[str, Any]] = {
+        row["id"]: review.visible(visit.caller, row) for row in rows
+    }
+    edits = await visit.caller.read(
+        figures.rows,
+        "words_at",
+        token=token(visit.caller.scope),
+        ids=json.dumps(ids),
+        at=began,
+    )
+    # The oldest edit after the loop began replaced the words of that time.
+    earlier_words = {row["id"]: row["text"] or "" for row in reversed(edits)}
+    if not review.may_review(visit.caller):
+        earlier_words = dict.fromkeys(earlier_words, "")
+
+    words_of_choices = []
+    for choice in choices:
+        id = choice["lesson"]
+        lesson = lessons.get(id, {"text": "", "kind": "", "signature": ""})
+        now = lesson["text"]
+        then = choice["text"] or earlier_words.get(id, now)
+        name = lesson_name(lesson["kind"], lesson["signature"])
+        reworded = id in earlier_words and earlier_words[id] != now
+        words_of_choices.append(
+            {**choice, "words": then, "name": name, "reworded": reworded}
+        )
+    return words_of_choices
+
+
+def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
+    """Return which lessons a loop was shown, which were withheld, and which it broke.
+
+    `broken` maps the name of a lesson to the number of attempts that made its error. A
+    lesson that the loop broke and was not shown is named with the reason.
+    """
+    sentences = []
+    begins = {"told": "It was shown", "withheld": "Known, but withheld at random:"}
+    for outcome, begin in begins.items():
+        of_outcome = [choice for choice in choices if choice["outcome"] == outcome]
+        if of_outcome:
+            sentences.append(f"{begin} {_texts(of_outcome)}.")
+    came_again = {
+        choice["lesson"]
+        for choice in choices
+        if choice["outcome"] == "told" and broken[choice["name"]]
+    }
+    sentences += [
+        f"The error of lesson {lesson} came again." for lesson in sorted(came_again)
+    ]
+    missed = [
+        f"It was not shown lesson {choice['lesson']}: {choice['obstacle']}."
+        for choice in choices
+        if choice["outcome"] == "missed" and broken[choice["name"]]
+    ]
+    return " ".join([*sentences, *missed[:MAX_LISTED_ITEMS]])
+
+
+def _texts(choices: Sequence[Plain]) -> str:
+    """Return how many rules and examples these are, and of which lessons if few."""
+    counts = Counter[str]()
+    for choice in choices:
+        counts[choice["form"]] += choice["n"]
+    texts = " and ".join(counted(number, form) for form, number in counts.items())
+    lessons = list(dict.fromkeys(choice["lesson"] for choice in choices))
+    if not all(lessons) or len(lessons) > MAX_LISTED_ITEMS:
+        return f"{texts} of memory"
+    *earlier, last = map(str, lessons)
+    names = " and ".join(filter(None, (", ".join(earlier), last)))
+    noun = "lesson" if len(lessons) == 1 else "lessons"
+    return f"{texts} of {noun} {names}"

@@ -1,0 +1,196 @@
+"""The sessions of visitors who signed in, and which forms these may send.
+
+Starlette's sessions do not serve here: they live in a signed cookie, which anybody who
+has it can read. Ours holds the key of a tenant, so the service keeps it. It ends when
+nobody uses it for a time, and at once when its owner signs out.
+"""
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from heedful_server.problems import Problem
+from heedful_server.setup import MAX_REMEMBERED_CALLERS
+from heedful_server.web.addresses import origin_scheme, proxy_scheme
+
+MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
+# Of a key, at a time. If all keys have more sessions than a service remembers, the key
+# with the most loses the one that was used longest ago, so that nobody can end the
+# sessions of others.
+MAX_KEY_SESSIONS = 100
+
+
+@dataclass(kw_only=True)
+class Session:
+    """Somebody who signed in.
+
+    `authorization` is the header with the key, and `key` is the id of the key; both are
+    "" for the person at this machine, who needs none. `invited` is True for a visitor
+    who opened the address of `heedful ui`; it stays True when the store gets its first
+    key. `secure` is True if the browser used https. `token` is in every form of the
+    session. `note` says what the last form did, and is shown once. `reasons` has for
+    each kind of review the last reason, for the next one of this kind. `undo` has the
+    `ids` of the texts that the last form decided about, and the `names` that it stated;
+    their way back is shown once, with the note.
+    """
+
+    authorization: str
+    key: str = ""
+    invited: bool = False
+    secure: bool = False
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    used: float = field(default_factory=time.monotonic)
+    note: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
+    undo: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the session has ended because nobody used it for too long."""
+        return time.monotonic() > self.used + MAX_SESSION_IDLE_SECONDS
+
+
+class Sessions:
+    """The sessions of this process, and the invitations to begin one without a key.
+
+    Cookies and invitations are kept as digests.
+    """
+
+    def __init__(self) -> None:
+        # The session that was not used for the longest time comes first, in both.
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._of_key: dict[str, OrderedDict[bytes, None]] = {}
+        self.invitations: set[bytes] = set()
+        # True after an invitation of the person at this machine.
+        self.local: bool = False
+
+    def begin(
+        self,
+        authorization: str,
+        key: str = "",
+        *,
+        invited: bool = False,
+        secure: bool = False,
+    ) -> tuple[str, Session]:
+        """Return the cookie and the record of a new session of a key.
+
+        If the key, or all together, have too many sessions, another one ends: the
+        oldest of the key, or of the key that has the most.
+        """
+        self._end_idle()
+        if len(self._of_key.get(key, ())) >= MAX_KEY_SESSIONS:
+            self._end_oldest(key)
+        if len(self._sessions) >= MAX_REMEMBERED_CALLERS:
+            self._end_oldest(max(self._of_key, key=self._count))
+
+        cookie = secrets.token_urlsafe(32)
+        session = Session(
+            authorization=authorization, key=key, invited=invited, secure=secure
+        )
+        self._sessions[_digest(cookie)] = session
+        self._of_key.setdefault(key, OrderedDict())[_digest(cookie)] = None
+        return cookie, session
+
+    def find(self, cookie: str, person: bool = True) -> Session | None:
+        """Return the session of a cookie; None if it ended or was idle too long.
+
+        `person` is False for what a live page asks for by itself: this does not keep a
+        session alive.
+        """
+        digest = _digest(cookie)
+        session = self._sessions.get(digest)
+        if session is None:
+            return None
+        if session.is_idle:
+            self._end(digest)
+            return None
+
+        if person:
+            session.used = time.monotonic()
+            self._sessions.move_to_end(digest)
+            self._of_key[session.key].move_to_end(digest)
+        return session
+
+    def end(self, cookie: str) -> None:
+        """End the session of a cookie, if there is one."""
+        if _digest(cookie) in self._sessions:
+            self._end(_digest(cookie))
+
+    def _end(self, digest: bytes) -> None:
+        """End the session of the cookie with this digest."""
+        key = self._sessions.pop(digest).key
+        of_key = self._of_key[key]
+        del of_key[digest]
+        if not of_key:
+            del self._of_key[key]
+
+    def _end_idle(self) -> None:
+        """End the sessions that nobody used for too long."""
+        while self._sessions:
+            digest, session = next(iter(self._sessions.items()))
+            if not session.is_idle:
+                return
+            self._end(digest)
+
+    def _end_oldest(self, key: str) -> None:
+        """End the session that a key has not used for the longest time."""
+        self._end(next(iter(self._of_key[key])))
+
+    def _count(self, key: str) -> int:
+        """Return how many sessions a key has."""
+        return len(self._of_key[key])
+
+    def invite(self) -> str:
+        """Return a token that opens one session of this machine, once."""
+        token = secrets.token_urlsafe(32)
+        self.invitations.add(_digest(token))
+        self.local = True
+        return token
+
+    def redeem(self, token: str) -> bool:
+        """Return whether a token is valid, and forget it."""
+        valid = _digest(token) in self.invitations
+        self.invitations.discard(_digest(token))
+        return valid
+
+
+def _digest(secret: str) -> bytes:
+    """Return the digest under which a cookie or an invitation is kept."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def check_origin(request: Request, session: Session | None) -> None:
+    """Refuse a form that no page of this site sent. Raises Problem.
+
+    A page that came over http cannot send a form to a site that has https: somebody in
+    the network may have written it.
+    """
+    host = urlsplit(request.headers.get("origin", "")).netloc
+    scheme = origin_scheme(request)
+    is_own = bool(host) and host == request.headers.get("host", "")
+    is_insecure = scheme != "https" and proxy_scheme(request) == "https"
+    is_other_scheme = session is not None and session.secure != (scheme == "https")
+    if not is_own or is_insecure or is_other_scheme:
+        raise Problem(
+            status=403,
+            code="other_origin",
+            detail="the form is not from a page of this site",
+        )
+
+
+def check_token(session: Session, form: Mapping[str, str]) -> None:
+    """Refuse a form that this session was not given. Raises Problem."""
+    token = form.get("token", "")
+    if not compare_digest(session.token.encode(), token.encode()):
+        raise Problem(
+            status=403,
+            code="forged",
+            detail="the form has no valid token; load the page again",
+        )

@@ -1,0 +1,63 @@
+"""All pages and forms of the site, and how a service gets them."""
+
+from fastapi import FastAPI
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
+
+from heedful_server.web import (
+    access,
+    home,
+    inbox,
+    lesson,
+    lessons,
+    loop,
+    loops,
+    runs,
+    trace,
+    work,
+)
+from heedful_server.web.addresses import SITE_PATH
+from heedful_server.web.menu import lead_to_home
+from heedful_server.web.site import Site, SiteAction, SitePage
+
+PAGES: tuple[SitePage, ...] = (
+    *home.PAGES,
+    *loops.PAGES,
+    *loop.PAGES,
+    *lessons.PAGES,
+    *lesson.PAGES,
+    *inbox.PAGES,
+    *runs.PAGES,
+    *trace.PAGES,
+    *work.PAGES,
+    *access.PAGES,
+)
+ACTIONS: tuple[SiteAction, ...] = (
+    *loop.ACTIONS,
+    *lesson.ACTIONS,
+    *inbox.ACTIONS,
+    *trace.ACTIONS,
+    *access.ACTIONS,
+)
+
+
+def add_pages(app: FastAPI, read_only: bool = False) -> Site:
+    """Add the pages to a service, at `/ui`; with `read_only`, no form changes data."""
+    site = Site(
+        app,
+        app.state.setup,
+        app.state.admission,
+        pages=PAGES,
+        actions=ACTIONS,
+        read_only=read_only,
+    )
+    icon = f"{SITE_PATH}/static/icon.svg"
+    app.routes.extend(
+        [
+            Route(f"{SITE_PATH}.json", lead_to_home),
+            Route(f"{SITE_PATH}{{rest:path}}", site),
+            Route("/", RedirectResponse(SITE_PATH, 303)),
+            Route("/favicon.ico", RedirectResponse(icon, 303)),
+        ]
+    )
+    return site

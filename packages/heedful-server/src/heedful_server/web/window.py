@@ -1,0 +1,260 @@
+"""Read a loop for its page: what it is, and the attempts that the page shows.
+
+These are the first, the best and the last ones, or those from a number on, within
+bounds: a page of a large loop takes no longer than one of a small loop.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from heedful.drive.report import REPORT_JUDGE
+from heedful.errors import NotFound
+from heedful.lessons.briefing import Briefing
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import from_document, verdict_from
+from heedful.loop.decide import Again
+from heedful.loop.explain import describe_end
+from heedful.loop.ladder import Climb, Ladder
+from heedful.loop.record import Attempt, Goal
+from heedful.loop.runs import (
+    CheckResult,
+    StageHead,
+    StageReport,
+    report_attempt,
+    with_reported_names,
+)
+from heedful.pages.report import is_quiet, text
+from heedful.store.connection import Db, bulk
+from heedful.store.loops import MAX_LISTING_BYTES
+from heedful.store.offload import MAX_INLINE_CHARS
+from heedful.validation import (
+    MAX_READ_BYTES,
+    MAX_SHOWN_ITEMS,
+    MAX_SHOWN_ROWS,
+    MAX_STORED_TEXT_CHARS,
+)
+from heedful_server.web import figures
+from heedful_server.web.render import stage_value
+
+# Attempts of a loop that is decided again while somebody waits for its page.
+MAX_REDECIDED_ATTEMPTS = 200
+# With its digest, it is within what a page compares.
+MAX_PREVIEW_CHARS = 19_900
+Plain = dict[str, Any]
+
+
+@bulk
+def window(
+    db: Db, scope: Scope, id: str, first: int = 0, *, reviews: bool = False
+) -> Plain:
+    """Return a loop with its attempts from number `first`; 0 means the last ones.
+
+    The first and the best attempt are there, too. `tried` has the attempts, and
+    `unshown` what is left out of each, by its number. Without `reviews`, the result
+    does not say what waited in quarantine. Raises NotFound.
+    """
+    head_rows = figures.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
+    if not head_rows:
+        raise NotFound("loop", id, "the project")
+    head = dict(head_rows[0])
+    n = head.pop("n")
+    briefing = head.pop("briefing")
+    task, unshown_task = figures.beginning(head.pop("task"), head.pop("task_chars"))
+    latest = json.loads(head.pop("decision") or "{}")
+    ladder = head.pop("ladder")
+    climb = None
+    if ladder:
+        climb = Climb("", (), names=from_document(Ladder, json.loads(ladder)).names)
+    goals = json.loads(head["goals"])
+    is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
+    is_large = head.pop("size") > MAX_READ_BYTES
+
+    begin = first or max(1, head["attempts"] - MAX_SHOWN_ITEMS + 1)
+    newest = range(begin, min(begin + MAX_SHOWN_ITEMS, head["attempts"] + 1))
+    wanted = [*(newest if first else reversed(newest)), latest.get("best") or 1, 1]
+    numbers = _fitting_numbers(db, scope, n, wanted)
+    block = [number for number in numbers if number in newest]
+
+    rows = figures.rows(db, scope, "decided", n=n, numbers=json.dumps(numbers))
+    decisions = {row["attempt"]: json.loads(row["record"]) for row in rows}
+    records, outputs, unshown = _read_attempts(db, scope, n, numbers)
+    names = figures.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
+    labels = {row["own"]: row["reported"] for row in names}
+    stage = StageHead(run=head["run"] or "", name=head["stage"] or id)
+    attempts = []
+    for record in with_reported_names(records, labels):
+        number = record.number
+        report = report_attempt(stage, record, goals=from_goals(goals))
+        checks = tuple(check for check in report.checks if _is_known(check))
+        output = outputs[number]
+        if head["stage"]:
+            output = stage_value(output)
+        output_text = text(output)
+        # Of two long answers, the parts that are not read may differ.
+        if unshown[number]["output"]:
+            output_text += f"\n… (digest {record.candidate.digest})"
+        feedback = decisions.get(number, {}).get("feedback", "")
+        attempts.append(
+            replace(
+                report,
+                checks=checks,
+                output=output_text,
+                feedback_for_agent=feedback,
+            )
+        )
+
+    return {
+        **head,
+        **_memory_facts(briefing, reviews=reviews),
+        "task": task,
+        "left_out": {"task": unshown_task},
+        "goals": goals,
+        "policy": json.loads(head["policy"]),
+        "name": id,
+        "first": min(block, default=1),
+        "last": max(block, default=0),
+        "tried": StageReport(
+            stage.name,
+            "open",
+            action="open",
+            attempts=tuple(attempts),
+            kept=latest.get("best"),
+            climb=climb,
+        ),
+        "unshown": unshown,
+        "decided": decisions,
+        "latest": latest,
+        "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
+        "sentence": _describe_end(head, latest),
+        "long": is_long or is_large,
+        "cost": 0.0,
+    }
+
+
+def from_goals(goals: Sequence[Plain]) -> tuple[Goal, ...]:
+    """Return goals from their JSON data."""
+    return tuple(from_document(Goal, goal) for goal in goals)
+
+
+def _describe_end(head: Plain, latest: Plain) -> str:
+    """Return how a loop ended; `latest` is its last decision, {} if there is none."""
+    doubt = ""
+    if head["state"] == "not_validated":
+        doubt = "a check raised an error"
+    return describe_end(
+        verdict_from(latest) if latest else Again(),
+        head["attempts"],
+        doubt,
+        unjudged=head["state"] == "unchecked",
+    )
+
+
+def _fitting_numbers(db: Db, scope: Scope, n: int, wanted: Sequence[int]) -> list[int]:
+    """Return the numbers of the first wanted attempts that a page may read, sorted."""
+    wanted = list(dict.fromkeys(wanted))
+    rows = figures.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
+    sizes = {row["number"]: row["size"] for row in rows}
+    numbers: list[int] = []
+    free_bytes = MAX_LISTING_BYTES
+    for number in wanted:
+        free_bytes -= sizes.get(number, 0)
+        if free_bytes < 0 and numbers:
+            break
+        if number in sizes:
+            numbers.append(number)
+    return sorted(numbers)
+
+
+def _read_attempts(
+    db: Db, scope: Scope, n: int, numbers: Sequence[int]
+) -> tuple[list[Attempt], dict[int, Any], dict[int, Plain]]:
+    """Return the attempts with these numbers, their outputs, and what is left out.
+
+    That is by number the `output`, in characters, and the number of `findings`.
+    """
+    attempts = []
+    outputs = {}
+    unshown = {}
+    for number in numbers:
+        (row,) = figures.rows(
+            db,
+            scope,
+            "attempt_of",
+            n=n,
+            number=number,
+            whole_chars=MAX_INLINE_CHARS,
+            chars=MAX_PREVIEW_CHARS,
+        )
+        outputs[number], output_chars = figures.beginning(
+            row["value"], row["value_chars"]
+        )
+        record = json.loads(row["record"])
+        evaluation = record.get("evaluation") or {}
+        findings = evaluation.get("findings", [])
+        unshown[number] = {
+            "output": output_chars,
+            "findings": len(findings[MAX_SHOWN_ROWS:]),
+        }
+        del findings[MAX_SHOWN_ROWS:]
+        attempts.append(from_document(Attempt, record))
+    return attempts, outputs, unshown
+
+
+def _is_known(check: CheckResult) -> bool:
+    """Return False for a check that tells a reader nothing.
+
+    It has no name of its own, as the report of a program or a `<lambda>`, and it has
+    said nothing.
+    """
+    name = check.check_name
+    is_nameless = name == REPORT_JUDGE or name.startswith("<")
+    return not (is_nameless and is_quiet(check))
+
+
+def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Plain:
+    """Return what memory said to a loop before its first attempt, and what it withheld.
+
+    `told` has a row for each choice of a lesson, with how often it was made.
+    """
+    if not stored_briefing:
+        return {
+            "silence": "",
+            "silent_because": [],
+            "told": [],
+            "outcomes": "",
+            "prompt": "",
+            "prompt_tokens": 0,
+        }
+    briefing = Briefing.of(json.loads(stored_briefing))
+    if not reviews:
+        briefing = briefing.without_waiting()
+    counts = Counter(str(choice) for choice in briefing.choices)
+    by_line = {str(choice): choice for choice in briefing.choices}
+    choices = [
+        {
+            "outcome": choice.outcome,
+            "lesson": choice.lesson,
+            "form": choice.form,
+            "n": counts[line],
+            "text": choice.text if reviews else "",
+            "said": choice.name,
+            "obstacle": choice.obstacle,
+            "command": choice.command,
+            "purpose": choice.kept_back.purpose if choice.kept_back else "",
+        }
+        for line, choice in by_line.items()
+    ]
+    return {
+        "silence": briefing.silence,
+        "silent_because": [
+            {"code": silence.code, "words": silence.reason}
+            for silence in briefing.silences
+        ],
+        "told": choices,
+        "outcomes": briefing.summary,
+        "prompt": briefing.prompt if reviews else "",
+        "prompt_tokens": briefing.prompt_tokens,
+    }
