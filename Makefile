@@ -73,4 +73,4 @@ soak: setup ## what make test leaves out, and the long runs at SOAK times their 
 
 # Without the environment, which a lock that is wrong could not make.
 lock: ## write requirements.lock again from pyproject.toml, with the newest releases
-	@$(or $(PYTHON),python3) scripts/lock.py
+	@$(or $(PYTHON),python3) -m scripts.lock

@@ -33,6 +33,9 @@ from tests.progress import Progress
 if TYPE_CHECKING:
     from tests.postgres import Urls
 
+# Commands of each package are tested at the same desk.
+pytest_plugins = ["tests.cli.desks"]
+
 # The factor of `make soak`: a test marked `soak` multiplies its length by it.
 SOAK = int(os.environ.get("HEEDFUL_SOAK", "1"))
 
@@ -50,7 +53,7 @@ if (
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
 
 # These tests watch how heedful makes a schema, so it makes each of theirs.
-STORE_TESTS = Path(__file__).parent / "store"
+STORE_TESTS = Path(__file__).parent / "packages" / "heedful" / "tests" / "store"
 
 
 def pytest_configure(config: pytest.Config) -> None:

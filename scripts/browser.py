@@ -34,11 +34,11 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example
 from heedful.lessons.origin import Origin
 from heedful.memory.dream import consolidate
-from heedful_server.app import application
-from heedful_server.setup import Setup
 from heedful.store.episode_lessons import record_lessons
 from heedful.store.episodes import record_failure, take
 from heedful.store.store import Store
+from heedful_server.app import application
+from heedful_server.setup import Setup
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "browser"

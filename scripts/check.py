@@ -20,8 +20,7 @@ NOT_MEASURED = "not measured"
 PYTHON = sys.executable
 BIN = Path(PYTHON).parent
 # Those of these that hold Python are checked for types; style is checked everywhere.
-FOLDERS = ("src", "scripts", "tests", "bench", "examples")
-CODE = [name for name in FOLDERS if any((ROOT / name).rglob("*.py"))]
+CODE = ("packages", "scripts", "tests", "lab", "examples", "conftest.py")
 
 
 def script(name: str) -> tuple[str, ...]:
@@ -43,7 +42,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "words": script("words"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
-    "lock": (*script("lock"), "--check"),
+    "lock": (PYTHON, "-m", "scripts.lock", "--check"),
     "workflows": script("workflows"),
     "openapi": (*script("openapi"), "--check"),
     "site": (PYTHON, "-m", "scripts.docs_site"),

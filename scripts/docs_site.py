@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +27,8 @@ import typer
 
 import heedful
 from heedful import checks, compat
-from heedful.cli.app import COMMAND_TABLE, app
+from heedful.cli.app import app, command_groups
+from scripts.workspace import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "pages"
@@ -35,8 +37,11 @@ BUILT = ROOT / "build" / "docs"
 CONFIG = ROOT / "zensical.toml"
 # What pages are, or link to.
 SOURCES = (
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"),
-    *("docs", "deploy", "examples", "clients/typescript/README.md"),
+    *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("SECURITY.md", "LICENSE"),
+    *("docs", "deploy", "examples", "packages/heedful/examples"),
+    *(f"packages/{name}/README.md" for name in NAMES),
+    "clients/typescript/README.md",
 )
 NAMES_HEAD = """\
 # {title}
@@ -67,7 +72,8 @@ def commands() -> str:
     """Return the page of the commands, in the order of `heedful --help`."""
     top: Any = typer.main.get_command(app)
     lines = [COMMANDS_HEAD]
-    for name in COMMAND_TABLE:
+    names = chain.from_iterable(command_groups().values())
+    for name in names:
         command = top.get_command(typer.Context(top), name)
         inner = getattr(command, "commands", {})
         for title, each in [(f"{name} {key}", one) for key, one in inner.items()] or [
@@ -90,7 +96,7 @@ def commands() -> str:
 def names() -> Mapping[str, str]:
     """Return a page for each public package or module, by its file name."""
     package = griffe.load(
-        "heedful", search_paths=[ROOT / "src"], try_relative_path=False
+        "heedful", search_paths=[ROOT / "packages/heedful/src"], try_relative_path=False
     )
     pages = {}
     lazy: tuple[ModuleType, ...] = (heedful, checks, compat)

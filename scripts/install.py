@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ PIP = (sys.executable, "-m", "pip")
 # of a requirement that has an extra, and refuse them for want of a hash.
 LOCKED = ("--no-deps", "--require-hashes", "--requirement")
 # Offline from here: the build backend is among the locked requirements.
-HEEDFUL = ("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+HEEDFUL = ["--no-deps", "--no-build-isolation"]
+for name in ("heedful", "heedful-server", "heedful-agents"):
+    HEEDFUL += ["--editable", str(ROOT / "packages" / name)]
 # The setting of uv for each setting of pip.
 VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -143,6 +146,12 @@ def install_by_pip() -> None:
     run([*PIP, "install", "-qq", *HEEDFUL])
 
 
+def link_lab() -> None:
+    """Let Python find the modules of the lab, which is no distribution."""
+    path_file = Path(sysconfig.get_path("purelib"), "heedful_lab.pth")
+    path_file.write_text(f"{ROOT / 'lab'}\n", "utf-8")
+
+
 def run(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
     """Run a command. Raises CalledProcessError if it fails."""
     subprocess.run(command, env=environment, check=True)
@@ -150,6 +159,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
 
 def main() -> int:
     """Install, and say which installer failed; return 1 if both did."""
+    link_lab()
     try:
         install_by_uv()
         return 0

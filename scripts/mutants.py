@@ -36,24 +36,24 @@ from typing import Literal
 
 import coverage
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "heedful"
+from scripts.workspace import ROOT, SOURCES, TESTS
+
 RESULT = ROOT / "build" / "mutants.json"
 DATA = ROOT / "build" / "mutants.coverage"
 CONFIG = """
 [run]
-source = packages/heedful/src/heedful
+source = {source}
 relative_files = true
 data_file = {data}
 """
 # What a mutant needs of the checkout.
 COPIED = (
-    "src",
+    "packages",
     "tests",
     "scripts",
     "examples",
     "docs",
-    "bench",
+    "lab",
     "deploy",
     "clients",
     ".github",
@@ -175,7 +175,8 @@ def measure() -> None:
     """Run the tests once, and keep which of them ran each line."""
     DATA.parent.mkdir(exist_ok=True)
     config = DATA.with_suffix(".cfg")
-    config.write_text(CONFIG.format(data=DATA), encoding="utf-8")
+    source = " ".join(map(str, SOURCES))
+    config.write_text(CONFIG.format(data=DATA, source=source), encoding="utf-8")
     workers = str((os.cpu_count() or 1) + 1)
     options = ["--cov", f"--cov-config={config}", "--cov-context=test", "--cov-report="]
     spread = ["--numprocesses", workers, "--dist", "worksteal"]
@@ -241,7 +242,11 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
     """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     # Bytecode is kept by the second, so that of a mutant might be taken for another's.
-    variables = {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    paths = [str(folder / source.relative_to(ROOT).parent) for source in SOURCES]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     try:
         done = subprocess.run(
             [*command, *arguments],
@@ -260,7 +265,7 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
         return True, ""
     for line in done.stdout.splitlines():
         word, _, rest = line.partition(" ")
-        if word in ("FAILED", "ERROR") and rest.startswith("tests/"):
+        if word in ("FAILED", "ERROR") and "tests/" in rest:
             names = [name for name in arguments if "::" in name]
             named = [name for name in names if rest.startswith(name)]
             return False, max(named, key=len, default=rest.partition(" - ")[0])
@@ -301,7 +306,7 @@ def is_measured() -> bool:
     if not DATA.exists():
         return False
     measured = DATA.stat().st_mtime
-    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    files = [path for folder in (*SOURCES, *TESTS) for path in folder.rglob("*.py")]
     return all(file.stat().st_mtime <= measured for file in files)
 
 
@@ -314,7 +319,7 @@ def main() -> int:
         "paths",
         nargs="*",
         type=Path,
-        default=[PACKAGE],
+        default=SOURCES,
         help="modules or folders; by default the package",
     )
     parser.add_argument(

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from heedful.store.sqlite import in_file
 from heedful_server.app import application
 from heedful_server.setup import Setup
-from heedful.store.sqlite import in_file
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
 

@@ -1,8 +1,8 @@
 """Count the habits that cost a reader, per 1,000 statements of a folder of Python.
 
-    scripts/reading.py packages/heedful/src/heedful [OTHER …]           a table, one column a folder
-    scripts/reading.py --where packed_call packages/heedful/src/heedful the places of one habit
-    scripts/reading.py --json packages/heedful/src/heedful              the figures for a program
+    scripts/reading.py FOLDER [OTHER …]           a table, one column a folder
+    scripts/reading.py --where packed_call FOLDER the places of one habit
+    scripts/reading.py --json FOLDER              the figures for a program
 
 The unit is the statement and not the line: two statements on one line, or a call on
 fewer lines, change nothing here. `scripts/budgets.py` holds the figures to ceilings.
@@ -21,6 +21,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -359,13 +360,13 @@ def find_places(module: Module) -> Iterator[tuple[str, int]]:
             yield "noqa", token.start[0]
 
 
-def survey(folder: Path) -> Survey:
-    """Return the habits and figures of a folder of Python, or of one file."""
+def survey(*folders: Path) -> Survey:
+    """Return the habits and figures of folders of Python, or of files, together."""
     result = Survey(places={habit: [] for habit in HABITS})
     sizes: list[int] = []
     lengths: list[int] = []
     names: Counter[tuple[str, str]] = Counter()
-    for module in modules(folder):
+    for module in chain.from_iterable(map(modules, folders)):
         sizes.append(statements(module.tree))
         lengths += [len(line) for line in module.text.splitlines() if line.strip()]
         names.update(set(names_at_the_top(module.tree)))

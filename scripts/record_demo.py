@@ -1,4 +1,4 @@
-"""Make packages/heedful/examples/demo/recorded.zip of a real run, for `heedful demo --recorded`.
+"""Make `recorded.zip` of a real run, for `heedful demo --recorded`.
 
 Run the demo in the root of a checkout, then name its folder:
 

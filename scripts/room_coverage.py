@@ -20,8 +20,8 @@ from coverage.exceptions import CoverageException
 
 from scripts.check import NOT_MEASURED
 from scripts.frameworks import absent
+from scripts.workspace import ROOT, SOURCES
 
-ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".coverage"
 MIN_PERCENT = 85.0
 # `make integrations` runs the modules of frameworks that are not installed here, and
@@ -63,7 +63,7 @@ def rooms(data: coverage.Coverage) -> dict[str, Room]:
         if Path(name).stem in ABSENT and Path(name).parent.name == "integrations":
             continue
         counts = file["summary"]
-        room = rooms_by_name[".".join(Path(name).parent.parts[1:])]
+        room = rooms_by_name[".".join(Path(name).parent.parts[3:])]
         room.statements += counts["num_statements"]
         room.statements_run += counts["covered_lines"]
         room.branches += counts["num_branches"]
@@ -74,7 +74,8 @@ def rooms(data: coverage.Coverage) -> dict[str, Room]:
 def is_outdated() -> bool:
     """Return whether a module of the package is newer than the data."""
     measured = DATA.stat().st_mtime
-    return any(path.stat().st_mtime > measured for path in (ROOT / "src").rglob("*.py"))
+    modules = [path for folder in SOURCES for path in folder.rglob("*.py")]
+    return any(path.stat().st_mtime > measured for path in modules)
 
 
 def main() -> int:

@@ -1,5 +1,5 @@
-"""Run the examples of README.md and docs/*.md, each page in a new process, folder and
-home.
+"""Run the examples of README.md, docs/*.md and packages/*/README.md, each page in a new
+process, folder and home.
 
 In the order of the page:
 
@@ -225,7 +225,11 @@ def main(arguments: Sequence[str]) -> int:
         sys.path.insert(0, "")
         return run_page(Path(arguments[1]))
     pages = [Path(name).resolve() for name in arguments]
-    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = pages or [
+        ROOT / "README.md",
+        *sorted((ROOT / "packages").glob("*/README.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     # Pages show what recall finds when it compares meanings.
     for file in find_all(EMBEDDER_NAME):
         asyncio.run(fetch(file))

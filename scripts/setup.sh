@@ -8,7 +8,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 stamp=.venv/heedful.stamp
 # The path is part of the stamp, because scripts and the editable install contain it.
-want="$(cat requirements.lock pyproject.toml scripts/setup.sh scripts/install.py | cksum) $PWD"
+want="$(cat requirements.lock packages/*/pyproject.toml scripts/setup.sh scripts/install.py | cksum) $PWD"
 
 ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; }
 

@@ -35,8 +35,12 @@ def count(text: str) -> int:
 
 
 def pages() -> list[Path]:
-    """Return the README and the pages of `docs` that are counted."""
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return the pages at the root and those of `docs` that are counted."""
+    found = [
+        ROOT / "README.md",
+        ROOT / "ARCHITECTURE.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return [
         page
         for page in found

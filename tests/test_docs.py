@@ -25,9 +25,11 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *(page for page in DOCS if page.parent != DECISIONS)]
 HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
 OTHERS = [
-    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    *sorted(page for page in ROOT.glob("*.md") if page.name != "README.md"),
     *sorted(DECISIONS.glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
+    *sorted((ROOT / "packages").glob("*/README.md")),
+    *sorted((ROOT / "packages").glob("*/examples/**/*.md")),
     ROOT / "clients" / "typescript" / "README.md",
 ]
 RULES = (*stop.STOP_RULES.values(), stop.All)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import heedful
-from heedful_server import jobs
 from heedful.store import open_store
+from heedful_server import jobs
 
 STORE = open_store("heedful.db")
 TOOLS = jobs.Tools(store=STORE)

@@ -27,13 +27,13 @@ from bench.ui import QUICK, loop_statements
 from heedful import Memory, Scope
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
-from heedful_server.jobs import Tools
-from heedful_server.worker import PostgresQueue
 from heedful.store import lessons, loops, open_store
 from heedful.store.connection import Db
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
+from heedful_server.jobs import Tools
+from heedful_server.worker import PostgresQueue
 
 if TYPE_CHECKING:  # a server comes with what develops heedful
     from tests.postgres import Server

@@ -25,8 +25,8 @@ from bench.timing import milliseconds, percentile
 from heedful import Memory
 from heedful.episodes.episode import Event
 from heedful.integrations import Host
-from heedful_agents.hooks import reply
 from heedful.store.sqlite import in_file
+from heedful_agents.hooks import reply
 
 CALLS = 300
 STARTS = 60

@@ -38,10 +38,10 @@ from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Evaluation, Finding
-from heedful_server.app import application
-from heedful_server.setup import Setup
 from heedful.store import exposures
 from heedful.store.sqlite import in_file
+from heedful_server.app import application
+from heedful_server.setup import Setup
 
 LOOPS = 60  # of two attempts each
 ROUNDS = 9

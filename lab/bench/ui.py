@@ -21,15 +21,15 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.rows import Figure
-from heedful_server.cli.service import rest_garbage_collection
 from heedful.lessons.lesson import Scope
-from heedful_server.app import application
-from heedful_server.setup import Setup
 from heedful.store import lessons
 from heedful.store.connection import Db, token
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
+from heedful_server.app import application
+from heedful_server.cli.service import rest_garbage_collection
+from heedful_server.setup import Setup
 from heedful_server.web.site_map import add_pages
 
 SIZES = (45, 2_000, 100_000)  # loops, and as many lessons

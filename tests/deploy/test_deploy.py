@@ -22,9 +22,9 @@ from heedful.cli.app import app
 from heedful.cli.output import CURRENT_COMMAND, CommandLine
 from heedful.cli.settings import Settings
 from heedful.errors import RoleRefused
+from heedful.store.postgres import in_database
 from heedful_server.jobs import Depth, State, Workload
 from heedful_server.setup import Metrics
-from heedful.store.postgres import in_database
 from scripts import lock
 from tests.postgres import rows, server
 from tests.service.running import listening

@@ -54,8 +54,11 @@ FOREIGN_TEXTS = frozenset(
     )
 )
 # Where a text of heedful comes back by a way that has no other place for a mark: the
-# input of a run that the framework stored, and what a client cut.
-READ_BACK = frozenset(("integrations/openai_agents.py", "sanitize.py"))
+# input of a run that the framework stored, and what a client cut. The cases of adapters
+# look for what heedful says to a model.
+READ_BACK = frozenset(
+    ("integrations/openai_agents.py", "sanitize.py", "testing/conformance.py")
+)
 # The fields of records that hold sentences, as attributes and as keys of rows.
 RECORD_ATTRIBUTES = frozenset(("words", "strategy", "lesson"))
 RECORD_KEYS = frozenset(("text", "strategy", "lesson"))

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 import heedful
+from conftest import SOAK
 from heedful.errors import LeaseLost
 from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
-from heedful_server import jobs
 from heedful.store import ladders, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
+from heedful_server import jobs
 from tests import engines
-from conftest import SOAK
 from tests.engines import change_rows, opened, rows
 from tests.soak import workloads
 from tests.soak.ledger import Ledger, Trial

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import heedful
+from conftest import SOAK
 from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import episodes, loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from conftest import SOAK
 from tests.memory.reflections import FAILED
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import report

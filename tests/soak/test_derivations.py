@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from conftest import SOAK
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
 from heedful.lessons.lesson import Example, Match, Scope
 from heedful.lessons.origin import ORIGINS, Origin, lowest_origin
@@ -19,7 +20,6 @@ from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.connection import Db
 from heedful.store.store import Store
-from conftest import SOAK
 from tests.engines import check_derived
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from heedful.store.projects import find_project
 from conftest import SOAK
+from heedful.store.projects import find_project
 from tests.hooks.support import as_user, environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from conftest import SOAK
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done
 from heedful.loop.ladder import Spending
@@ -24,7 +25,6 @@ from heedful.memory.memory import Memory
 from heedful.store import ladders, loops as loop_store, open_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
-from conftest import SOAK
 from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases

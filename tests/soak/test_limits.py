@@ -23,11 +23,11 @@ from typing import Any
 
 import pytest
 
+from conftest import SOAK
 from heedful.loop.codec import decision_from, from_document, policy_from
 from heedful.loop.decide import Again, Decision, Done
 from heedful.loop.record import Attempt, Usage
 from heedful.loop.stop import counts_scope
-from conftest import SOAK
 from tests.soak.ledger import Ledger, Trial
 from tests.soak.stepping import EXPECTED, FAILED
 from tests.store.support import WAITING, python, rows

@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful_agents.agents import AGENTS, Kind
+from conftest import SOAK
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to
 from heedful.loop.decide import Policy
@@ -32,7 +32,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from conftest import SOAK
+from heedful_agents.agents import AGENTS, Kind
 from tests.hooks.spoken import spoken_by
 from tests.service.running import Service
 from tests.soak.ledger import Ledger, Trial

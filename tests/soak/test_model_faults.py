@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import SOAK
 from heedful.loop.stop import Budget
 from heedful.models.contract import Message
-from conftest import SOAK
 from tests.faulty_models import FAULTS, KEY, PLACES, LoopPlace, meet, serving
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened

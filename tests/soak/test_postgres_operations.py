@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 import heedful
+from conftest import SOAK
 from heedful.drive.report import AttemptReport, open_loop, report as send_report
 from heedful.errors import LeaseLost, NotFound, StoreInDoubt, StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -31,7 +32,6 @@ from heedful.store import keys, loops as loop_store
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.store import Store
-from conftest import SOAK
 from tests.postgres import Server, alone, standby
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.test_reports import SCOPE, WAITING, Crowd, Fleet

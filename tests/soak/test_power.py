@@ -15,9 +15,9 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from conftest import SOAK
 from heedful.errors import StoreError
 from heedful.store import lessons, open_store
-from conftest import SOAK
 from tests.postgres import SERVICE, Server, alone
 from tests.soak import disk, workloads
 from tests.soak.disk import Call, Disk

@@ -22,18 +22,18 @@ from typing import Any
 import httpx
 import pytest
 
+from conftest import SOAK
+from heedful.client import verdict
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, verdict_to
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.stop import MaxAttempts
-from heedful.client import verdict
 from heedful.store import episodes as episode_store, keys, loops as loop_store
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from conftest import SOAK
 from tests.soak.ledger import Counts, Ledger, Trial
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]

@@ -25,15 +25,13 @@ from typing import Any
 import httpx
 import pytest
 
+from conftest import SOAK
 from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory import quarantine as quarantine_store
-from heedful_server.arrivals import Patience, gather, read_spans, receive
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import export_lessons
-from heedful_server.app import application
-from heedful_server.setup import Setup
 from heedful.store import (
     editions,
     episodes as episode_store,
@@ -46,7 +44,9 @@ from heedful.store.connection import Db
 from heedful.store.statements import statements
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from conftest import SOAK
+from heedful_server.app import application
+from heedful_server.arrivals import Patience, gather, read_spans, receive
+from heedful_server.setup import Setup
 from tests.episodes.runs import document, genai
 from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened, rows

@@ -25,7 +25,6 @@ from bench.__main__ import make_table as make_figure_table
 from bench.page import PAGE, replace_section
 from bench.peers import measure, table
 from bench.peers.environments import (
-    ROOT,
     VERSIONS,
     Environment,
     make_environment,
@@ -35,6 +34,7 @@ from bench.peers.environments import (
 from bench.peers.memories import TOP, write_lessons
 from bench.recall import embed_texts, make_texts
 from heedful.redact import redact
+from scripts.workspace import ROOT
 
 OUT = Path("bench/out/peers.json")
 PICTURE = ROOT / "docs" / "benchmarks_peers.png"

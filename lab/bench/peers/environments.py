@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts.workspace import ROOT, SOURCES
+
 VERSIONS = Path(__file__).with_name("versions.toml")
 FOLDER = ROOT / ".venv-peers"
 MAX_INSTALL_SECONDS = 1_200
@@ -61,9 +62,9 @@ class Environment:
 
     def variables(self, home: str) -> dict[str, str]:
         """Return the environment variables of a program of this peer."""
-        paths = [str(ROOT)]
+        paths = [str(ROOT), str(ROOT / "lab")]
         if self.peer == OURS:
-            paths.append(str(ROOT / "src"))
+            paths += [str(source.parent) for source in SOURCES]
         return {
             **QUIET,
             "PATH": os.environ.get("PATH", os.defpath),

@@ -20,7 +20,7 @@ from bench.quality.rows import Row, write_json
 
 HERE = Path(__file__).parent
 PAIRS = Path("bench/out/failures.json")
-PAGE = HERE.parent.parent / "docs" / "failures.md"
+PAGE = HERE.parents[2] / "docs" / "failures.md"
 # What follows this line in the page is generated.
 MARK = "<!-- From here on written by `make quality ONLY=failures`. -->\n"
 HEADER = (

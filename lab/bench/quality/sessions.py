@@ -56,9 +56,8 @@ from bench.quality.recordings import (
 )
 from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
-from heedful_agents import hooks
-from heedful_agents import session_work
 from heedful.integrations.host import Host
+from heedful_agents import hooks, session_work
 
 CLASSES = ("file", "environment", "work")
 COMPACTED = "This session is being continued from a previous conversation"
@@ -67,7 +66,7 @@ QUIET_SESSIONS = 30
 DUMPED_TEXTS = 60
 MAX_DUMPED_FAILURES = 10
 SEED = 20_261_123
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 Bound = Literal["at least", "at most"]
 # Written before the hooks knew the marks of calls.
 EXPECTED: Mapping[str, tuple[Bound, float]] = {

@@ -12,10 +12,10 @@ from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
-from heedful_agents.team_rules import read_rules, rule_of, write_rules
 from heedful.memory import hardening
 from heedful.memory.memory import Memory
 from heedful_agents.shared import follow_rules, rules_to_share
+from heedful_agents.team_rules import read_rules, rule_of, write_rules
 from tests.engines import in_memory
 from tests.hosts import patient_host
 from tests.memory.transfers import run_async

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons.lesson_check import call_words
 from heedful.lessons.origin import ORIGINS
+from heedful.redact import redact
 from heedful_agents.team_rules import (
     MAX_RULE_CHARS,
     MAX_SHARED_FILE_BYTES,
@@ -16,7 +17,6 @@ from heedful_agents.team_rules import (
     rule_of,
     write_rules,
 )
-from heedful.redact import redact
 from tests.tables import cases
 
 PNPM = rule_of("Use pnpm, never npm.")

@@ -6,7 +6,6 @@ with its source and with what is different. A fact that no source confirms is
 `unconfirmed`.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
+from heedful.validation import storable_id
 
 Answer = Mapping[str, Any]
 # Makes an answer from the name of the event and a text.
@@ -25,8 +25,6 @@ Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 SettingsForm = Literal["groups", "entries", "plugin", "section"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-# A longer id of a session or a prompt becomes a digest.
-MAX_SHORT_ID_CHARS = 80
 # Calls that change something, and those of MCP servers: reading files needs no advice.
 # The results of all tools are kept, because what works later may be from any of them.
 ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
@@ -424,15 +422,4 @@ def session_of(data: Mapping[str, Any]) -> str:
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
 
-    return short_id(session)
-
-
-def short_id(id: str) -> str:
-    """Return an id, or its digest if it is long or not printable."""
-    fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
-    return id if fits else hex_digest(id)
-
-
-def hex_digest(text: str) -> str:
-    """Return the SHA-256 of a text in hex."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return storable_id(session)

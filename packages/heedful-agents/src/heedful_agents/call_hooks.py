@@ -17,6 +17,12 @@ from typing import Any, Generic, Literal, TypeVar
 from heedful.episodes.episode import Event, Limits, json_data
 from heedful.episodes.error_lines import shorten_failure
 from heedful.errors import UnknownName
+from heedful.integrations.call_host import Advice, CallHost, CallRun
+from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
+from heedful.lessons.scope import Scope
+from heedful.sanitize import cut_middle, redact_ends
+from heedful.store import episodes
+from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
 from heedful_agents.agents import (
     Agent,
     Answer,
@@ -26,13 +32,7 @@ from heedful_agents.agents import (
     session_of,
     tool_name,
 )
-from heedful.integrations.call_host import Advice, CallHost, CallRun
 from heedful_agents.transcripts import FailedCall
-from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
-from heedful.lessons.scope import Scope
-from heedful.sanitize import cut_middle, redact_ends
-from heedful.store import episodes
-from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
 
 Work = Literal["", "study", "end"]
 H = TypeVar("H", bound=CallHost)

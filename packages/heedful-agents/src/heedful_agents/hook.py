@@ -19,16 +19,6 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
-from heedful_agents.agents import (
-    AGENTS,
-    Agent,
-    Answer,
-    Kind,
-    hex_digest,
-    in_our_names,
-)
-from heedful_agents.rules import doubt_about_rules
-from heedful_agents.transcripts import FailedCall, failed_calls
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -42,7 +32,16 @@ from heedful.store.projects import (
     user_folder,
     write_private,
 )
-from heedful.validation import MAX_READ_BYTES
+from heedful.validation import MAX_READ_BYTES, hex_digest
+from heedful_agents.agents import (
+    AGENTS,
+    Agent,
+    Answer,
+    Kind,
+    in_our_names,
+)
+from heedful_agents.rules import doubt_about_rules
+from heedful_agents.transcripts import FailedCall, failed_calls
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful_agents import call_hooks
@@ -443,6 +442,17 @@ def read_settings(folder: Path) -> dict[str, Any]:
     policy = settings.pop("policy")
     settings["hook"] = {"policy": policy, **settings["hook"]}
     return settings
+
+
+def settings_of_commands(folder: Path) -> dict[str, Any]:
+    """Return the settings of commands that follow what hooks follow in a folder.
+
+    `db` is the database. Raises UsageError.
+    """
+    settings = read_settings(folder)
+    names = settings.keys() - {"policy", "hook"}
+    values = {name: settings[name] for name in names}
+    return {**values, "trust": tuple(values["trust"])}
 
 
 def _database_in(folder: Path, db: Any) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.episodes.episode import Event
+from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful_agents.call_hooks import (
     HookSettings,
     Moment,
@@ -21,7 +22,6 @@ from heedful_agents.call_hooks import (
     follow,
     open_moment,
 )
-from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful_agents.transcripts import FailedCall
 
 # What a process of hooks makes of the settings; `hook` asks the module for both.

@@ -20,14 +20,6 @@ from string import Template
 from typing import Any
 
 from heedful.errors import LineError, UsageError
-from heedful_agents.agents import AGENTS, Agent
-from heedful_agents.file_changes import (
-    Backup,
-    FileChange,
-    backup_of,
-    check_within,
-    read_text,
-)
 from heedful.lessons.commands import quote_words
 from heedful.store.projects import (
     PROJECTS_TABLE,
@@ -35,6 +27,14 @@ from heedful.store.projects import (
     own_db,
     project_root,
     user_folder,
+)
+from heedful_agents.agents import AGENTS, Agent
+from heedful_agents.file_changes import (
+    Backup,
+    FileChange,
+    backup_of,
+    check_within,
+    read_text,
 )
 
 # The agent that is meant where none is named.
@@ -53,7 +53,8 @@ _END_MARK = "<!-- heedful: end -->"
 # "python -m heedful_agents.hook Stop || true".
 HOOK_COMMAND_PATTERN = re.compile(
     r"""(?i)^((\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'?"""
-    r"""|\S.* -m heedful\.integrations\.hook) \w+( --.*)?( \|\| true|; exit 0)?$"""
+    r"""|\S.* -m heedful(_agents|\.integrations)\.hook) """
+    r"""\w+( --.*)?( \|\| true|; exit 0)?$"""
 )
 
 

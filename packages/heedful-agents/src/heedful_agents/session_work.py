@@ -1,7 +1,7 @@
 """What a hook leaves to a process that nobody waits for: learn from a session."""
 
-from heedful_agents.call_hooks import Work, follow
 from heedful.integrations.host import Host
+from heedful_agents.call_hooks import Work, follow
 
 __all__ = ["HOST_TYPE", "follow", "work"]
 HOST_TYPE = Host

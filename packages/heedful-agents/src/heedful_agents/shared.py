@@ -25,7 +25,6 @@ from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
-from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.memory import hardening, quarantine
 from heedful.memory.files import file_digests
@@ -34,6 +33,7 @@ from heedful.redact import redact
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import Db, resumable, token
 from heedful.validation import check_actor
+from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 
 TEAM_SOURCE_PREFIX = "shared:"
 # The lesson of a rule about an error is told when the error comes, not before.

@@ -15,14 +15,18 @@ from typing import IO
 from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import shorten_failure
-from heedful_agents.agents import hex_digest, short_id
 from heedful.integrations.call_host import CallRun
 from heedful.lessons.lesson import digest_of
 from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 from heedful.sanitize import sanitize
-from heedful.validation import MAX_READ_BYTES, MAX_STORED_TEXT_CHARS
+from heedful.validation import (
+    MAX_READ_BYTES,
+    MAX_STORED_TEXT_CHARS,
+    hex_digest,
+    storable_id,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,7 @@ async def _open(run: CallRun, turn: Turn) -> ReportedLoop:
     task = prompts[-1] if prompts else turn.prompt
     id = turn.prompt_id or f"turn-{len(prompts)}-{hex_digest(task)[:8]}"
     return await open_loop(
-        f"{run.id}/{short_id(id)}",
+        f"{run.id}/{storable_id(id)}",
         task,
         policy=turn.policy,
         store=run.host.store,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from heedful.store.projects import find_project
 from heedful_agents import install
 from heedful_agents.agents import Kind
 from heedful_agents.file_changes import apply_all
-from heedful.store.projects import find_project
 from tests.hooks.spoken import spoken_by
 from tests.hooks.support import as_user
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from heedful.cli import main
-from heedful_agents import call_hooks
-from heedful_agents import hook
-from tests.cli.support import Done
 from conftest import close_stores
+from heedful.cli import main
+from heedful_agents import call_hooks, hook
+from tests.cli.support import Done
 from tests.hosts import LOOKUP_SECONDS
 
 SECONDS = 60

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 from heedful import Memory
+from heedful.store.projects import prepare_database
 from heedful_agents import hook
 from heedful_agents.agents import AGENTS, Kind
-from heedful.store.projects import prepare_database
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
 from tests.hooks.support import as_user, call_hook

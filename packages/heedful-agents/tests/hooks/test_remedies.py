@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from heedful.memory.memory import Memory
 from heedful_agents.call_hooks import Reply
 from heedful_agents.hooks import reply
 from heedful_agents.session_work import work
-from heedful.memory.memory import Memory
 from tests.hosts import patient_host
 
 pytestmark = pytest.mark.both_nightly

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from conftest import close_stores
 from heedful import Memory, run_sync
+from heedful.validation import MAX_READ_BYTES
 from heedful_agents.team_rules import (
     MAX_SHARED_FILE_BYTES,
     SHARED_FILE,
@@ -16,8 +18,6 @@ from heedful_agents.team_rules import (
     rule_of,
     write_rules,
 )
-from heedful.validation import MAX_READ_BYTES
-from conftest import close_stores
 from tests.hooks.homes import ATTACK, ERROR, FAILED, Home, run_command, send_events
 from tests.hooks.support import answer_at_terminal
 

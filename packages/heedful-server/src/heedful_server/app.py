@@ -21,11 +21,10 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Match, Route
 
 from heedful import __version__
-from heedful_agents import mcp
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
 from heedful_server.problems import COMPATIBLE_ERROR_FIELDS
-from heedful_server.routes import ROUTERS
+from heedful_server.routes import routers
 from heedful_server.routes.operations import Readiness, documentation
 from heedful_server.setup import Setup
 
@@ -63,12 +62,7 @@ def application(setup: Setup) -> FastAPI:
     app.state.admission = admission
     app.state.readiness = Readiness()
 
-    app.routes.extend(
-        [
-            *_api_routes(),
-            Route(mcp.MCP_PATH, mcp.Endpoint(app), methods=["POST"]),
-        ]
-    )
+    app.routes.extend(_api_routes())
 
     app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     app.state.page = cache(partial(documentation, app))
@@ -83,7 +77,7 @@ def _api_routes() -> Sequence[BaseRoute]:
     its own.
     """
     api = APIRouter(generate_unique_id_function=_operation_id)
-    for router in ROUTERS:
+    for router in routers():
         error = "problem"
         if router.prefix in COMPATIBLE_ERROR_FIELDS:
             error = "refusal"
@@ -111,7 +105,7 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def _methods_of_path(request: Request) -> set[str]:
     """Return the methods of all routes that have the path of a request."""
-    routes = chain(request.app.routes, *(router.routes for router in ROUTERS))
+    routes = chain(request.app.routes, *(router.routes for router in routers()))
     methods: set[str] = set()
     for route in routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:

@@ -40,16 +40,16 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, Origin, origin_of
 from heedful.memory.memory import Memory
-from heedful_server.problems import Problem, of_unreadable_json
-from heedful_server.schemas import TOO_DEEP, May, not_too_deep
-from heedful_server.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
-from heedful.wire import ANSWERED_SCOPE
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
 from heedful.validation import MAX_INTEGER
+from heedful.wire import ANSWERED_SCOPE
+from heedful_server.problems import Problem, of_unreadable_json
+from heedful_server.schemas import TOO_DEEP, May, not_too_deep
+from heedful_server.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,20 +15,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from math import inf
 from typing import Any, Literal
 
-from heedful import errors, telemetry
+from heedful import doors, errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful_agents import session_work
-from heedful.integrations.host import Host
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
 from heedful.lessons.scope import DAY_SECONDS, name_scope
 from heedful.loop import codec, record
-from heedful_server.arrivals import Patience, gather
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
@@ -38,6 +35,7 @@ from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.store import Store
+from heedful_server.arrivals import Patience, gather
 
 log: logging.Logger = logging.getLogger("heedful")
 State = Literal["waiting", "running", "stalled", "failed"]
@@ -101,7 +99,7 @@ class Workload:
 
 
 class Work:
-    """A job queue; `heedful_server.jobs.TASKS` contains all tasks by name.
+    """A job queue; `heedful_server.jobs.tasks` returns all tasks by name.
 
     This base class queues nothing: workers find unfinished work in the store.
     """
@@ -208,16 +206,6 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
             f"another worker reflects on episode {digest[:16]}; "
             "try again in a few seconds"
         )
-
-
-async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
-    """Learn from a session of a coding agent whose hooks the service answers.
-
-    Raises StoreError.
-    """
-    await session_work.work(
-        Host(memory=tools.memory(scope), strict=True), session, what
-    )
 
 
 async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
@@ -343,10 +331,9 @@ class JobKind:
     delay: int = 0
 
 
-TASKS: Mapping[str, JobKind] = {
+OWN_TASKS: Mapping[str, JobKind] = {
     "drive": JobKind(run=drive, queue="loops", priority=50),
     "reflect": JobKind(run=reflect, queue="reflection", priority=40),
-    "learn": JobKind(run=learn, queue="reflection", priority=35),
     "prove": JobKind(run=prove, queue="memory", priority=30),
     "embed": JobKind(run=embed, queue="memory", priority=20, delay=1),
     "dream": JobKind(run=dream, queue="memory", priority=10),
@@ -354,8 +341,15 @@ TASKS: Mapping[str, JobKind] = {
     "expire": JobKind(run=expire, queue="memory", priority=0),
 }
 # The queues of all loops, each named for who drives its loops.
-LOOP_QUEUE = TASKS["drive"].queue
-JOB_QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
+LOOP_QUEUE = OWN_TASKS["drive"].queue
+# Jobs of other packages are in these queues, too.
+JOB_QUEUES = tuple(dict.fromkeys(task.queue for task in OWN_TASKS.values()))
+
+
+@cache
+def tasks() -> Mapping[str, JobKind]:
+    """Return all kinds of jobs by name: those of this package, and of others."""
+    return {**OWN_TASKS, **doors.JOBS.load_all()}
 
 
 def queue_of_loops(by: str) -> str:
@@ -372,13 +366,13 @@ class Job:
     arguments: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise errors.UnknownName("task", self.task, sorted(TASKS))
+        if self.task not in tasks():
+            raise errors.UnknownName("task", self.task, sorted(tasks()))
 
     @property
     def kind(self) -> JobKind:
-        """Return the entry of `TASKS` for this job."""
-        return TASKS[self.task]
+        """Return the entry of `tasks` for this job."""
+        return tasks()[self.task]
 
     @property
     def queue(self) -> str:

@@ -31,6 +31,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact, redact_data
+from heedful.store.connection import Db
+from heedful.store.idempotency import (
+    REMOVED_ANSWER,
+    IdempotentCall,
+    RecordedCall,
+    keep_answer,
+    read_call,
+    write_effect,
+)
+from heedful.store.keys import sent_id
+from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
+from heedful.store.store import Effects, Store
+from heedful.validation import MAX_READ_BYTES
 from heedful_server.auth import Caller, Callers
 from heedful_server.problems import (
     ERROR_THROTTLE,
@@ -46,19 +59,6 @@ from heedful_server.setup import (
     RequestLimits,
     Setup,
 )
-from heedful.store.connection import Db
-from heedful.store.idempotency import (
-    REMOVED_ANSWER,
-    IdempotentCall,
-    RecordedCall,
-    keep_answer,
-    read_call,
-    write_effect,
-)
-from heedful.store.keys import sent_id
-from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
-from heedful.store.store import Effects, Store
-from heedful.validation import MAX_READ_BYTES
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES_PATH = "/v1/traces"

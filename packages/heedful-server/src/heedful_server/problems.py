@@ -23,8 +23,8 @@ from starlette.exceptions import HTTPException
 from heedful import errors
 from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
-from heedful.wire import ERROR_RESPONSES, lesson_to_wire
 from heedful.telemetry import LogThrottle
+from heedful.wire import ERROR_RESPONSES, lesson_to_wire
 
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()

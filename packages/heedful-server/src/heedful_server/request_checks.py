@@ -22,10 +22,10 @@ from heedful.checks import known, loading
 from heedful.errors import InvalidInput, ModelUnavailable, UnknownName, UsageError
 from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
-from heedful_server import schemas
-from heedful_server.setup import Setup
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.validation import require
+from heedful_server import schemas
+from heedful_server.setup import Setup
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful_server.auth import Caller
 from heedful.store import editions
 from heedful.store.records import StoredLoop
+from heedful_server.auth import Caller
 
 # What the author of a lesson chose, with the value that stands for it.
 UNREVIEWED_VALUES: Mapping[str, Any] = {

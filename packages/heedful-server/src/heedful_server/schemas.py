@@ -4,8 +4,8 @@ All other bodies are records of the library. Where HTTP needs limits on their va
 `Shape` adds them.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -27,18 +27,15 @@ from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.proof_words import ProofWords
-from heedful.loop import codec, decide, record
-from heedful.loop.explain import Explanation
-from heedful.loop.ladder import MAX_RUNGS, LadderFigures, figure_loop
+from heedful.loop import record
+from heedful.loop.ladder import MAX_RUNGS, LadderFigures
 from heedful.memory.trial import MAX_LOOP_TEXTS
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.wire import CommandText, Page, SentLessonState, Shape
 from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key, Permission
-from heedful.store.loop_notes import LoopNote
-from heedful.store.records import StoredLoop
 from heedful.validation import MAX_NAME_CHARS, MAX_SCORE, MAX_STORED_TEXT_CHARS
+from heedful.wire import CommandText, Page, SentLessonState, Shape
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -305,114 +302,6 @@ class ReplayRequest(Body):
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
     limit: Annotated[int, Field(ge=1, le=10_000), _COUNT_VALIDATOR] = 1_000
-
-
-def loop_verdict(
-    verdict: decide.Verdict,
-    loop: record.Loop,
-    evaluated_by: Sequence[str] = (),
-    release: str = "",
-) -> Document:
-    """Return a verdict: make another attempt (`again`, with `feedback`) or stop
-    (`done`).
-
-    `attempt` is the number of attempts so far, `best` is the number of the best
-    attempt. `lifted` are rules that an override suspended; `override` is an index in
-    the loop's list of overrides. `evaluated_by` names the checks that judged the
-    attempt, and `report` if the report contained an evaluation. `release` is the
-    command that releases the lessons of the loop that wait.
-    """
-    # A stored verdict leaves out what is empty, and an answer has it.
-    facts = {
-        "passed": False,
-        "stopped_by": [],
-        "reasons": [],
-        "feedback": "",
-        "lifted": [],
-        "rung": 0 if isinstance(verdict, decide.Done) else verdict.rung,
-        "climbed": [],
-        **codec.verdict_answer(verdict),
-    }
-    decision = facts.pop("verdict")
-    return {
-        "decision": decision,
-        **facts,
-        "attempt": len(loop.attempts),
-        "best": loop.best,
-        "state": decide.state_after(verdict),
-        "evaluated_by": list(evaluated_by),
-        "release": release,
-    }
-
-
-def loop_record(
-    stored: StoredLoop,
-    notes: Sequence[LoopNote] = (),
-) -> Document:
-    """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
-
-    The `output` of an attempt is null if only its digest is stored. A decision has the
-    fatigue of the loop at that time, and the code of the reason. `notes` are what
-    persons wrote about it. The `prompt` of the `briefing` is the whole text that memory
-    showed; it is "" for a key without the permission `read`.
-    """
-    head = stored.head
-    loop = stored.loop
-
-    attempts = []
-    for attempt, output in zip(loop.attempts, stored.values, strict=True):
-        row = codec.to_document(attempt)
-        attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
-
-    briefing = None
-    if stored.briefing is not None:
-        briefing = {**stored.briefing.plain(), "prompt": stored.briefing.prompt}
-    return {
-        **stored.summary(),
-        "task": head.task,
-        "context": head.context,
-        "memory_key": head.memory_key,
-        "model": head.model,
-        "rungs": [] if loop.ladder is None else list(loop.ladder.names),
-        "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
-        "goals": head.goals,
-        "policy": head.policy,
-        "usage": codec.to_document(loop.usage),
-        "cancelled": loop.cancelled,
-        "made": attempts,
-        "decisions": _decision_rows(stored),
-        "overrides": [asdict(override) for override in loop.overrides],
-        "notes": [asdict(note) for note in notes],
-        "briefing": briefing,
-        "verdict": loop_verdict(stored.verdict, loop),
-    }
-
-
-def _decision_rows(stored: StoredLoop) -> list[Document]:
-    """Return the decisions of a loop, each with its reason and the fatigue it saw."""
-    steps = decide.reasoning(stored.loop, stored.decisions)
-    return [
-        {
-            "attempt": decision.attempt,
-            "verdict": codec.verdict_answer(decision.verdict),
-            "reason": step.reason,
-            **asdict(decision.standing),
-            "at": decision.at,
-        }
-        for decision, step in zip(stored.decisions, steps, strict=True)
-    ]
-
-
-def explanation_record(why: Explanation) -> Document:
-    """Return why a loop continued and why it stopped, as a text and in parts."""
-    return {
-        "sentence": why.sentence,
-        "text": str(why),
-        "lines": why.lines,
-        "would_change": list(map(str, why.would_change)),
-        "otherwise": why.otherwise,
-        "closed": why.closed,
-    }
 
 
 class NewEpisode(Body):

@@ -33,23 +33,23 @@ from psycopg_pool import AsyncConnectionPool
 
 from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful_server import jobs
-from heedful_server.jobs import (
-    JOB_QUEUES,
-    LOOP_QUEUE,
-    MAX_JOB_TRIES,
-    TASKS,
-    Depth,
-    Job,
-    JobListener,
-    Tools,
-    no_listener,
-)
 from heedful.store.connection import storable
 from heedful.store.postgres_session import (
     SETTINGS_SQL,
     parse_url,
     translate_error,
+)
+from heedful_server import jobs
+from heedful_server.jobs import (
+    JOB_QUEUES,
+    LOOP_QUEUE,
+    MAX_JOB_TRIES,
+    Depth,
+    Job,
+    JobListener,
+    Tools,
+    no_listener,
+    tasks,
 )
 
 # The queue of the periodic tasks; every worker runs them.
@@ -213,7 +213,7 @@ class PostgresQueue(jobs.Work):
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
 
-        for name, task in TASKS.items():
+        for name, task in tasks().items():
             declare = self._app.task(
                 name=TASK_NAME_PREFIX + name,
                 queue=task.queue,

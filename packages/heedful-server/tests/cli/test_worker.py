@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful_server.cli.logs import limit_logs
 from heedful.memory.memory import Memory
 from heedful.store import episodes
+from heedful_server.cli.logs import limit_logs
 from tests.engines import opened
 from tests.service.jobs import OTHER, SCOPE, put
 

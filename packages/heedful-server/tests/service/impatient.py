@@ -3,8 +3,8 @@ long ones.
 """
 
 from heedful.cli import main
-from heedful_server import worker as queued
 from heedful.store import episodes
+from heedful_server import worker as queued
 
 if __name__ == "__main__":
     episodes.EPISODE_LEASE_SECONDS = 0.5

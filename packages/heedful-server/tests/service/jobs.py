@@ -9,10 +9,10 @@ from heedful.drive.drive import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
-from heedful_server.jobs import Depth, Job, JobEvent, Work
 from heedful.store import episodes, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
+from heedful_server.jobs import Depth, Job, JobEvent, Work
 
 SCOPE = Scope("acme", "shop")
 OTHER = Scope("other", "shop")

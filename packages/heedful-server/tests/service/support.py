@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from heedful_server.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
+from heedful_server.setup import Setup
 from tests.engines import opened
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from heedful_server.app import API_EXAMPLES
-from heedful.store.keys import KEY_PERMISSIONS
-from tests import engines
 from conftest import SOAK
+from heedful.store.keys import KEY_PERMISSIONS
+from heedful_server.app import API_EXAMPLES
+from tests import engines
 from tests.service.support import PROJECT, Api, problem, served
 from tests.tables import cases
 

@@ -14,10 +14,10 @@ from heedful import errors
 from heedful.episodes.episode import Event, Fault
 from heedful.lessons.lesson import Outcome
 from heedful.lessons.proof import MeanCost
-from heedful_server.app import application
-from heedful_server.setup import Setup
 from heedful.store import keys, loops
 from heedful.store.keys import KEY_PERMISSIONS
+from heedful_server.app import application
+from heedful_server.setup import Setup
 from tests.engines import in_memory
 
 pytestmark = pytest.mark.both_nightly

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from heedful import errors
-from heedful.errors import CertificateNotTrusted, InvalidInput, Refused, Unreachable
 from heedful.client import Client
+from heedful.errors import CertificateNotTrusted, InvalidInput, Refused, Unreachable
 from tests.tables import cases
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
@@ -201,5 +201,7 @@ def test_no_key_is_in_a_representation_or_a_log(caplog, slept):
 
 def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
-    with pytest.raises(errors.PackageMissing, match=r"pip install '.\[client\]'"):
+    with pytest.raises(
+        errors.PackageMissing, match=r"pip install './packages/heedful\[client\]'"
+    ):
         Client(HERE)

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from heedful.compat import LoopGuardrails
-from heedful_server.app import API_EXAMPLES
 from heedful.testing import ScriptedModel
+from heedful_server.app import API_EXAMPLES
 from tests.checks.support import wise
 from tests.compat import shapes
 from tests.service.support import served

@@ -2,9 +2,9 @@
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful_server.jobs import LocalQueue, Tools
 from heedful.store import search
 from heedful.testing import FixedEmbedder
+from heedful_server.jobs import LocalQueue, Tools
 from tests.service.jobs import Heard
 from tests.service.support import PROJECT, TENANT, served
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful_server.jobs import Job, Tools, do
 from heedful.store import episodes
+from heedful_server.jobs import Job, Tools, do
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
 from tests.tables import cases

@@ -18,12 +18,12 @@ from heedful.loop.record import Evaluation, Goal, Override
 from heedful.loop.replay import replay
 from heedful.loop.stop import MaxAttempts
 from heedful.pipeline import Pipeline
-from heedful_server.setup import Setup
 from heedful.store import loops
 from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
+from heedful_server.setup import Setup
 from tests.engines import NIGHTLY_ENGINES
 from tests.loop import support
 from tests.postgres import drop, fresh

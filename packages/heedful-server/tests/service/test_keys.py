@@ -10,8 +10,8 @@ import pytest
 
 from heedful.errors import Conflict, NotFound
 from heedful.lessons.lesson import Scope
-from heedful_server.setup import MAX_CACHE_SECONDS
 from heedful.store import keys
+from heedful_server.setup import MAX_CACHE_SECONDS
 from tests.engines import rows
 from tests.service.support import problem
 

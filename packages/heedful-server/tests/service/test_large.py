@@ -11,14 +11,14 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
-from heedful_server.app import operations
-from heedful_server.auth import Callers
-from heedful_server.routes import loops as loop_routes
-from heedful_server.setup import MAX_HEAVY_CALLS
 from heedful.store import loops as loop_store
 from heedful.store.connection import MAX_SHORT_READ_BYTES, Db, bulk
 from heedful.store.offload import Turns, take_turn
 from heedful.validation import MAX_READ_BYTES
+from heedful_server.app import operations
+from heedful_server.auth import Callers
+from heedful_server.routes import loops as loop_routes
+from heedful_server.setup import MAX_HEAVY_CALLS
 from tests.service.support import Api, problem, read_data, record, served, wrong
 from tests.tables import cases
 

@@ -19,11 +19,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
 
 import heedful
 from heedful.lessons.lesson import Scope
+from heedful.store import keys
 from heedful_server.middleware import RateLimit
 from heedful_server.problems import Problem
 from heedful_server.routes import operations
 from heedful_server.setup import MAX_REMEMBERED_CALLERS, RequestLimits
-from heedful.store import keys
 from tests.engines import change_rows
 from tests.service.jobs import Handed
 from tests.service.support import problem, served

@@ -11,10 +11,10 @@ import pytest
 
 from heedful.checks import words
 from heedful.errors import ModelTimeout
-from heedful_server import request_checks
-from heedful_server.setup import LIMITS_MIB_BYTES, MAX_HEAVY_CALLS
 from heedful.store import loop_notes, loops as loop_store
 from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful_server import request_checks
+from heedful_server.setup import LIMITS_MIB_BYTES, MAX_HEAVY_CALLS
 from tests.service.support import Api, problem, record, right, served, wrong
 from tests.tables import cases
 

@@ -12,10 +12,10 @@ from heedful.errors import InvalidInput, QuotaExceeded, UnknownName
 from heedful.loop.record import Evaluation
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
-from heedful_server.setup import RequestLimits, Setup
 from heedful.store import keys
 from heedful.store.connection import Actor
 from heedful.store.store import Effects
+from heedful_server.setup import RequestLimits, Setup
 from tests.engines import change_rows, rows
 from tests.service.support import Api, problem, read_data, record, right, served, wrong
 from tests.tables import cases

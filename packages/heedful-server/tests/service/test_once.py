@@ -16,7 +16,6 @@ import pytest
 
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Remembered, Scope
-from heedful_server.app import API_EXAMPLES
 from heedful.store import exposures, keys
 from heedful.store.connection import resumable
 from heedful.store.idempotency import (
@@ -26,6 +25,7 @@ from heedful.store.idempotency import (
     write_effect,
 )
 from heedful.store.store import Effects, also
+from heedful_server.app import API_EXAMPLES
 from tests.engines import change_rows, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured

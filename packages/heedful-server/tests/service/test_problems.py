@@ -7,10 +7,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from heedful import errors
-from heedful.errors import HeedfulError
-from heedful_server import problems
 from heedful.client import refused
+from heedful.errors import HeedfulError
 from heedful.wire import ERROR_RESPONSES
+from heedful_server import problems
 from tests.service.support import problem
 from tests.tables import cases
 

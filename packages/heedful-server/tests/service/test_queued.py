@@ -16,13 +16,12 @@ import pytest
 from heedful.errors import ModelUnavailable, StoreUnavailable, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.models.function import Function
-from heedful_server import jobs as doing, worker as queued
+from heedful.store import episodes, lessons as lesson_store, open_store
+from heedful.testing import ScriptedModel
+from heedful_server import failed_jobs, jobs as doing, worker as queued
 from heedful_server.jobs import Depth, Tools, Workload
 from heedful_server.setup import Setup
 from heedful_server.worker import PostgresQueue
-from heedful.store import episodes, lessons as lesson_store, open_store
-from heedful_server import failed_jobs
-from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
 from tests.service.support import PROJECT, TENANT, Api

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful_server.cli.service import setup_of, working
 from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
+from heedful_server.cli.service import setup_of, working
 from tests.engines import change_rows, rows, url_of
 from tests.service.running import WAITING, started_and_stopped
 from tests.tables import cases

@@ -16,14 +16,14 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from heedful.store.keys import KEY_PERMISSIONS
+from heedful.store.sqlite import in_file
+from heedful.wire import ERROR_RESPONSES
 from heedful_server.app import API_EXAMPLES, application, operations
 from heedful_server.auth import CallerDependency
 from heedful_server.problems import COMPATIBLE_ERROR_FIELDS
-from heedful_server.routes import ROUTERS
+from heedful_server.routes import routers
 from heedful_server.setup import Setup
-from heedful.wire import ERROR_RESPONSES
-from heedful.store.keys import KEY_PERMISSIONS
-from heedful.store.sqlite import in_file
 from tests.service.support import PROJECT, TENANT, Api, problem
 
 pytestmark = pytest.mark.both_nightly
@@ -31,13 +31,13 @@ pytestmark = pytest.mark.both_nightly
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
 ROUTES = {
     f"{method} {route.path.replace(':path}', '}')}": route
-    for router in ROUTERS
+    for router in routers()
     for route in router.routes
     if isinstance(route, APIRoute)
     for method in route.methods or ()
     if method != "HEAD"  # of a route that also has GET
 }
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 PAGE = "\n".join(
     (DOCS / name).read_text(encoding="utf-8")
     for name in ("http.md", "earlier-systems/compatible.md")

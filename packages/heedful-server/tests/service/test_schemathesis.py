@@ -17,17 +17,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from heedful_server.app import application
-from heedful_server.setup import Setup
+from conftest import SOAK
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
-from conftest import SOAK
+from heedful_server.app import application
+from heedful_server.setup import Setup
 from tests.engines import NIGHTLY_ENGINES
 from tests.postgres import drop, fresh
 
-DESCRIPTION = Path(__file__).parents[2] / "docs" / "openapi.json"
+DESCRIPTION = Path(__file__).parents[4] / "docs" / "openapi.json"
 LABELS = [
     f"{method.upper()} {path}"
     for path, operations in json.loads(DESCRIPTION.read_text(encoding="utf-8"))[

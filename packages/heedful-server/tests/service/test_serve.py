@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.cli.app import app
-from heedful_agents import mcp
-from heedful_server.routes import operations
-from heedful_server.setup import Setup
 from heedful.store import open_store
 from heedful.store.statements import SCHEMA_VERSION
+from heedful_agents import mcp_server
+from heedful_server.routes import operations
+from heedful_server.setup import Setup
 from tests.postgres import rows
 from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served
@@ -250,7 +250,7 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
 def test_without_its_package_mcp_says_what_to_install(tmp_path, caplog, monkeypatch):
     # A module that is None hides the one that is installed.
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
-    mcp._low_level.cache_clear()
+    mcp_server._low_level.cache_clear()
     with served(tmp_path) as api:
         answers = [api.post("/mcp", json={}) for _ in range(3)]
     for answer in answers:

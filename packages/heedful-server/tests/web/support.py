@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful_server.setup import Setup
 from heedful.store import exposures
 from heedful.store.store import Store
+from heedful_server.setup import Setup
 from tests.engines import opened
 from tests.service.support import Api, read_data, record, right, wrong
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from heedful_server.auth import Callers
-from heedful_server.setup import MAX_HEAVY_CALLS
 from heedful.store import recent
 from heedful.store.offload import take_turn
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
+from heedful_server.auth import Callers
+from heedful_server.setup import MAX_HEAVY_CALLS
 from heedful_server.web import figures, window
 from tests.service.support import Api, read_data, record, wrong
 from tests.web.support import Browser

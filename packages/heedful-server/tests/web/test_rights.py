@@ -12,9 +12,9 @@ from heedful import Memory, Pipeline
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import consolidate
-from heedful_server.jobs import Depth, Work
 from heedful.store.episodes import record_failure
 from heedful.store.keys import KEY_PERMISSIONS
+from heedful_server.jobs import Depth, Work
 from heedful_server.web.home import home
 from heedful_server.web.site import ENDED_EVENT, SitePage, Visit
 from tests.service.support import Api, read_data
@@ -228,7 +228,7 @@ def test_the_documentation_says_what_each_page_needs(tmp_path):
 
 def _page_text() -> str:
     """Return the text of the page about pages."""
-    return (Path(__file__).parents[2] / "docs" / "pages.md").read_text("utf-8")
+    return (Path(__file__).parents[4] / "docs" / "pages.md").read_text("utf-8")
 
 
 HELD = "zqheld"  # what others chose, in lessons that nobody has reviewed

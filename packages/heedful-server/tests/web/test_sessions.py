@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 import httpx
 
 from heedful.lessons.lesson import Scope
-from heedful_server.setup import RequestLimits
 from heedful.store import keys
+from heedful_server.setup import RequestLimits
 from heedful_server.web import site
-from heedful_server.web.session import MAX_KEY_SESSIONS, MAX_SESSION_IDLE_SECONDS, Sessions
+from heedful_server.web.session import (
+    MAX_KEY_SESSIONS,
+    MAX_SESSION_IDLE_SECONDS,
+    Sessions,
+)
 from tests.engines import change_rows, opened
 from tests.service.running import WAITING
 from tests.service.support import problem

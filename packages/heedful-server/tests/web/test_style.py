@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import heedful
+from heedful import pages
+from heedful_server import web
 
-ROOM = Path(heedful.__file__).parent
-STYLE = ROOM / "pages" / "templates" / "ui.css"
+PAGES = Path(pages.__file__).parent
+WEB = Path(web.__file__).parent
+STYLE = PAGES / "templates" / "ui.css"
 TEMPLATES = [
-    *(ROOM / "web" / "templates" / "ui").glob("*.j2"),
-    *(ROOM / "pages" / "templates").glob("*.html.j2"),
+    *(WEB / "templates" / "ui").glob("*.j2"),
+    *(PAGES / "templates").glob("*.html.j2"),
 ]
-SOURCES = [*TEMPLATES, *(ROOM / "web").glob("*.py"), *(ROOM / "pages").glob("*.py")]
+SOURCES = [*TEMPLATES, *WEB.glob("*.py"), *PAGES.glob("*.py")]
 # The attribute of a tag, which may have expressions with quotes in it.
 CLASS_ATTRIBUTE = re.compile(
     r'class="((?:\{\{.*?\}\}|\{%.*?%\}|[^"{])*)"', flags=re.DOTALL

@@ -14,7 +14,7 @@ from textwrap import fill
 from heedful.cli.output import TextTable, counted, print_json, say, show
 from heedful.cli.resources import opened_model
 from heedful.cli.settings import Settings
-from heedful.errors import ModelError, ModelUnavailable, NotFound
+from heedful.errors import ModelError, ModelUnavailable, NotFound, install_line
 from heedful.loop.runs import Report, StageReport
 from heedful.memory.memory import Memory
 from heedful.models import weights
@@ -135,7 +135,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
     is_default = values.model == Settings.model
     try:
         if is_default and find_spec("xllamacpp") is None:
-            raise ModelUnavailable("it needs xllamacpp: pip install '.[embedded]'")
+            raise ModelUnavailable(f"it needs xllamacpp: {install_line('embedded')}")
         needed = weights.needed(values.model)
         if needed is not None:
             announce([needed], values.cache or weights.default_cache())

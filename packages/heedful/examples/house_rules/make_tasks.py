@@ -1,6 +1,6 @@
 """Write tasks.jsonl beside this file: 9 families x 40 tasks, always the same bytes.
 
-Run it as `python packages/heedful/examples/house_rules/make_tasks.py`; it needs nothing but Python.
+Run it as `python make_tasks.py`; it needs nothing but Python.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from heedful import notebook
 # The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
 _NAMES = {
     "checks.evaluate": "Context context",
+    "client": "Client",
     "drive.drive": "Run run",
     "drive.generate": "Rung Writer targeted",
     "drive.options": "LoopOptions",
@@ -51,7 +52,6 @@ _NAMES = {
     "models": "open_model",
     "models.contract": "Answer Embedder Message Model",
     "pipeline": "Guardrails Pipeline",
-    "service.client": "Client",
     "store": "open_store",
     "store.store": "Store",
 }

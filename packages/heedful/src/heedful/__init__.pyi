@@ -1,6 +1,7 @@
 # Made by scripts/stub.py from the table in __init__.py.
 from heedful import checks as checks, episodes as episodes, errors as errors, models as models, testing as testing
 from heedful.checks.evaluate import Context, context
+from heedful.client import Client
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer, targeted
 from heedful.drive.options import LoopOptions
@@ -33,7 +34,6 @@ from heedful.memory.trial import Trial
 from heedful.models import open_model
 from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.client import Client
 from heedful.store import open_store
 from heedful.store.store import Store
 __all__ = ['Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Budget', 'Candidate', 'Client', 'Context', 'Done', 'Echo', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Fatigue', 'Fault', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Improvement', 'Lesson', 'LessonChecks', 'Loop', 'LoopOptions', 'MaxAttempts', 'Memory', 'Message', 'Model', 'NotPassed', 'NothingMet', 'Pipeline', 'Plateau', 'Policy', 'RecordedLoop', 'Repeat', 'Report', 'ReportedLoop', 'Result', 'Run', 'Rung', 'Scope', 'StopRule', 'Store', 'Templates', 'Trial', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']

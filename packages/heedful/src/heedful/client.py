@@ -31,8 +31,8 @@ from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.redact import redact_start
-from heedful.wire import ERROR_RESPONSES, lesson_from_wire
 from heedful.validation import refuses_unknown_options, require
+from heedful.wire import ERROR_RESPONSES, lesson_from_wire
 
 if TYPE_CHECKING:
     import httpx

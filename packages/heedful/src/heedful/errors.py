@@ -9,7 +9,7 @@ value, and what to do.
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -133,9 +133,25 @@ def install_line(extra: str) -> str:
     """Return the command that installs an extra; heedful is not on PyPI yet.
 
     >>> install_line("frames")
-    "pip install '.[frames]' in the checkout of heedful"
+    "pip install './packages/heedful[frames]' in the checkout of heedful"
+    >>> install_line("agents").removesuffix(" in the checkout of heedful")
+    'pip install ./packages/heedful ./packages/heedful-agents'
     """
-    return f"pip install '.[{extra}]' in the checkout of heedful"
+    package = EXTRA_PACKAGES.get(extra, "")
+    if not package:
+        return f"pip install './packages/heedful[{extra}]' in the checkout of heedful"
+    others = package.format(server="./packages/heedful-server")
+    return f"pip install ./packages/heedful {others} in the checkout of heedful"
+
+
+# The extras that are other packages of the checkout.
+EXTRA_PACKAGES: Mapping[str, str] = {
+    "server": "{server}",
+    "ui": "{server}",
+    "fast": "'{server}[fast]'",
+    "agents": "./packages/heedful-agents",
+    "mcp": "{server} './packages/heedful-agents[mcp]'",
+}
 
 
 def missing_folder(folder: str) -> str:
@@ -153,8 +169,8 @@ def missing_folder(folder: str) -> str:
 class PackageMissing(UsageError, ImportError):
     """A feature needs a package that is not installed; `extra` installs it.
 
-    >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
-    "reading Parquet needs pyarrow: pip install '.[frames]' in the checkout of heedful"
+    >>> str(PackageMissing("Parquet", "pyarrow", "frames")).partition(" in ")[0]
+    "Parquet needs pyarrow: pip install './packages/heedful[frames]'"
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:

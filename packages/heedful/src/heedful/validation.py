@@ -5,6 +5,7 @@ allowed. `check_options` raises `UnknownName` instead. Checks of one kind of rec
 such as the goals of a loop, are in the room of that record.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from functools import wraps
 from numbers import Integral, Number
@@ -74,6 +75,21 @@ def check_name(field: str, name: str) -> None:
     if not is_printable or redact(name[:MAX_NAME_CHARS]) != name:
         allowed = f"at most {MAX_NAME_CHARS} printable characters without a secret"
         raise InvalidInput(field, name, allowed)
+
+
+# A longer id of a session or a prompt of another program becomes a digest.
+MAX_SHORT_ID_CHARS = 80
+
+
+def storable_id(id: str) -> str:
+    """Return an id, or its digest if it is long or not printable."""
+    fits = len(id) <= MAX_SHORT_ID_CHARS and id.isprintable()
+    return id if fits else hex_digest(id)
+
+
+def hex_digest(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:

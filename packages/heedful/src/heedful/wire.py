@@ -1,12 +1,13 @@
-"""Codes of errors, shapes of records and pages of lists.
+"""Codes of errors, shapes of records, pages of lists, and a loop as JSON.
 
-The service and its client share them. A record is declared once, as a dataclass of the
-library, and the service sends it as JSON. Where this JSON differs from the dataclass,
-`Shape` declares how.
+The service, its client and `--json` share them. A record is declared once, as a
+dataclass of the library, and the service sends it as JSON. Where this JSON differs from
+the dataclass, `Shape` declares how.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import asdict
 from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
 from pydantic import BaseModel, GetCoreSchemaHandler, PlainSerializer
@@ -16,6 +17,14 @@ from heedful import errors
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import State, older_state, state_from_older
 from heedful.lessons.scope import Scope, name_scope
+from heedful.loop import codec, decide
+from heedful.loop.explain import Explanation
+from heedful.loop.ladder import figure_loop
+from heedful.loop.record import Loop
+from heedful.store.loop_notes import LoopNote
+from heedful.store.records import StoredLoop
+
+Document = dict[str, Any]
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.
@@ -183,3 +192,111 @@ class Page(BaseModel, Generic[Row]):
         """Return the first `limit` rows; the cursor is the last row's field `name`."""
         items, cursor = split_page(rows, limit, name)
         return cls(items=items, next=None if cursor is None else str(cursor))
+
+
+def loop_verdict(
+    verdict: decide.Verdict,
+    loop: Loop,
+    evaluated_by: Sequence[str] = (),
+    release: str = "",
+) -> Document:
+    """Return a verdict: make another attempt (`again`, with `feedback`) or stop
+    (`done`).
+
+    `attempt` is the number of attempts so far, `best` is the number of the best
+    attempt. `lifted` are rules that an override suspended; `override` is an index in
+    the loop's list of overrides. `evaluated_by` names the checks that judged the
+    attempt, and `report` if the report contained an evaluation. `release` is the
+    command that releases the lessons of the loop that wait.
+    """
+    # A stored verdict leaves out what is empty, and an answer has it.
+    facts = {
+        "passed": False,
+        "stopped_by": [],
+        "reasons": [],
+        "feedback": "",
+        "lifted": [],
+        "rung": 0 if isinstance(verdict, decide.Done) else verdict.rung,
+        "climbed": [],
+        **codec.verdict_answer(verdict),
+    }
+    decision = facts.pop("verdict")
+    return {
+        "decision": decision,
+        **facts,
+        "attempt": len(loop.attempts),
+        "best": loop.best,
+        "state": decide.state_after(verdict),
+        "evaluated_by": list(evaluated_by),
+        "release": release,
+    }
+
+
+def loop_record(
+    stored: StoredLoop,
+    notes: Sequence[LoopNote] = (),
+) -> Document:
+    """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
+
+    The `output` of an attempt is null if only its digest is stored. A decision has the
+    fatigue of the loop at that time, and the code of the reason. `notes` are what
+    persons wrote about it. The `prompt` of the `briefing` is the whole text that memory
+    showed; it is "" for a key without the permission `read`.
+    """
+    head = stored.head
+    loop = stored.loop
+
+    attempts = []
+    for attempt, output in zip(loop.attempts, stored.values, strict=True):
+        row = codec.to_document(attempt)
+        attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
+
+    briefing = None
+    if stored.briefing is not None:
+        briefing = {**stored.briefing.plain(), "prompt": stored.briefing.prompt}
+    return {
+        **stored.summary(),
+        "task": head.task,
+        "context": head.context,
+        "memory_key": head.memory_key,
+        "model": head.model,
+        "rungs": [] if loop.ladder is None else list(loop.ladder.names),
+        "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
+        "goals": head.goals,
+        "policy": head.policy,
+        "usage": codec.to_document(loop.usage),
+        "cancelled": loop.cancelled,
+        "made": attempts,
+        "decisions": _decision_rows(stored),
+        "overrides": [asdict(override) for override in loop.overrides],
+        "notes": [asdict(note) for note in notes],
+        "briefing": briefing,
+        "verdict": loop_verdict(stored.verdict, loop),
+    }
+
+
+def _decision_rows(stored: StoredLoop) -> list[Document]:
+    """Return the decisions of a loop, each with its reason and the fatigue it saw."""
+    steps = decide.reasoning(stored.loop, stored.decisions)
+    return [
+        {
+            "attempt": decision.attempt,
+            "verdict": codec.verdict_answer(decision.verdict),
+            "reason": step.reason,
+            **asdict(decision.standing),
+            "at": decision.at,
+        }
+        for decision, step in zip(stored.decisions, steps, strict=True)
+    ]
+
+
+def explanation_record(why: Explanation) -> Document:
+    """Return why a loop continued and why it stopped, as a text and in parts."""
+    return {
+        "sentence": why.sentence,
+        "text": str(why),
+        "lines": why.lines,
+        "would_change": list(map(str, why.would_change)),
+        "otherwise": why.otherwise,
+        "closed": why.closed,
+    }

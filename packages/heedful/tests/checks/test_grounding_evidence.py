@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_refused(evidence):
 def test_without_the_library_the_extra_is_named(monkeypatch):
     frame = pandas_rows()
     monkeypatch.setitem(sys.modules, "narwhals", None)
-    with pytest.raises(PackageMissing, match=r"install '.\[frames\]"):
+    with pytest.raises(PackageMissing, match=r"install './packages/heedful\[frames\]"):
         Evidence({"train": frame})
     assert ground("2 apples", [{"apples": 2}])
 

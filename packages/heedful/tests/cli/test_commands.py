@@ -4,12 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from collections import ChainMap
+from importlib import metadata
 
 import pytest
 
-from heedful.cli.app import COMMAND_GROUPS, COMMAND_TABLE
+from heedful import doors
+from heedful.cli.app import command_groups
 from tests.cli.support import task
-from tests.service.running import started_and_stopped
 from tests.tables import cases
 
 
@@ -229,9 +231,10 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     overview = heedful_("--help")
     assert [line[:-1] for line in overview.out.splitlines() if line.endswith(":")][
         1:
-    ] == [*COMMAND_GROUPS]
+    ] == [*command_groups()]
     words = " ".join(overview.out.split())
-    for name, (_, summary) in COMMAND_TABLE.items():
+    commands = ChainMap(*command_groups().values())
+    for name, (_, summary) in commands.items():
         done = heedful_(f"{name} --help")
         assert done.code == 0
         assert done.err == ""
@@ -256,22 +259,27 @@ def test_the_package_runs_as_a_module():
 
 
 @cases(
-    ("command", "options", "extra"),
+    ("command", "package"),
     {
-        "the pages need the extra ui": ("ui", ("--no-browser", "--port", "0"), "ui"),
-        "MCP needs the extra mcp": ("mcp", (), "mcp"),
+        "the pages": ("ui", "heedful-server"),
+        "the service": ("serve", "heedful-server"),
+        "the hooks of agents": ("hook", "heedful-agents"),
     },
 )
-def test_without_its_packages_a_command_names_the_extra(
-    desk, monkeypatch, command, options, extra
+def test_a_command_of_a_package_that_is_not_installed_names_it(
+    desk, monkeypatch, command, package
 ):
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
+    doors._entries.cache_clear()
+    done = desk.invoke(monkeypatch, command)
+    doors._entries.cache_clear()
+    assert done.code == 2
+    assert f"pip install ./packages/heedful ./packages/{package} in" in done.err
+
+
+def test_mcp_without_its_package_names_its_extra(desk, monkeypatch):
     # None in place of a module: it can be neither found nor imported.
-    for package in ("fastapi", "httptools", "mcp", "prometheus_client", "uvicorn"):
-        monkeypatch.setitem(sys.modules, package, None)
-    with desk.settings({"HEEDFUL_CACHE": str(desk.folder / "cache")}) as patch:
-        patch.chdir(desk.folder)
-        # A command that does not miss them serves, until it is stopped.
-        done = started_and_stopped(command, *options)
-    assert done.exit_code == 2
-    assert f"pip install '.[{extra}]' in the checkout" in done.stderr
-    assert "unexpected" not in done.stderr
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    done = desk.invoke(monkeypatch, "mcp")
+    assert done.code == 2
+    assert "./packages/heedful-agents[mcp]" in done.err

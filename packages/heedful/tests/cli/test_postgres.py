@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from heedful.memory.memory import Memory
-from heedful_server.worker import PostgresQueue
 from heedful.store import open_store
+from heedful_server.worker import PostgresQueue
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
 from tests.service.jobs import SCOPE

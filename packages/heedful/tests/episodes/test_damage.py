@@ -230,7 +230,9 @@ def test_a_folder_stands_for_the_files_in_it(tmp_path, monkeypatch):
 
 def test_protobuf_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
-    assert "pip install '.[traces]'" in str(refused(FILES["genai protobuf"]))
+    assert "pip install './packages/heedful[traces]'" in str(
+        refused(FILES["genai protobuf"])
+    )
 
 
 # Any damage

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import SOAK
 from heedful import Episode, Event, Fault
 from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import InvalidInput, ModelError, ModelTimeout
@@ -25,7 +26,6 @@ from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
 from heedful.testing import ScriptedModel
-from conftest import SOAK
 from tests.episodes.test_agreement import EPISODE
 from tests.lessons.support import build_match
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, answer, with_task

@@ -240,7 +240,9 @@ async def test_a_file_that_is_no_model_ends_the_process(tmp_path):
 async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     async with fresh() as model:
-        with pytest.raises(errors.ModelUnavailable, match=r"install '.\[embedded\]"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=r"install './packages/heedful\[embedded\]"
+        ):
             await model.complete(GREETING)
 
 

@@ -9,6 +9,7 @@ import pytest
 from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import RemoteModel
+from heedful.testing import conformance
 from tests.tables import cases
 
 CHAT = [
@@ -66,6 +67,18 @@ def test_an_endpoint_answers_and_counts(server, endpoint):
         "stream": False,
     }
     asyncio.run(endpoint.close())
+
+
+@pytest.mark.parametrize("case", conformance.MODEL, ids=conformance.name)
+async def test_an_endpoint_keeps_the_promises_of_a_model(case, server):
+    server.says(completion('{"answer": "red"}'))
+    await case(lambda: RemoteModel(f"{server.url}#m"))
+
+
+@pytest.mark.parametrize("case", conformance.MODEL_DOWN, ids=conformance.name)
+async def test_an_endpoint_that_is_down(case, server):
+    server.says(failure("busy"), status=503)
+    await case(lambda: RemoteModel(f"{server.url}#m"))
 
 
 GARBAGE = "did not answer with a completion"
@@ -239,7 +252,9 @@ def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkey
         ):
             ask(open_model(name))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(errors.ModelUnavailable, match=rf"install '.\[{extra}\]"):
+    with pytest.raises(
+        errors.ModelUnavailable, match=rf"install './packages/heedful\[{extra}\]"
+    ):
         ask(open_model(name, api_key="mine"))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from conftest import SOAK
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
 from heedful.pages import html
 from heedful.pages.report import output, visible
 from heedful.validation import MAX_LONG_TEXT_CHARS
-from conftest import SOAK
 from tests.pages.support import (
     BEGAN,
     FAR,

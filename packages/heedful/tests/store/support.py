@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-import heedful
 from heedful.store.threads import STORE_THREAD_NAME
 from tests.engines import in_memory, opened, rows
 from tests.store.entries import SCOPE, attempt, report
@@ -53,15 +51,15 @@ def python(program: str, *arguments: object, **options: Any) -> subprocess.Popen
     """Another process that runs `program`; its coverage is not measured, which takes
     0.15 s.
     """
-    root = Path(heedful.__file__).parent.parent
-    tests = Path(__file__).parents[2]
+    # Where this process finds heedful and the tests.
+    places = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**unmeasured(), "PYTHONPATH": f"{root}{os.pathsep}{tests}"},
+        env={**unmeasured(), "PYTHONPATH": places},
         **options,
     )
 

@@ -13,7 +13,6 @@ from heedful.lessons.action import action
 from heedful.lessons.call_marks import Mark, Step
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
-from heedful_server import arrivals
 from heedful.memory.memory import Memory
 from heedful.store import (
     calls,
@@ -24,6 +23,7 @@ from heedful.store import (
     patterns,
 )
 from heedful.store.episodes import StoredEpisode
+from heedful_server import arrivals
 from tests.store.support import SCOPE
 
 pytestmark = pytest.mark.both

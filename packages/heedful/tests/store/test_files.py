@@ -11,12 +11,12 @@ from stat import S_IXGRP, S_IXOTH
 
 import pytest
 
+from conftest import SOAK
 from heedful.errors import StoreCorrupt, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import lessons, loops, statements
 from heedful.store.sqlite import in_file
-from conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 

@@ -11,6 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 from heedful.episodes import reading as traces
 from heedful.lessons.lesson import Scope
+from heedful.memory.reflect import from_stored_episode
+from heedful.store import episodes as episode_store
+from heedful.store.store import Store
+from heedful.validation import MAX_READ_BYTES
 from heedful_server import arrivals
 from heedful_server.arrivals import (
     LATE_SPANS_REASON,
@@ -19,10 +23,6 @@ from heedful_server.arrivals import (
     gather,
     receive,
 )
-from heedful.memory.reflect import from_stored_episode
-from heedful.store import episodes as episode_store
-from heedful.store.store import Store
-from heedful.validation import MAX_READ_BYTES
 from tests.episodes.runs import (
     TRACE,
     Data,

@@ -9,10 +9,10 @@ import pytest
 
 import heedful
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful_server import jobs
-from heedful_server.jobs import WORKER_ACTOR, Tools
 from heedful.store import exposures, loops, retention
 from heedful.store.store import Store
+from heedful_server import jobs
+from heedful_server.jobs import WORKER_ACTOR, Tools
 from tests.engines import change_rows, opened, rows
 
 pytestmark = pytest.mark.both

@@ -6,8 +6,8 @@ import pytest
 
 from heedful.errors import StoreUnavailable
 from heedful.memory.memory import Memory
-from heedful_server.setup import Setup
 from heedful.store import keys, open_store
+from heedful_server.setup import Setup
 from tests.postgres import alone, standby
 from tests.service.support import Api, problem, read_data
 

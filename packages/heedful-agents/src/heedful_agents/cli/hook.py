@@ -13,15 +13,9 @@ from typer import Argument, Exit, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.output import agrees, answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
-from heedful.cli.settings import hook_settings
+from heedful.cli.settings import settings_by_door
 from heedful.errors import NotFound, UsageError
-from heedful_agents import hook as process
-from heedful_agents import install as plans
-from heedful_agents.agents import AGENTS, agents_here
-from heedful_agents.call_hooks import follow
 from heedful.integrations.call_host import CallHost
-from heedful_agents.file_changes import FileChange, apply_all, read_text
-from heedful_agents.rules import doubt_about_rules
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
 from heedful.loop.policies import policy
@@ -37,6 +31,11 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
+from heedful_agents import hook as process, install as plans
+from heedful_agents.agents import AGENTS, agents_here
+from heedful_agents.call_hooks import follow
+from heedful_agents.file_changes import FileChange, apply_all, read_text
+from heedful_agents.rules import doubt_about_rules
 
 
 def here() -> dict[str, str]:
@@ -114,7 +113,8 @@ def section() -> str:
         everywhere = ask_own(lambda memory: memory.user_rules.in_force())
     try:
         return ask(
-            lambda memory: section_text(memory, everywhere), hook_settings(Path.cwd())
+            lambda memory: section_text(memory, everywhere),
+            settings_by_door("hooks", Path.cwd()),
         )
     except NotFound:
         # Nothing has been stored yet.
@@ -291,7 +291,7 @@ def _read_memory() -> tuple[int, SessionTally]:
         return len(waiting), await memory.store.read(memory.scope, reminders.figures)
 
     try:
-        return ask(look, hook_settings(Path.cwd()))
+        return ask(look, settings_by_door("hooks", Path.cwd()))
     except NotFound:  # no hook has run here yet
         return 0, SessionTally()
 

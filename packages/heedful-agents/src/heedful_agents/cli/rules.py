@@ -31,30 +31,14 @@ from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
     By,
     Why,
-    hook_settings,
     is_stated,
     settings,
+    settings_by_door,
     where,
 )
 from heedful.errors import LineError, NotFound, UsageError
-from heedful_agents.file_changes import (
-    FileChange,
-    apply_all,
-    check_within,
-    read_text,
-)
-from heedful_agents.rules import ACCEPT_COMMAND, accepted_content, find_rules
-from heedful_agents.team_rules import (
-    ATTRIBUTES_FILE,
-    ATTRIBUTES_LINE,
-    SHARED_FILE,
-    SharedRule,
-    read_rules,
-    write_rules,
-)
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory
-from heedful_agents.shared import follow_rules, rules_to_share
 from heedful.sanitize import clean, visible
 from heedful.store.projects import (
     Repository,
@@ -63,6 +47,22 @@ from heedful.store.projects import (
     write_private,
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful_agents.file_changes import (
+    FileChange,
+    apply_all,
+    check_within,
+    read_text,
+)
+from heedful_agents.rules import ACCEPT_COMMAND, accepted_content, find_rules
+from heedful_agents.shared import follow_rules, rules_to_share
+from heedful_agents.team_rules import (
+    ATTRIBUTES_FILE,
+    ATTRIBUTES_LINE,
+    SHARED_FILE,
+    SharedRule,
+    read_rules,
+    write_rules,
+)
 
 rules: Typer = group_with_default()
 
@@ -94,7 +94,8 @@ def share(
     in_file = read_rules((before or "").encode(), SHARED_FILE)
     # What came with the clone does not say which memory is the user's.
     reviewed = ask(
-        lambda memory: rules_to_share(memory, str(top)), hook_settings(Path.cwd())
+        lambda memory: rules_to_share(memory, str(top)),
+        settings_by_door("hooks", Path.cwd()),
     )
 
     digests_in_file = {rule.digest for rule in in_file}
@@ -189,7 +190,7 @@ def accept(
             why=f"accepted {SHARED_FILE}",
             root=str(file.root),
         ),
-        hook_settings(Path.cwd()),
+        settings_by_door("hooks", Path.cwd()),
         new=True,
     )
     write_private(project.accepted_rules, file.content)
@@ -250,7 +251,7 @@ def _ask(
         return ask_own(question, new=new)
     values = settings()
     if not is_stated("db") and not db_exists(values.db):
-        values = hook_settings(Path.cwd())
+        values = settings_by_door("hooks", Path.cwd())
     return ask(question, values, new=new)
 
 

@@ -31,9 +31,9 @@ from heedful.cli.reflect import FailureTable, told_words
 from heedful.cli.resources import memory_of
 from heedful.cli.settings import (
     Settings,
-    hook_settings,
     is_stated,
     settings,
+    settings_by_door,
 )
 from heedful.episodes import read
 from heedful.episodes.episode import Episode, Limits
@@ -221,8 +221,8 @@ def _settings_of(file: Path) -> Settings:
     """
     folder = _session_folder(file)
     if folder is None:
-        return replace(hook_settings(Path.cwd()), db=str(own_db()))
-    return hook_settings(folder)
+        return replace(settings_by_door("hooks", Path.cwd()), db=str(own_db()))
+    return settings_by_door("hooks", folder)
 
 
 def _session_folder(file: Path) -> Path | None:

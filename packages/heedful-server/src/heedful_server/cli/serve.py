@@ -1,24 +1,19 @@
-"""`heedful serve`, `ui` and `mcp`: the service, its pages, and its tools for agents.
+"""`heedful serve` and `heedful ui`: the service and its pages.
 
-All three run the same application on one store. Only `heedful serve` runs jobs in its
-own process, and only on a SQLite file; otherwise they wait for `heedful worker`.
+Both run the same application on one store. Only `heedful serve` runs jobs in its own
+process, and only on a SQLite file; otherwise they wait for `heedful worker`.
 """
 
-import asyncio
-from collections.abc import Sequence
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Annotated
 
 from typer import Option
 
 from heedful.cli.databases import forget_times
-from heedful_server.cli.logs import Content, Telemetry, exporting
-from heedful.cli.settings import Settings, settings, warn_of_unknown_variables
-from heedful.errors import PackageMissing, UsageError
+from heedful.cli.settings import settings, warn_of_unknown_variables
+from heedful.errors import UsageError
 from heedful.store import POSTGRES_PREFIXES
-
-SERVICE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+from heedful_server.cli import service
+from heedful_server.cli.logs import Content, Telemetry, exporting
 
 
 def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> int:
@@ -38,7 +33,6 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
     # On PostgreSQL only workers use them, and they would not start.
     forget_times(values)
 
-    service = _import_service("heedful serve", "server", SERVICE_PACKAGES)
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
         service.run_until_stopped(service.serve(values))
@@ -57,41 +51,6 @@ def ui(
     is none. The printed address contains a token that signs you in once.
     """
     values = settings().with_one_model()
-    return show_pages(values, read_only=read_only, browser=not no_browser)
-
-
-def show_pages(values: Settings, *, read_only: bool, browser: bool) -> int:
-    """Show the pages of the database of these settings until a signal."""
-    service = _import_service("heedful ui", "ui", SERVICE_PACKAGES)
-    pages = service.show_pages(values, read_only=read_only, browser=browser)
+    pages = service.show_pages(values, read_only=read_only, browser=not no_browser)
     service.run_until_stopped(pages)
     return 0
-
-
-def missing_package(packages: Sequence[str] = SERVICE_PACKAGES) -> str | None:
-    """Return the first of the packages that is not installed."""
-    return next((name for name in packages if find_spec(name) is None), None)
-
-
-def mcp() -> int:
-    """Serve heedful's tools to an agent over MCP, on standard input and output.
-
-    The agent recalls lessons, looks up errors, and reports attempts. What it sends has
-    the source agent:mcp. `heedful serve` has the same tools at /mcp.
-    """
-    packages = ("mcp", "fastapi", "prometheus_client")
-    service = _import_service("heedful mcp", "mcp", packages)
-    asyncio.run(service.serve_mcp(settings().with_one_model()))
-    return 0
-
-
-def _import_service(purpose: str, extra: str, packages: Sequence[str]) -> ModuleType:
-    """Import the service. Raises PackageMissing, with the extra that installs a missing
-    package.
-    """
-    package = missing_package(packages)
-    if package is not None:
-        raise PackageMissing(purpose, package, extra)
-    from heedful_server.cli import service
-
-    return service

@@ -1,7 +1,4 @@
-"""The service in this process: its requests, its pages, its jobs, its tools over MCP.
-
-Its packages are extras: `serve` looks for them before it imports this module.
-"""
+"""The service in this process: its requests, its pages and its jobs."""
 
 import asyncio
 import gc
@@ -14,10 +11,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from fastapi import FastAPI
+
 from heedful import __version__
 from heedful.checks.loading import load
 from heedful.cli.databases import check_database, db_exists, opened_store
-from heedful_server.cli.logs import log_to_stderr
 from heedful.cli.output import following, page, say, show
 from heedful.cli.resources import (
     embedder_of,
@@ -25,24 +23,23 @@ from heedful.cli.resources import (
     judging,
     model_here,
     open_here,
-    opened_queue,
 )
 from heedful.cli.settings import Settings, scope_of
-from heedful_server.cli.worker import tools_of
 from heedful.errors import ModelError, UsageError
-from heedful_agents.mcp import server_of
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
 from heedful.memory.call_memory import log_failure
 from heedful.models.embedding import load_embedder
 from heedful.pipeline.thresholds import read_settings
+from heedful.store import POSTGRES_PREFIXES, keys, shown
+from heedful.store.store import Store
 from heedful_server.app import application
-from heedful_server.auth import local
+from heedful_server.auth import Caller, local
+from heedful_server.cli.logs import log_to_stderr
+from heedful_server.cli.worker import opened_queue, tools_of
 from heedful_server.jobs import LocalQueue, Work
 from heedful_server.server import HAS_FAST_EXTRA, bound, listen, loopback, url_of
 from heedful_server.setup import RequestLimits, Setup
-from heedful.store import POSTGRES_PREFIXES, keys, shown
-from heedful.store.store import Store
 from heedful_server.web.site_map import add_pages
 
 DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
@@ -178,16 +175,18 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
                 )
 
 
-async def serve_mcp(values: Settings) -> None:
-    """Answer an agent until it closes standard input."""
+@asynccontextmanager
+async def opened_application(values: Settings) -> AsyncIterator[tuple[FastAPI, Caller]]:
+    """Open the application and its one caller, and close it after the block.
+
+    It runs no jobs: each agent has a process of its own, and a local queue expects to
+    be alone on its store.
+    """
     async with opened_store(values, new=True) as store:
-        # Each agent has a process of its own, and a local queue expects to be alone on
-        # its store.
         setup = setup_of(values, store)
         async with working(replace(values, workers=0), setup) as work:
             setup = replace(setup, work=work)
-            server = server_of(application(setup), local(setup), values.db)
-            await server.run_stdio_async()
+            yield application(setup), local(setup)
 
 
 def setup_of(values: Settings, store: Store) -> Setup:

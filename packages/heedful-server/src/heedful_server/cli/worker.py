@@ -13,13 +13,12 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, forget_times, opened_store, read
-from heedful_server.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import (
     answer,
     columns,
@@ -35,7 +34,6 @@ from heedful.cli.resources import (
     look_here,
     model_here,
     opened_model,
-    opened_queue,
 )
 from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
@@ -48,9 +46,14 @@ from heedful.cli.settings import (
 )
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
-from heedful_server.arrivals import Patience
 from heedful.models.contract import Model
 from heedful.sanitize import clean
+from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
+from heedful.store.store import Store
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
+from heedful_server import failed_jobs
+from heedful_server.arrivals import Patience
+from heedful_server.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful_server.jobs import (
     JOB_QUEUES,
     LOOP_QUEUE,
@@ -61,12 +64,18 @@ from heedful_server.jobs import (
     Tools,
     sweep,
 )
-from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
-from heedful_server import failed_jobs
-from heedful.store.store import Store
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
+
+if TYPE_CHECKING:
+    from heedful_server.worker import PostgresQueue
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def opened_queue(db: str, *, works: bool = False) -> "PostgresQueue":
+    """Return the queue of a PostgreSQL database, to open with `async with`."""
+    from heedful_server.worker import PostgresQueue  # an extra
+
+    return PostgresQueue(db, works=works)
 
 
 jobs: Typer = group_with_default()

@@ -1,11 +1,13 @@
 """The routes of the service, one module for each group."""
 
+from functools import cache
+
 from fastapi import APIRouter
 
+from heedful import doors
 from heedful_server.routes import compatible, loops, memory, operations
 
-# All routers, in the order in which the application includes them.
-ROUTERS: tuple[APIRouter, ...] = (
+OWN_ROUTERS: tuple[APIRouter, ...] = (
     loops.router,
     operations.router,
     operations.keys_router,
@@ -14,8 +16,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     memory.lessons,
     memory.quarantine,
     memory.episodes_router,
-    memory.hooks_router,
     memory.traces_router,
     compatible.router,
     compatible.reflections,
 )
+
+
+@cache
+def routers() -> tuple[APIRouter, ...]:
+    """Return all routers, in the order in which the application includes them."""
+    return (*OWN_ROUTERS, *doors.ROUTERS.load_all().values())

@@ -19,11 +19,11 @@ from heedful.episodes.episode import Ended
 from heedful.lessons.commands import release_command
 from heedful.lessons.scope import name_scope
 from heedful.redact import redact_data
+from heedful.store import lessons
 from heedful_server.auth import Approving, Caller, Reading, Route, Writing
 from heedful_server.problems import Problem
 from heedful_server.review import may_review
 from heedful_server.schemas import LOOP_NAME_VALIDATOR, Name, Share
-from heedful.store import lessons
 
 OVERRIDE_FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
 _Loop = Annotated[

@@ -15,9 +15,6 @@ from heedful.episodes.episode import Limits
 from heedful.episodes.origins import sources_in
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput, NotFound
-from heedful_agents import hooks
-from heedful_agents.agents import find_agent, in_our_names, session_of
-from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
@@ -35,13 +32,23 @@ from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
 from heedful.lessons.scope import name_scope
 from heedful.lessons.signature import signature
-from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
 from heedful.memory.trial import Trial
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_start
+from heedful.store import (
+    editions,
+    episodes,
+    exposures,
+    loops,
+    reminders,
+)
+from heedful.store.offload import offload
+from heedful.validation import MAX_INTEGER
+from heedful.wire import Page, lesson_to_wire
 from heedful_server import review, schemas
+from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful_server.auth import (
     Approving,
     Caller,
@@ -55,17 +62,6 @@ from heedful_server.auth import (
 from heedful_server.middleware import PROTOBUF_TYPE
 from heedful_server.problems import ERROR_THROTTLE, Problem, log
 from heedful_server.schemas import Document
-from heedful.wire import Page, lesson_to_wire
-from heedful.store import (
-    editions,
-    episodes,
-    exposures,
-    loops,
-    reminders,
-)
-from heedful.store.connection import storable
-from heedful.store.offload import offload
-from heedful.validation import MAX_INTEGER
 
 Id = Annotated[int, Path(ge=1, le=MAX_INTEGER)]
 ETag = Annotated[
@@ -610,41 +606,6 @@ async def list_episodes(
     if not review.may_review(caller):
         rows = [replace(row, error=row.error.partition(":")[0]) for row in rows]
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
-
-
-hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
-
-
-@hooks_router.post("/hooks/{agent}")
-async def hook(
-    agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing
-) -> Document:
-    """Answer an event of a coding agent as its hook does; nothing if memory has nothing
-    to say.
-
-    The key also needs `read` or `recall`. The service runs no command, and reads no
-    file that the event names. A job learns from the session later; the key is a source
-    of its lessons. A session belongs to the key that sent its first event: other keys
-    get 409.
-    """
-    caller.needs("read", "recall")  # what it answers are lessons
-    name = str(event.get("hook_event_name", ""))
-    host = Host(memory=caller.memory)
-    session = session_of(in_our_names(find_agent(agent), event))
-    await caller.read(episodes.check_owner, session, caller.actor.via)
-    reply = await hooks.reply(name, event, host, agent=agent)
-
-    if reply.work:
-        owner = await caller.read(episodes.owner, reply.session)
-        if owner == caller.actor.via:
-            await caller.setup.work.defer(
-                "learn",
-                caller.scope,
-                session=storable(reply.session),
-                what=reply.work,
-            )
-
-    return dict(reply.answer or {})
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=Route)

@@ -14,13 +14,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heedful import __version__
 from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.store import keys as key_store
+from heedful.store.connection import check_writes
+from heedful.wire import Page
 from heedful_server import schemas
 from heedful_server.auth import Administering, Paged, Route
 from heedful_server.jobs import Workload
 from heedful_server.setup import MAX_CACHE_SECONDS, Setup
-from heedful.wire import Page
-from heedful.store import keys as key_store
-from heedful.store.connection import check_writes
 
 router: APIRouter = APIRouter(tags=["health"])
 # A service without workers answers: it queues the work.

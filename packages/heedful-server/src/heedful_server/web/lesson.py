@@ -8,11 +8,11 @@ from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.scope import lesson_name
 from heedful.memory import quarantine
 from heedful.pages.report import counted
-from heedful_server import review
-from heedful.wire import lesson_from_wire
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import token
 from heedful.validation import MAX_STORED_TEXT_CHARS
+from heedful.wire import lesson_from_wire
+from heedful_server import review
 from heedful_server.web import figures
 from heedful_server.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
 from heedful_server.web.site import READING, Document, SiteAction, SitePage, Visit

@@ -27,10 +27,10 @@ from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.pages import render
 from heedful.pages.report import counted
-from heedful_server import review
 from heedful.store import editions, exposures
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
+from heedful_server import review
 from heedful_server.web import figures
 from heedful_server.web.lists import facet, table, unknown_filters
 from heedful_server.web.site import READING, Document, SitePage, Visit, page_links

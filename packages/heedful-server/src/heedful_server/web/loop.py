@@ -19,11 +19,11 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.pages.report import counted
-from heedful_server.review import may_review
 from heedful.store import loop_notes, loops as loop_store
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
+from heedful_server.review import may_review
 from heedful_server.web import figures
 from heedful_server.web.failure import (
     count_broken,

@@ -7,9 +7,9 @@ from typing import Any
 
 from heedful.lessons.scope import lesson_name
 from heedful.pages.report import counted
-from heedful_server import review
 from heedful.store.connection import token
 from heedful.validation import MAX_LISTED_ITEMS
+from heedful_server import review
 from heedful_server.web import figures
 from heedful_server.web.site import Visit
 

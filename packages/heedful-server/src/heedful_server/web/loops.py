@@ -9,9 +9,7 @@ from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.loop.record import DOUBT_STATES
 from heedful.memory.memory import Memory
 from heedful.pages.report import counted
-from heedful_server.auth import Caller
 from heedful.store.loop_names import find_loop
-from heedful_server.web.loop_texts import search_loops
 from heedful.store.recent import (
     FAILED_STATES,
     LoopFigures,
@@ -23,6 +21,7 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.validation import MAX_SHOWN_ROWS
+from heedful_server.auth import Caller
 from heedful_server.web.lists import (
     WITHOUT,
     chosen_order,
@@ -32,6 +31,7 @@ from heedful_server.web.lists import (
     table,
     unknown_filters,
 )
+from heedful_server.web.loop_texts import search_loops
 from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
 from heedful_server.web.summaries import found_words, summaries
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from heedful.loop.runs import Report
 from heedful.pages.report import json_text
-from heedful_server.review import may_review
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
+from heedful_server.review import may_review
 from heedful_server.web import figures
 from heedful_server.web.site import READING, Document, SitePage, Visit
 

@@ -36,6 +36,9 @@ from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, Sto
 from heedful.lessons.commands import quote_words
 from heedful.memory import quarantine
 from heedful.pages.report import STYLE_FILE
+from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
+from heedful.store.offload import offload
+from heedful.store.store import Effects
 from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
 from heedful_server.middleware import (
@@ -45,9 +48,6 @@ from heedful_server.middleware import (
 )
 from heedful_server.problems import RETRY_SOON_HEADERS, Problem
 from heedful_server.setup import Setup
-from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
-from heedful.store.offload import offload
-from heedful.store.store import Effects
 from heedful_server.web import figures
 from heedful_server.web.addresses import (
     SITE_PATH,

@@ -9,10 +9,10 @@ from heedful.loop.record import DOUBT_STATES
 from heedful.pages.report import text as plain_text
 from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
-from heedful_server.web.loop_texts import find_folded, read_parts, snippet
 from heedful.store.recent import RecentLoop
 from heedful.validation import MAX_STORED_TEXT_CHARS
 from heedful_server.web import figures
+from heedful_server.web.loop_texts import find_folded, read_parts, snippet
 
 Plain = dict[str, Any]
 

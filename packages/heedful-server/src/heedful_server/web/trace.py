@@ -9,11 +9,11 @@ from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
 from heedful.lessons.scope import FAILED_OUTCOMES, source_of
 from heedful.pages.report import counted, cut
-from heedful_server.jobs import Work
 from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
 from heedful.validation import MAX_SHOWN_ROWS
+from heedful_server.jobs import Work
 from heedful_server.web import figures
 from heedful_server.web.site import (
     REVIEWING,

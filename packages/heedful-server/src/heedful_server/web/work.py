@@ -9,14 +9,14 @@ from typing import Any
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
-from heedful_server.arrivals import unknown_spans
 from heedful.pages.attempt_table import worked
 from heedful.pages.report import counted, cut, unjudged
-from heedful_server.jobs import Work
-from heedful.wire import split_page
 from heedful.store import calls, episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
+from heedful.wire import split_page
+from heedful_server.arrivals import unknown_spans
+from heedful_server.jobs import Work
 from heedful_server.web import figures
 from heedful_server.web.lists import facet, table, unknown_filters
 from heedful_server.web.loops import MADE_UP_ID_PART, loop_called

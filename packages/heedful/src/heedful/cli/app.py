@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -18,10 +19,11 @@ from typer.core import TyperGroup
 
 import heedful as package
 from heedful.cli import exits, output
+from heedful.doors import COMMANDS, CommandSet
+from heedful.errors import PackageMissing
 
-# The groups of `heedful --help`. Each command has a summary, and before it the place of
-# its function or its group of commands, as `module:attribute`.
-COMMAND_GROUPS = {
+# The commands of this package. `heedful --help` has more if others are installed.
+OWN_GROUPS = {
     "Begin with": {
         "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
         "demo": (
@@ -60,14 +62,6 @@ COMMAND_GROUPS = {
             "reflect:reflect",
             "List what failed in runs of agents, and learn from it.",
         ),
-        "learn-sessions": (
-            "sessions:learn_sessions",
-            "Learn from sessions of coding agents.",
-        ),
-        "rules": (
-            "rules:rules",
-            "List your rules for agents; state, retire and share them.",
-        ),
         "trust": (
             "quarantine:trust",
             "Trust sources: agents see their texts at once; list and remove them.",
@@ -92,22 +86,17 @@ COMMAND_GROUPS = {
             "doctor:models",
             "Fetch the weights of embedded models; check a judge.",
         ),
-        "hook": ("hook:hook", "Install the hooks of a coding agent, and answer them."),
-        "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
-        "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
-        "mcp": ("serve:mcp", "Serve tools to an agent over MCP, on standard input."),
-        "worker": ("worker:worker", "Run the jobs that services put on the queue."),
-        "key": ("keys:service_keys", "Create, list and revoke keys; read the audit."),
         "db": (
             "transfer:db",
             "Copy a SQLite file; create the tables in PostgreSQL.",
         ),
     },
 }
-COMMAND_TABLE = {
-    name: command
-    for group in COMMAND_GROUPS.values()
-    for name, command in group.items()
+# Commands of other packages, and the extra that installs each.
+COMMANDS_ELSEWHERE = {
+    **dict.fromkeys(("hook", "learn-sessions", "mcp", "rules"), "agents"),
+    **dict.fromkeys(("key", "serve", "worker"), "server"),
+    "ui": "ui",
 }
 # How commands were called in earlier versions, and how they are called now.
 RENAMED_COMMANDS = {
@@ -128,20 +117,17 @@ RENAMED_COMMANDS = {
 }
 # The options that commands share. Those of a group are those of its commands, too,
 # unless a command has a line of its own.
-SHARED_OPTIONS = {
-    **dict.fromkeys(COMMAND_TABLE, "db json"),
+OWN_OPTIONS = {
     **dict.fromkeys(("before", "seen", "recall"), "db json as_hooks"),
-    **dict.fromkeys(("hook", "model", "db", "replay"), "json"),
+    **dict.fromkeys(("model", "db", "replay"), "json"),
     **dict.fromkeys(("demo", "reflect"), "model db json"),
-    **dict.fromkeys(("key", "quarantine", "trust", "worker jobs"), "tenant db json"),
+    **dict.fromkeys(("quarantine", "trust"), "tenant db json"),
     "run": "model prices policy memory holdout jobs timeout max_tokens db json",
-    "serve": "host port model key_required workers rate drain db",
-    "worker": "model db",
     "doctor": "model tenant db json",
-    "ui": "port tenant db",
-    "mcp": "tenant db json as_hooks",
     "db migrate": "db json",
 }
+DEFAULT_OPTIONS = "db json"
+OWN_COMMANDS = CommandSet(package="heedful.cli", groups=OWN_GROUPS, options=OWN_OPTIONS)
 
 
 class Group(TyperGroup):
@@ -275,9 +261,10 @@ def _shared(
 
 def _shared_options(path: str) -> list[Any]:
     """Return the options that the command `path`, such as "db copy", shares."""
-    while path not in SHARED_OPTIONS:
+    options_of = _command_set(path.split(maxsplit=1)[0]).options
+    while path and path not in options_of:
         path = path.rpartition(" ")[0]
-    names = SHARED_OPTIONS[path].split()
+    names = options_of.get(path, DEFAULT_OPTIONS).split()
 
     options: list[Any] = _command_of(_shared).params
     for option in options:
@@ -302,13 +289,14 @@ class Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # All names, for "Did you mean"; `get_command` imports the commands.
-        self.commands: Any = dict.fromkeys(COMMAND_TABLE)
+        # Names for "Did you mean"; `get_command` imports the commands.
+        self.commands: Any = dict.fromkeys(_own_names())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries, in groups."""
-        width = max(map(len, COMMAND_TABLE))
-        for title, commands in COMMAND_GROUPS.items():
+        groups = command_groups()
+        width = max(map(len, chain.from_iterable(groups.values())))
+        for title, commands in groups.items():
             rows = [
                 (f"{name:<{width}}", summary) for name, (_, summary) in commands.items()
             ]
@@ -316,8 +304,19 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command `cmd_name`, or None if there is no such command."""
-        command = _import_command(cmd_name) if cmd_name in COMMAND_TABLE else None
+        """Return the command `cmd_name`, or None if there is no such command.
+
+        Raises PackageMissing if it is one of a package that is not installed.
+        """
+        command = None
+        if cmd_name not in _own_names():
+            names = chain.from_iterable(command_groups().values())
+            self.commands = dict.fromkeys(names)
+        if cmd_name in self.commands:
+            command = _import_command(cmd_name)
+        elif cmd_name in COMMANDS_ELSEWHERE:
+            extra = COMMANDS_ELSEWHERE[cmd_name]
+            raise PackageMissing(f"heedful {cmd_name}", "its package", extra)
         # `heedful.cli.main` disables it in a process of its own, until here.
         if not gc.isenabled():
             gc.freeze()  # what was imported stays, so no collection has to look at it
@@ -373,9 +372,12 @@ def _renamed(words: list[str]) -> list[str]:
 @cache
 def _import_command(name: str) -> Any:
     """Import the command `name`, and add the options that it shares with others."""
-    place, summary = COMMAND_TABLE[name]
+    commands = _command_set(name)
+    place, summary = next(
+        group[name] for group in commands.groups.values() if name in group
+    )
     module, _, attribute = place.partition(":")
-    target = getattr(import_module(f"heedful.cli.{module}"), attribute)
+    target = getattr(import_module(f"{commands.package}.{module}"), attribute)
 
     is_group = isinstance(target, typer.Typer)
     command: Any = typer.main.get_command(target) if is_group else _command_of(target)
@@ -383,6 +385,34 @@ def _import_command(name: str) -> Any:
     command.help = command.help or summary
     _add_shared_options(command, name)
     return command
+
+
+@cache
+def _own_names() -> frozenset[str]:
+    """Return the names of the commands of this package."""
+    return OWN_COMMANDS.names
+
+
+@cache
+def _command_set(name: str) -> CommandSet:
+    """Return the commands to which the command `name` belongs.
+
+    Those of other packages are looked for only if it is none of this one: it takes as
+    long as all else of a small command.
+    """
+    if name in _own_names():
+        return OWN_COMMANDS
+    others = COMMANDS.load_all().values()
+    return next(commands for commands in others if name in commands.names)
+
+
+def command_groups() -> dict[str, dict[str, tuple[str, str]]]:
+    """Return all commands as `heedful --help` shows them: by title, then by name."""
+    groups = {title: dict(commands) for title, commands in OWN_GROUPS.items()}
+    for commands in COMMANDS.load_all().values():
+        for title, added in commands.groups.items():
+            groups[title] = {**groups.get(title, {}), **added}
+    return groups
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +32,7 @@ from heedful.cli.resources import (
     opened_queue,
 )
 from heedful.cli.settings import Settings, is_stated, scope_of, settings
+from heedful.doors import JobQueue
 from heedful.errors import HeedfulError, install_line
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces
@@ -52,7 +53,7 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 # connections that write and move the log into the file at once damage it.
 MENDED_SQLITE_VERSION = (3, 51, 3)
 COMPARE_MEANINGS = (
-    f"pip install '.[embedded]' && heedful model fetch {weights.EMBEDDER_NAME}"
+    f"{install_line('embedded')}, then heedful model fetch {weights.EMBEDDER_NAME}"
 )
 DATABASE_FIX = "restore a copy, or move the file away"
 UNFIT_JUDGE_FIX = (
@@ -167,7 +168,7 @@ def _check_kind(kind: str) -> Iterator[Sign]:
 
 def _describe_recall(values: Settings) -> Sign:
     """Say whether recall compares meanings or words; both are well."""
-    comparison = f"compares words; {COMPARE_MEANINGS} lets it compare meanings"
+    comparison = f"compares words; to compare meanings, {COMPARE_MEANINGS}"
     if compares_meanings(values):
         comparison = "compares meanings (minilm)"
     return Sign(name="recall", well=True, found=comparison)
@@ -206,14 +207,17 @@ def _check_database(values: Settings) -> list[Sign]:
     signs = ask_store(
         values, lambda store: store.read(scope_of(values), _check_contents, values)
     )
-    if values.db.startswith(POSTGRES_PREFIXES):
-        signs += drive(_check_queue(values))
+    queue_of_jobs = opened_queue(values.db)
+    if queue_of_jobs is not None:
+        signs += drive(_check_queue(queue_of_jobs))
     return signs
 
 
-async def _check_queue(values: Settings) -> list[Sign]:
+async def _check_queue(
+    queue_of_jobs: AbstractAsyncContextManager[JobQueue],
+) -> list[Sign]:
     """Check that no job is stalled or has failed, and that workers do what waits."""
-    async with opened_queue(values.db) as queue:
+    async with queue_of_jobs as queue:
         workload = await queue.workload()
 
     depths = workload.depths

@@ -144,7 +144,7 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
     repeats = describe_repeats(stored_loop.loop)
     document: dict[str, Any] = {}
     if current_command().json:
-        from heedful_server.schemas import explanation_record, loop_record
+        from heedful.wire import explanation_record, loop_record
 
         document = {
             **loop_record(stored_loop, notes),

@@ -6,12 +6,18 @@ anything else begins, so that no attempt waits for them.
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from heedful import doors
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import fetched
 from heedful.cli.settings import (
@@ -21,6 +27,7 @@ from heedful.cli.settings import (
     scope_of,
     settings,
 )
+from heedful.doors import JobQueue
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
@@ -29,9 +36,6 @@ from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES
 from heedful.store.projects import own_db, prepare_database
 from heedful.store.store import Store
-
-if TYPE_CHECKING:
-    from heedful_server.worker import PostgresQueue
 
 T = TypeVar("T")
 # The share of labelled pairs that a judge must rank right. A coin would pass 1 of 170
@@ -95,17 +99,21 @@ def has_own_memory() -> bool:
 
 async def embed_later(scope: Scope) -> None:
     """Let a worker embed what was released, if workers do the jobs of the database."""
-    db = settings().db
-    if db.startswith(POSTGRES_PREFIXES):
-        async with opened_queue(db) as queue:
+    queue_of_jobs = opened_queue(settings().db)
+    if queue_of_jobs is not None:
+        async with queue_of_jobs as queue:
             await queue.defer("embed", scope)
 
 
-def opened_queue(db: str, *, works: bool = False) -> "PostgresQueue":
-    """Return the queue of a PostgreSQL database, to open with `async with`."""
-    from heedful_server.worker import PostgresQueue  # an extra
+def opened_queue(db: str) -> AbstractAsyncContextManager[JobQueue] | None:
+    """Return the queue of a database, to open with `async with`.
 
-    return PostgresQueue(db, works=works)
+    Return None if its jobs are done in the process of the service, or if
+    `heedful-server`, which has the queue, is not installed.
+    """
+    scheme = "postgresql" if db.startswith(POSTGRES_PREFIXES) else ""
+    open_queue = doors.QUEUES.load(scheme)
+    return None if open_queue is None else open_queue(db)
 
 
 def memory_of(values: Settings, store: Store) -> Memory:

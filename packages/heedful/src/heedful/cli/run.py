@@ -6,6 +6,7 @@ A run has a name, and the loop of each of its tasks is stored as RUN/TASK. With
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -557,19 +558,18 @@ def demo(
 
 def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) -> int:
     """Show the recorded run; then its pages, if a person can see them here."""
-    from heedful_server.cli import serve
-
     recording = _import_demo("recording")
     out.mkdir(parents=True, exist_ok=True)
     measured = drive(recording.replay(values, out, command), lambda: "interrupted")
     _import_demo("lab").write(measured, out, current_command().json)
 
-    has_pages = serve.missing_package() is None
+    has_pages = find_spec("heedful_server") is not None
     if not has_pages:
         say(f"for the pages, {errors.install_line('ui')}")
     if browser and has_pages and _has_display() and not current_command().json:
-        values = replace(values, db=str(out / recording.DATABASE))
-        return serve.show_pages(values, read_only=False, browser=True)
+        database = str(out / recording.DATABASE)
+        show_pages = (sys.executable, "-m", "heedful", "ui", "--db", database)
+        return subprocess.call(show_pages)
     return 0
 
 

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from typer import Option
 
+from heedful import doors
 from heedful.cli.output import current_command, say
-from heedful.errors import InvalidInput, UnknownName, UsageError
+from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
 from heedful.faults import wrong_value
 from heedful.lessons.scope import Scope
 from heedful.store import DEFAULT_DATABASE_FILE, shown
@@ -199,7 +200,7 @@ def settings(**options: Any) -> Settings:
     """
     running = current_command()
     if running.as_hooks:
-        return hook_settings(Path.cwd(), **options)
+        return settings_by_door("hooks", Path.cwd(), **options)
 
     origins = _values_by_origin({**running.options, **options})
     values = _valid_settings(origins)
@@ -216,19 +217,17 @@ def settings(**options: Any) -> Settings:
     return replace(values, db=str(database))
 
 
-def hook_settings(folder: Path, **options: Any) -> Settings:
-    """Return the settings that hooks follow in a folder, and the database they use.
+def settings_by_door(name: str, folder: Path, **options: Any) -> Settings:
+    """Return the settings that the door SETTINGS has under a name, for a folder.
 
     Nothing in the folder counts. Options take precedence. Raises UsageError.
     """
-    from heedful_agents.hook import read_settings  # slow to import
-
-    hook_values = read_settings(folder)
-    names = hook_values.keys() - {"policy", "hook"}
-    values = {name: hook_values[name] for name in names}
-    values["trust"] = tuple(values["trust"])
+    read_settings = doors.SETTINGS.load(name)
+    if read_settings is None:
+        raise PackageMissing("heedful with --as-hooks", "heedful-agents", "agents")
     stated = _stated_options({**current_command().options, **options})
-    return _valid_settings(_values_by_origin({**values, **stated}, files=False))
+    values = {**read_settings(folder), **stated}
+    return _valid_settings(_values_by_origin(values, files=False))
 
 
 def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # as `__getattr__` imports them
     from heedful.episodes.episode import Limits
+    from heedful.episodes.readers.base import Reader
     from heedful.episodes.readers.heedful import write
-    from heedful.episodes.reading import FORMATS, read
+    from heedful.episodes.reading import read
+
+    FORMATS: dict[str, type[Reader]]
 
 __all__ = ["FORMATS", "Limits", "read", "write"]
 _HOMES = {
@@ -25,5 +28,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_HOMES[name]}")
-    value = globals()[name] = getattr(module, name)
+    # Other packages add formats, so they are looked for when somebody asks.
+    value = module.formats() if name == "FORMATS" else getattr(module, name)
+    globals()[name] = value
     return value

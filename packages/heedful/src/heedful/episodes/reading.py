@@ -8,17 +8,16 @@ an object around one, is read run by run.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from typing import Any
 
+from heedful import doors
 from heedful.episodes.episode import Episode, Limits
 from heedful.episodes.readers.aider import AiderReader
 from heedful.episodes.readers.base import Reader
 from heedful.episodes.readers.chat import ChatReader
 from heedful.episodes.readers.ci_log import CiLogReader
-from heedful_agents.readers.claude_code import SessionReader
-from heedful_agents.readers.codex import CodexReader, ExecReader
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.readers.junit import JUnitReader
 from heedful.episodes.readers.openhands import OpenHandsReader
@@ -35,34 +34,42 @@ from heedful.episodes.trace_files import (
 )
 from heedful.errors import TraceFileError, UsageError, install_line
 
-# The one list of readers. Chats are the last: runs of other formats have chats in them.
-READERS: tuple[type[Reader], ...] = (
-    EpisodeReader,
-    SpanReader,
-    CodexReader,
-    ExecReader,
-    SessionReader,
+# The readers of this package. Those of others are asked after the first two, whose
+# formats belong to nobody, and before the rest, which recognise less of a file.
+FIRST_READERS: tuple[type[Reader], ...] = (EpisodeReader, SpanReader)
+LATER_READERS: tuple[type[Reader], ...] = (
     SweAgentReader,
     OpenHandsReader,
     ReactReader,
     AiderReader,
     JUnitReader,
     CiLogReader,
+    # Runs of other formats have chats in them.
     ChatReader,
 )
-FORMATS: Mapping[str, type[Reader]] = {reader.source: reader for reader in READERS}
 # A file may begin with values that say nothing of its format.
 MAX_SAMPLE_VALUES = 50
 # What stands beside each other in one run, not in two.
 SIDES = frozenset({"request", "response", "inputs", "outputs"})
 CONVERT_HINT = (
-    f"Known formats: {', '.join(FORMATS)}. To convert it, write each run as a line: "
+    "Known formats: {formats}. To convert it, write each run as a line: "
     'python -c "import json; [print(json.dumps('
-    "{'task': r['task'], 'outcome': 'failure', 'messages': r['messages']})) "
+    "{{'task': r['task'], 'outcome': 'failure', 'messages': r['messages']}})) "
     "for r in json.load(open('runs.json'))]\". A message has a role and a content. "
-    "Steps of your own are 'events': {'type': 'tool_call', 'tool': …, 'arguments': …} "
-    "and {'type': 'tool_response', 'content': …, 'error': …}"
+    "Steps of your own are 'events': {{'type': 'tool_call', 'tool': …, 'arguments': …}}"
+    " and {{'type': 'tool_response', 'content': …, 'error': …}}"
 )
+
+
+@cache
+def readers() -> tuple[type[Reader], ...]:
+    """Return all readers, in the order in which they are asked."""
+    return (*FIRST_READERS, *doors.READERS.load_all().values(), *LATER_READERS)
+
+
+def formats() -> dict[str, type[Reader]]:
+    """Return the names of all formats, each with its reader."""
+    return {reader.source: reader for reader in readers()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +125,7 @@ class Traces(Iterator[Episode]):
         try:
             for part, stream in open_parts(file):
                 name = f"{self._name}/{part}" if part else self._name
-                hint = "" if part else CONVERT_HINT
+                hint = "" if part else CONVERT_HINT.format(formats=", ".join(formats()))
                 skipped_before = len(self.skipped)
                 try:
                     yield from self._read_part(name, stream, hint)
@@ -194,7 +201,7 @@ class Traces(Iterator[Episode]):
 
 def _reader_of(value: Any) -> type[Reader] | None:
     """Return the first reader that recognises a file by this value."""
-    return next((reader for reader in READERS if reader.begins(value)), None)
+    return next((reader for reader in readers() if reader.begins(value)), None)
 
 
 def _is_known(value: Any) -> bool:

@@ -26,7 +26,6 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from heedful_agents.agents import short_id
 from heedful.integrations.attempts import (
     Attempts,
     Role,
@@ -40,6 +39,7 @@ from heedful.integrations.results import RESULT_KEY
 from heedful.loop.codec import verdict_answer
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.answers import usage_of
+from heedful.validation import storable_id
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any] | AIMessage
@@ -253,7 +253,7 @@ def _thread_id() -> str:
     options = get_config().get("configurable", {})
     id = str(options.get("thread_id") or f"run-{secrets.token_hex(8)}")
     parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
-    return short_id(f"{id}:{parent}" if parent else id)
+    return storable_id(f"{id}:{parent}" if parent else id)
 
 
 def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:

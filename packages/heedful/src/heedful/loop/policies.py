@@ -20,9 +20,9 @@ from heedful.validation import check_integer, check_number, require
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
-# program lab/bench/quality/stop.py prints the results. A loop stops at its first repeated
-# candidate if no test passed so far, otherwise at the second, because a later attempt
-# rarely passes.
+# program `bench/quality/stop.py` of the lab prints the results. A loop stops at its
+# first repeated candidate if no test passed so far, otherwise at the second, because a
+# later attempt rarely passes.
 _hopeless = All(Repeat(1, near=False), NothingMet())
 default: Policy = Policy((stop.MaxAttempts(4), Repeat(2), _hopeless), name="default")
 thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")

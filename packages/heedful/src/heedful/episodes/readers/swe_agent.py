@@ -10,6 +10,7 @@ from typing import Any
 from heedful.episodes.episode import Episode, EpisodeBuilder, Event
 from heedful.episodes.messages import objects, text_field, text_of
 from heedful.episodes.readers.base import ValueReader, fault_of, outcome_of
+from heedful.validation import require
 
 
 class SweAgentReader(ValueReader):
@@ -28,13 +29,14 @@ class SweAgentReader(ValueReader):
 
     def add(self, value: Any) -> list[Episode]:
         """Return the episode of a run. Raises InvalidInput."""
+        require(isinstance(value, Mapping), "a run", value, "an object with its steps")
         builder = EpisodeBuilder(self._limits, self.source)
         for prompt in objects(value.get("history"), "history"):
             if prompt.get("role") == "user" and not prompt.get("is_demo"):
                 builder.add(Event("user_message", text_of(prompt.get("content"))))
                 break
 
-        for step in objects(value["trajectory"], "trajectory"):
+        for step in objects(value.get("trajectory"), "trajectory"):
             thought = text_field(step, "thought") or text_field(step, "response")
             command = text_field(step, "action").strip()
             observation = text_of(step.get("observation"))

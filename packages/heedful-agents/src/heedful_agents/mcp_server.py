@@ -353,11 +353,10 @@ def server_of(app: Any, caller: Any, db: str = "") -> Any:
 class Endpoint:
     """The route of the service that speaks MCP over streamable HTTP, without sessions.
 
-    Its tools ask the other routes of `app` as the caller of the request, which was
-    admitted before. A request of a page of another origin is refused.
+    Its tools ask the other routes of the service as the caller of the request, which
+    was admitted before. A request of a page of another origin is refused.
     """
 
-    app: Any
     path: str = MCP_PATH  # for the log of the service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -379,7 +378,7 @@ class Endpoint:
             # The service has already compared it with its own limit.
             max_request_body_size=sys.maxsize,
         )
-        _app_and_caller.set((self.app, scope["state"]["caller"].as_tool()))
+        _app_and_caller.set((scope["app"], scope["state"]["caller"].as_tool()))
 
         # The tasks of the manager belong to this request: they end with it, and ask as
         # its caller.

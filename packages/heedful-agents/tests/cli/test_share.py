@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful_agents.team_rules import ATTRIBUTES_FILE, SHARED_FILE, read_rules
 from heedful.memory.memory import Memory
+from heedful_agents.team_rules import ATTRIBUTES_FILE, SHARED_FILE, read_rules
 from tests.cli.support import Desk
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=0"]

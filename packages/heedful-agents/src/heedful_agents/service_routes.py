@@ -1,0 +1,71 @@
+"""What the service has for coding agents: two routes and a job.
+
+`heedful-server` finds them by its doors.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.routing import Route as PlainRoute
+
+from heedful.integrations.host import Host
+from heedful.lessons.scope import Scope
+from heedful.store import episodes
+from heedful.store.connection import storable
+from heedful_agents import hooks, mcp_server, session_work
+from heedful_agents.agents import find_agent, in_our_names, session_of
+from heedful_server import schemas
+from heedful_server.auth import Route, Writing
+from heedful_server.jobs import JobKind, Tools
+from heedful_server.schemas import Document
+
+hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
+
+
+@hooks_router.post("/hooks/{agent}")
+async def hook(
+    agent: schemas.Name, event: dict[str, schemas.Plain], caller: Writing
+) -> Document:
+    """Answer an event of a coding agent as its hook does; nothing if memory has nothing
+    to say.
+
+    The key also needs `read` or `recall`. The service runs no command, and reads no
+    file that the event names. A job learns from the session later; the key is a source
+    of its lessons. A session belongs to the key that sent its first event: other keys
+    get 409.
+    """
+    caller.needs("read", "recall")  # what it answers are lessons
+    name = str(event.get("hook_event_name", ""))
+    host = Host(memory=caller.memory)
+    session = session_of(in_our_names(find_agent(agent), event))
+    await caller.read(episodes.check_owner, session, caller.actor.via)
+    reply = await hooks.reply(name, event, host, agent=agent)
+
+    if reply.work:
+        owner = await caller.read(episodes.owner, reply.session)
+        if owner == caller.actor.via:
+            await caller.setup.work.defer(
+                "learn",
+                caller.scope,
+                session=storable(reply.session),
+                what=reply.work,
+            )
+
+    return dict(reply.answer or {})
+
+
+mcp_router: APIRouter = APIRouter(
+    routes=[PlainRoute(mcp_server.MCP_PATH, mcp_server.Endpoint(), methods=["POST"])]
+)
+
+
+async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:
+    """Learn from a session of a coding agent whose hooks the service answers.
+
+    Raises StoreError.
+    """
+    host = Host(memory=tools.memory(scope), strict=True)
+    await session_work.work(host, session, what)
+
+
+LEARN: JobKind = JobKind(run=learn, queue="reflection", priority=35)

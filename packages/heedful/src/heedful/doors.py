@@ -1,0 +1,118 @@
+"""The doors of heedful: where another distribution adds something to it.
+
+A door is a group of entry points. A distribution names what it adds in its
+`pyproject.toml`, and heedful finds it when it is installed:
+
+    [project.entry-points."heedful.readers"]
+    my-agent = "my_package:MyReader"
+
+An entry point is imported when it is needed, and never by `import heedful`.
+`heedful-server` and `heedful-agents` use no other way. This is the only list of doors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from heedful.episodes.readers.base import Reader
+    from heedful.lessons.scope import Scope
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Door(Generic[T]):
+    """A group of entry points, and what each of them is: a `T`."""
+
+    group: str
+
+    def load(self, name: str) -> T | None:
+        """Return what an installed distribution adds under a name, None without one."""
+        entry = _entries(self.group).get(name)
+        return None if entry is None else entry.load()
+
+    def load_all(self) -> dict[str, T]:
+        """Return what all installed distributions add, by its name."""
+        return {name: entry.load() for name, entry in _entries(self.group).items()}
+
+    def places(self) -> dict[str, str]:
+        """Return where each entry is, as `module:attribute`, without importing it."""
+        return {name: entry.value for name, entry in _entries(self.group).items()}
+
+
+@cache
+def _entries(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; installed ones do not change."""
+    from importlib.metadata import entry_points  # slow to import
+
+    return {entry.name: entry for entry in sorted(entry_points(group=group))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSet:
+    """Commands of `heedful`.
+
+    `package` is the package of their modules. `groups` has the titles of `heedful
+    --help`, below them the name of each command with its `module:attribute` and its
+    summary. `options` has the names of the shared options of a command, or of one below
+    it, separated by blanks.
+    """
+
+    package: str
+    groups: Mapping[str, Mapping[str, tuple[str, str]]]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the commands."""
+        return frozenset(chain.from_iterable(self.groups.values()))
+
+
+class JobQueue(Protocol):
+    """A queue of jobs that workers do."""
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> Any:
+        """Put a job on the queue."""
+        ...
+
+    async def workload(self) -> Any:
+        """Return what is in the queue: a `heedful_server.jobs.Workload`."""
+        ...
+
+
+# Commands of the command line. The functions are imported when a command runs.
+COMMANDS: Door[CommandSet] = Door("heedful.commands")
+
+# Readers of files of traces, by their formats. `heedful.testing` has the cases that a
+# reader must pass. They are asked after the readers of heedful, but before that of
+# chats, because runs of many formats have a chat in them.
+READERS: Door[type[Reader]] = Door("heedful.readers")
+
+# Adapters of frameworks for agents, by the framework's name. `heedful doctor` lists
+# them; users import them. `heedful.testing` has the cases that their host must pass.
+ADAPTERS: Door[Any] = Door("heedful.adapters")
+
+# Settings that replace those of the command line: a function of a folder. "hooks" has
+# those of `--as-hooks`.
+SETTINGS: Door[Callable[[Path], Mapping[str, Any]]] = Door("heedful.settings")
+
+# The queue of the jobs of a database, for the scheme of its address: a function that
+# opens it.
+QUEUES: Door[Callable[[str], AbstractAsyncContextManager[JobQueue]]] = Door(
+    "heedful.queues"
+)
+
+# Routes of the service: an `APIRouter` of FastAPI.
+ROUTERS: Door[Any] = Door("heedful.routers")
+
+# Jobs that workers of the service do, by their names: a `heedful_server.jobs.JobKind`.
+JOBS: Door[Any] = Door("heedful.jobs")
