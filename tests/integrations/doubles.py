@@ -1,11 +1,8 @@
 """What the table of hosts asks of each framework: its own fake model, driven by a
 script.
 
-Each double has a function `drive`, which runs an agent as a user of this integration
-would set it up.
-The model takes the turns of the script in order, and repeats the last. `results` has
-what the tool `shell` returns or raises for a command, by default "done". Raises what
-the host raises.
+Each double has a function `drive`, a `Drive` of the suite for hosts. Here a script may
+also have an exception, which the model raises.
 """
 
 from __future__ import annotations
@@ -13,29 +10,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from heedful import Done
+from heedful.testing.conformance import Driven, Say, ScriptedCall as Call
 
-
-@dataclass(frozen=True)
-class Say:
-    """The model answers with this text, and calls no tool."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Call:
-    """The model calls the tool `shell` with this command, and may say a `text`.
-
-    In the same answer, a tool that the provider of the model runs has said `provided`.
-    """
-
-    command: str
-    provided: str = ""
-    text: str = ""
+__all__ = [
+    "ERROR",
+    "OK",
+    "Call",
+    "Driven",
+    "ModelDown",
+    "Results",
+    "Say",
+    "Script",
+    "Turn",
+    "shell_of",
+]
 
 
 class ModelDown(Exception):
@@ -46,18 +36,7 @@ Turn = Say | Call | ModelDown
 Script = Sequence[Turn]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
-
-
-@dataclass(kw_only=True)
-class Driven:
-    """What the framework returned, all texts of each request to the model, the commands
-    run.
-    """
-
-    answer: str = ""
-    prompts: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-    verdict: Done | None = None
+ERROR = 'Error: Cannot find module "pads"'
 
 
 def shell_of(

@@ -15,16 +15,11 @@ from pydantic import BaseModel
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
+from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.integrations.double_adk import Scripted, run, runner_of, shell_agent, text_of
-from tests.integrations.doubles import Call, Driven, Say, Turn
-from tests.integrations.test_hosts import (
-    ERROR,
-    TASK,
-    host_that_judges,
-    memory_in,
-    severity,
-)
+from tests.integrations.doubles import ERROR, Call, Driven, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]

@@ -22,16 +22,11 @@ from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes
+from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.integrations.double_agent_framework import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
-from tests.integrations.test_hosts import (
-    ERROR,
-    TASK,
-    host_that_judges,
-    memory_in,
-    severity,
-)
+from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 RULE = "answer with one of P0 to P3"

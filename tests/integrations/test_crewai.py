@@ -12,16 +12,11 @@ from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
 from heedful.store import episodes, loops
+from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.integrations.double_crewai import crew_of, shell_task
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
-from tests.integrations.test_hosts import (
-    ERROR,
-    TASK,
-    host_that_judges,
-    memory_in,
-    severity,
-)
+from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 
 RULE = "answer with one of P0 to P3"
 PADS = "npm run pads"

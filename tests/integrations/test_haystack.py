@@ -13,10 +13,11 @@ from haystack.tools.from_function import create_tool_from_function
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.haystack import hooks
+from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
-from tests.integrations.doubles import Call, Driven, Say, Turn
-from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
+from tests.integrations.doubles import ERROR, Call, Driven, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]

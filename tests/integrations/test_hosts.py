@@ -21,6 +21,8 @@ from heedful.errors import Conflict, HeedfulError
 from heedful.integrations import Host
 from heedful.store import loops
 from heedful.store.sqlite import in_file
+from heedful.testing import conformance
+from heedful.testing.conformance import TASK, severity
 from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
 from tests.hosts import patient_host
@@ -29,41 +31,23 @@ from tests.tables import cases
 
 # MCP is a server of tools, not a host of an agent.
 NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
-ERROR = 'Error: Cannot find module "pads"'
 PAGES = ("docs/integrations.md", "docs/frameworks.md", "docs/any-framework.md")
 BLOCKS = [
     block for page in PAGES for block in blocks(Path(page).read_text(encoding="utf-8"))
 ]
-TASK = "Give the severity of the ticket: the pump leaks"
 
 
 KILLED = """
 import asyncio, importlib, pathlib, sys
 import tests.integrations.conftest  # turns the telemetry of frameworks off
 from tests.integrations.doubles import Call, Say
-from tests.integrations.test_hosts import TASK, host_that_judges, memory_in
+from heedful.testing.conformance import TASK
+from tests.integrations.test_hosts import host_that_judges, memory_in
 
 host = host_that_judges(memory_in(pathlib.Path(sys.argv[2])))
 turns = [Say("high"), Call("kill")]
 asyncio.run(importlib.import_module(sys.argv[1]).drive(host, TASK, turns, id="one"))
 """
-
-
-def severity(candidate: Any, _: Any) -> Sequence[Finding]:
-    fine = str(candidate).strip() in ("P0", "P1", "P2", "P3")
-    problem = f"{str(candidate)[:40]!r} is no severity"
-    return (
-        []
-        if fine
-        else [
-            Finding(
-                "severity",
-                problem,
-                fix="answer with one of P0 to P3",
-                key="one",
-            )
-        ]
-    )
 
 
 def broken(candidate: Any, _: Any) -> Sequence[Finding]:
@@ -85,39 +69,9 @@ def double(request: pytest.FixtureRequest) -> Any:
     return import_module(f"tests.integrations.double_{request.param}")
 
 
-async def test_wrong_then_right(double: Any, tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    driven = await double.drive(
-        host_that_judges(memory), TASK, [Say("high"), Say("P1")], id="one"
-    )
-    assert driven.answer == "P1"
-    assert driven.verdict == Done(2, passed=True)
-    assert len(driven.prompts) == 2
-    assert "answer with one of P0 to P3" in driven.prompts[1]
-    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
-    assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
-    assert stored_loop.loop.usage.calls == 2
-
-    again = await double.drive(
-        host_that_judges(memory), "Grade: the roof is off", [Say("P0")], id="two"
-    )
-    assert "answer with one of P0 to P3" in again.prompts[0]
-
-
-async def test_never_right_stops_by_our_rule_with_the_best(
-    double: Any, tmp_path: Path
-) -> None:
-    memory = memory_in(tmp_path)
-    host = host_that_judges(memory, policy=policy("default, attempts.limit=3"))
-    turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
-    driven = await double.drive(host, TASK, turns, id="one")
-    assert driven.answer == "bad"
-    assert len(driven.prompts) == 3
-    assert driven.verdict.best == 1
-    assert driven.verdict.passed is False
-    assert driven.verdict.stopped_by[0].rule == "attempts"
-    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
-    assert stored_loop.verdicts[-1] == driven.verdict
+@pytest.mark.parametrize("case", conformance.HOST, ids=conformance.name)
+async def test_a_host(double: Any, case: Any) -> None:
+    await case(double.drive)
 
 
 def name_of(double: Any) -> str:
@@ -169,24 +123,6 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task(
     assert driven.prompts == []
     with pytest.raises(Conflict):
         await double.drive(host, "another", [Say("P0")], id="one")
-
-
-async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
-    double: Any, tmp_path: Path
-) -> None:
-    host = patient_host(memory=memory_in(tmp_path), strict=True)
-    failing = {"npm run build": RuntimeError(ERROR)}
-    turns: list[Turn] = [Call("npm run build"), Say("gave up")]
-    for id in ("one", "two"):
-        await double.drive(host, "build it", turns, id=id, results=failing)
-    third = await double.drive(
-        host, "build the app", turns, id="three", results=failing
-    )
-    warning = "this command failed in 2 sessions and has not worked since"
-    # `before` and `seen` know the same lesson.
-    assert third.prompts[-1].count(warning) == 1
-    assert third.commands == ["npm run build"]
-    assert third.verdict is None
 
 
 async def test_what_the_host_raises_reaches_its_caller(
@@ -251,16 +187,6 @@ async def test_an_unlike_task_gets_the_rule_of_the_check(
     await double.drive(host, TASK, [Say("high"), Say("P1")], id="one")
     driven = await double.drive(host, "Rate: lift 3 hums", [Say("P2")], id="two")
     assert ("P0 to P3" in driven.prompts[0]) is is_shown
-
-
-async def test_a_rejected_output_is_never_learnt_as_a_success(
-    double: Any, tmp_path: Path
-) -> None:
-    memory = memory_in(tmp_path)
-    host = host_that_judges(memory, policy=policy("default, attempts.limit=2"))
-    await double.drive(host, TASK, [Say("high"), Say("urgent")], id="one")
-    matches = await memory.recall(TASK, 10)
-    assert not [match for match in matches if match.example.accepted]
 
 
 def is_runnable(program: str) -> bool:

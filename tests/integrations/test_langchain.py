@@ -27,10 +27,11 @@ from heedful import Done, Finding, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
 from heedful.store import episodes, loops
+from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_langchain import agent_of, scripted
-from tests.integrations.doubles import Call, ModelDown, Say, shell_of
-from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
+from tests.integrations.doubles import ERROR, Call, ModelDown, Say, shell_of
+from tests.integrations.test_hosts import host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
 BUILD = Call("npm run pads")

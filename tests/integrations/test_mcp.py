@@ -23,15 +23,15 @@ from mcp.client.streamable_http import streamable_http_client
 
 from heedful import Memory, Scope
 from heedful.checks.loading import load
-from heedful_agents.mcp import MCP_TOOLS, server_of
 from heedful.lessons.lesson import Example
 from heedful.memory.dream import consolidate
-from heedful_server.app import application
-from heedful_server.auth import Callers
-from heedful_server.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
+from heedful_agents.mcp_server import MCP_TOOLS, server_of
+from heedful_server.app import application
+from heedful_server.auth import Callers
+from heedful_server.setup import Setup
 from tests.memory.dreams import NEVER, RETRY, state_rule
 from tests.service.running import running
 from tests.service.support import served

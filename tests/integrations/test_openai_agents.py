@@ -19,16 +19,11 @@ from heedful import Done, policy
 from heedful.errors import InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
+from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, Say, Turn
-from tests.integrations.test_hosts import (
-    ERROR,
-    TASK,
-    host_that_judges,
-    memory_in,
-    severity,
-)
+from tests.integrations.doubles import ERROR, Call, Driven, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 CONFIG = RunConfig(tracing_disabled=True)

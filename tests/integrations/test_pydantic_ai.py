@@ -11,10 +11,11 @@ from pydantic_ai.models.test import TestModel
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.pydantic_ai import Heedful
+from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_pydantic_ai import shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
-from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
+from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 
 
 @pytest.mark.parametrize(

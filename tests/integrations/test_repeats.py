@@ -37,19 +37,6 @@ def host_of(**options: Any) -> Host:
     return patient_host(memory=None, strict=True, **options)
 
 
-async def test_the_third_call_is_noted_and_the_fifth_does_not_run(double: Any) -> None:
-    driven = await double.drive(
-        host_of(), "find it", [Call("find")], id="one", results={"find": LOST}
-    )
-    assert driven.commands == ["find"] * 4
-    assert [NOTE in prompt for prompt in driven.prompts[:4]] == [False] * 3 + [True]
-    assert [HELD in prompt for prompt in driven.prompts] == [False] * 5 + [True]
-    assert driven.verdict.passed is False
-    assert driven.verdict.stopped_by[0].rule == "repeat"
-    assert 'shell {"command": "find"}' in driven.answer
-    assert LOST in driven.answer
-
-
 async def test_a_run_ends_with_the_last_text_of_the_model(double: Any) -> None:
     if name_of(double) in SILENT:
         pytest.skip("its model says nothing beside a call")

@@ -13,16 +13,11 @@ from strands.session import FileSessionManager
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.strands import HeedfulPlugin
+from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
-from tests.integrations.test_hosts import (
-    ERROR,
-    TASK,
-    host_that_judges,
-    memory_in,
-    severity,
-)
+from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]

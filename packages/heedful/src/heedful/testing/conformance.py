@@ -1,0 +1,552 @@
+"""What each contract of heedful promises, as cases that an implementation must pass.
+
+    @pytest.mark.parametrize("case", conformance.MODEL, ids=conformance.name)
+    async def test_our_model(case):
+        await case(lambda: OurModel())
+
+A case is an async function, and its docstring is the promise. It takes a function that
+makes what is tested: a Model, an Embedder, a Store (each call opens the same database,
+which is empty before the case), or a `SampleFile`. A case of `HOST` takes the function
+that drives an agent of the framework (`Drive`); one of `MODEL_DOWN` or `EMBEDDER_DOWN`
+takes one that makes a model or an embedder whose provider fails. A broken promise
+raises AssertionError, or the error that it leads to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from math import dist, hypot
+from typing import Any, Protocol, get_args
+
+from heedful.checks.evaluate import Context
+from heedful.checks.schema import json_schema
+from heedful.drive.report import open_loop
+from heedful.episodes.episode import Episode, Limits
+from heedful.episodes.readers.base import Reader
+from heedful.episodes.reading import readers
+from heedful.errors import AttemptTaken, Conflict, ModelError, UsageError
+from heedful.integrations.host import Host
+from heedful.lessons.scope import Scope
+from heedful.loop.decide import Done
+from heedful.loop.record import Evaluation, Finding
+from heedful.memory.memory import Memory
+from heedful.models.contract import Answer, Embedder, Finish, Message, Model
+from heedful.store import session_marks
+from heedful.store.connection import Db
+from heedful.store.store import Store
+from heedful.testing import FixedEmbedder
+
+Case = Callable[[Any], Awaitable[None]]
+
+
+def name(case: Any) -> str:
+    """Return the promise of a case in a few words, such as for the id of a test."""
+    return str(case.__name__).replace("_", " ")
+
+
+def _expect(holds: object, promise: str, value: object) -> None:
+    """Check a promise. Raises AssertionError with the value that breaks it."""
+    if not holds:
+        raise AssertionError(f"broken promise: {promise}; there is {value!r:.500}")
+
+
+def _expect_equal(value: object, expected: object, promise: str) -> None:
+    """Check that a value is the promised one. Raises AssertionError."""
+    _expect(value == expected, f"{promise}: {expected!r:.500}", value)
+
+
+async def _expect_error(
+    work: Awaitable[Any], error: type[Exception], promise: str
+) -> None:
+    """Check that an awaitable raises an error. Raises AssertionError."""
+    results = await asyncio.gather(work, return_exceptions=True)
+    _expect(isinstance(results[0], error), promise, results[0])
+
+
+@asynccontextmanager
+async def _opened(make: Callable[[], Any]) -> AsyncIterator[Any]:
+    """Make a model or a store; close it at the end, twice, which does no harm."""
+    opened = make()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+        await opened.close()
+
+
+# -- models
+
+CHAT = (Message("system", "Be brief."), Message("user", "Name a colour."))
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
+async def _complete(model: Model, **options: Any) -> Answer:
+    """Return the answer to the chat; check that it is one of the contract."""
+    answer = await model.complete(CHAT, **options)
+    is_text = isinstance(answer, Answer) and isinstance(answer.text, str)
+    _expect(is_text, "complete returns an Answer with a text", answer)
+    _expect(answer.finish in get_args(Finish), "finish is one of Finish", answer)
+    # Budgets are kept by it.
+    _expect(answer.usage.calls >= 1, "usage has at least one call", answer)
+    return answer
+
+
+async def model_has_a_name(make: Callable[[], Model]) -> None:
+    """Models that are made alike have the same name, which is not empty."""
+    async with _opened(make) as model, _opened(make) as other:
+        _expect(model.name, "the name of a model is not empty", model.name)
+        _expect_equal(other.name, model.name, "the name of a model stays")
+
+
+async def model_takes_every_option(make: Callable[[], Model]) -> None:
+    """A model takes each option of `complete`; a whole answer fits its schema."""
+    async with _opened(make) as model:
+        answer = await _complete(
+            model, schema=SCHEMA, max_tokens=256, temperature=0.5, seed=3
+        )
+        if answer.finish == "stop":
+            findings = json_schema(SCHEMA)(answer.text, Context(task=""))
+            _expect(not findings, "a whole answer fits its schema", answer)
+
+
+async def model_answers_several_calls_at_once(make: Callable[[], Model]) -> None:
+    """Calls at the same time each get an answer."""
+    async with _opened(make) as model:
+        await asyncio.gather(*[_complete(model, max_tokens=16) for _ in range(3)])
+
+
+async def model_that_fails_raises_model_error(make: Callable[[], Model]) -> None:
+    """A provider that fails is a ModelError, so that no answer is blamed."""
+    async with _opened(make) as model:
+        await _expect_error(model.complete(CHAT), ModelError, "it is a ModelError")
+
+
+# -- embedders
+
+
+async def _embed(embedder: Embedder, *texts: str) -> list[list[float]]:
+    """Embed texts; check that each has a unit vector."""
+    rows = [[float(x) for x in row] for row in await embedder.embed(texts)]
+    sizes = [len(row) for row in rows]
+    _expect_equal(sizes, [embedder.dimensions] * len(texts), "sizes of the vectors")
+    lengths = [round(hypot(*row), 3) for row in rows]
+    _expect_equal(lengths, [1.0] * len(texts), "lengths of the vectors")
+    return rows
+
+
+async def embedder_names_its_space(make: Callable[[], Embedder]) -> None:
+    """Embedders that are made alike have the same name, which is not empty."""
+    names = {make().name, make().name}
+    _expect(len(names) == 1 and all(names), "the name of an embedder stays", names)
+
+
+async def embedder_keeps_the_order(make: Callable[[], Embedder]) -> None:
+    """Each text has its own vector at its place, whatever stands beside it."""
+    first, second = await _embed(make(), "The pump leaks.", "17 invoices are late")
+    _expect(dist(first, second) > 0.05, "two texts have two vectors", first)
+    [alone] = await _embed(make(), "17 invoices are late")
+    moved = dist(second, alone)
+    _expect(moved < 0.05, "the vector of a text is the same at every place", moved)
+
+
+async def embedder_takes_any_text(make: Callable[[], Embedder]) -> None:
+    """A text may be empty, very long, or no valid Unicode; there may be none."""
+    await _embed(make())
+    await _embed(make(), "", " ", "long " * 3_000, "half a \ud800 pair", "nul \0 👍")
+
+
+async def embedder_that_fails_raises_model_error(make: Callable[[], Embedder]) -> None:
+    """A provider that fails is a ModelError, so that memory goes on without vectors."""
+    await _expect_error(make().embed(["a"]), ModelError, "it is a ModelError")
+
+
+# -- stores
+
+SCOPE = Scope("tenant", "project")
+SESSION = "conformance"
+
+
+async def _mark(store: Store, mark: str) -> None:
+    """Write a row: the mark of a session."""
+    await store.write(SCOPE, session_marks.mark, SESSION, [mark])
+
+
+async def _marks(store: Store, scope: Scope = SCOPE) -> list[str]:
+    """Return the rows that cases write."""
+    marks = ("first", "second", "undone")
+    return sorted(await store.read(scope, session_marks.find, SESSION, marks))
+
+
+def _mark_and_fail(db: Db, scope: Scope) -> None:
+    """Write a row, and fail."""
+    session_marks.mark(db, scope, SESSION, ["undone"])
+    raise LookupError("the work fails after its write")
+
+
+async def store_shows_a_write_to_all(make: Callable[[], Store]) -> None:
+    """Every store of a database sees a write that has returned, in its scope only."""
+    async with _opened(make) as store, _opened(make) as other:
+        await _mark(store, "first")
+        _expect_equal(await _marks(other), ["first"], "another store sees a write")
+        scopes = (Scope("other", "project"), Scope("tenant", "other"))
+        marks = [await _marks(store, scope) for scope in scopes]
+        _expect_equal(marks, [[], []], "other scopes have none of the rows")
+
+
+async def store_undoes_what_fails(make: Callable[[], Store]) -> None:
+    """Work that raises changes nothing, and harms no other write of that moment."""
+    async with _opened(make) as store:
+        failing = store.write(SCOPE, _mark_and_fail)
+        await asyncio.gather(
+            _mark(store, "first"),
+            _expect_error(failing, LookupError, "the error of the work is raised"),
+            _mark(store, "second"),
+        )
+        _expect_equal(await _marks(store), ["first", "second"], "all others are stored")
+
+
+async def store_counts_in_the_database(make: Callable[[], Store]) -> None:
+    """Two writers of one error at the same time make one row, and no count is lost."""
+    async with _opened(make) as store, _opened(make) as other:
+        memories = [Memory(a, SCOPE, embedder=FixedEmbedder()) for a in (store, other)]
+        results = await asyncio.gather(
+            *[memory.remember("TypeError", "no len()") for memory in memories * 8]
+        )
+        seen = sorted(remembered.seen for remembered in results)
+        _expect_equal(seen, [*range(1, 17)], "each sighting has its own number")
+        _expect_equal(await memories[0].count(), 1, "an error has one row")
+
+
+async def store_refuses_what_conflicts(make: Callable[[], Store]) -> None:
+    """An attempt is reported with one output, and a loop has one task."""
+    async with _opened(make) as store, _opened(make) as other:
+        first, second = [
+            await open_loop("one", "a task", store=opened, goals=["score >= 1"])
+            for opened in (store, other)
+        ]
+        evaluation = Evaluation(scores={"score": 0.5})
+        await first.report("an output", attempt=1, evaluation=evaluation)
+        report = second.report("another", attempt=1, evaluation=evaluation)
+        await _expect_error(report, AttemptTaken, "another output is AttemptTaken")
+        loop = open_loop("one", "another task", store=other)
+        await _expect_error(loop, Conflict, "another task is a Conflict")
+
+
+async def store_reads_one_snapshot(make: Callable[[], Store]) -> None:
+    """A read sees the database as it was at its first statement, whoever writes."""
+    has_begun = threading.Event()
+    has_written = threading.Event()
+
+    def find_twice(db: Db, scope: Scope) -> list[frozenset[str]]:
+        before = session_marks.find(db, scope, SESSION, ["first"])
+        has_begun.set()
+        has_written.wait(30)
+        return [before, session_marks.find(db, scope, SESSION, ["first"])]
+
+    async with _opened(make) as store, _opened(make) as other:
+        reading = asyncio.create_task(store.read(SCOPE, find_twice))
+        await asyncio.to_thread(has_begun.wait, 30)
+        await _mark(other, "first")
+        has_written.set()
+        _expect_equal(await reading, [frozenset()] * 2, "a read sees no later write")
+
+
+# -- readers
+
+# A made-up key of AWS, which nobody has.
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+# Values that belong to no format of traces.
+FOREIGN: tuple[Any, ...] = (
+    None,
+    [],
+    {"type": "note"},
+    {"events": [{"name": "click"}]},
+    {"events": [{"type": "click", "id": 1}]},
+    {"action": "labeled", "number": 7},
+    {"type": "turn.prompt", "input": []},
+    {"type": "reasoning", "summary": []},
+    {"messages": ["hi"]},
+    {"payload": {"id": 1}},
+    {"message": "done", "level": "info"},
+    "2026-01-31 12:00 started",
+    '{"role": "user"}',
+    b"\x1f\x8b",
+)
+# What a damaged file may have in place of a part.
+DAMAGE: tuple[Any, ...] = (None, -1, "text", [None], {"a": [1]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleFile:
+    """A class of readers, the decoded values of a file of its format, and a text in it.
+
+    The file has an episode of at least two events, one of them with the text.
+    """
+
+    reader: type[Reader]
+    values: Sequence[Any]
+    text: str
+
+    def read(self, values: Sequence[Any], **limits: int) -> list[Episode]:
+        """Read values as heedful does: what is refused is left out."""
+        reader = self.reader(Limits(**limits))
+        episodes: list[Episode] = []
+        for value in values:
+            with suppress(UsageError):
+                episodes += reader.add(value)
+        with suppress(UsageError):
+            episodes += reader.finish()
+        return episodes
+
+
+def _variants(value: Any, new: Any) -> Iterator[Any]:
+    """Yield copies of JSON data, each with something new in place of one part."""
+    if isinstance(value, dict):
+        for key, old in value.items():
+            yield from ({**value, key: part} for part in (new, *_variants(old, new)))
+    if isinstance(value, list):
+        entries = dict(enumerate(value))
+        yield from ([*variant.values()] for variant in _variants(entries, new))
+
+
+async def reader_reads_its_format(make: Callable[[], SampleFile]) -> None:
+    """A file gives the same episodes each time, with its texts and its format."""
+    reading = make()
+    source = reading.reader.source
+    episodes = reading.read(reading.values)
+    _expect(reading.text in repr(episodes), "an episode has the text", episodes)
+    _expect_equal({a.source for a in episodes}, {source}, "episodes have the source")
+    _expect_equal(reading.read(reading.values), episodes, "a file is read alike")
+    _expect_equal(reading.read(()), [], "an empty file has no episode")
+
+
+async def reader_recognises_its_format_alone(make: Callable[[], SampleFile]) -> None:
+    """A reader recognises its file, no other but chats' does, and nothing else."""
+    reading = make()
+    source = reading.reader.source
+    types = {reading.reader, *readers()}
+    sources = {a.source for a in types if any(map(a.begins, reading.values))}
+    is_alone = {source} <= sources <= {source, "chat"}
+    _expect(is_alone, f"only {source} recognises its file", sources)
+    foreign = [value for value in FOREIGN if reading.reader.begins(value)]
+    _expect_equal(foreign, [], "no value of another format is recognised")
+
+
+async def reader_refuses_damaged_values(make: Callable[[], SampleFile]) -> None:
+    """A value that is damaged at any place is read, or raises a UsageError."""
+    reading = make()
+    for damage in DAMAGE:
+        for values in _variants([*reading.values], damage):
+            digests = [episode.digest for episode in reading.read(values)]
+            _expect(all(digests), "an episode has a digest", values)
+
+
+async def reader_loses_nothing_beside_damage(make: Callable[[], SampleFile]) -> None:
+    """A value that is damaged as a whole takes nothing from the values beside it."""
+    reading = make()
+    for damage in DAMAGE:
+        values = [part for value in reading.values for part in (damage, value)]
+        text = repr(reading.read(values))
+        _expect(reading.text in text, f"the text is there beside {damage!r}", text)
+
+
+async def reader_removes_secrets(make: Callable[[], SampleFile]) -> None:
+    """No secret of a file is in an episode."""
+    reading = make()
+    text = json.dumps(reading.values).replace(reading.text, SECRET)
+    episodes = reading.read(json.loads(text))
+    _expect(SECRET not in repr(episodes), "episodes have no secret", episodes)
+
+
+async def reader_keeps_its_limits(make: Callable[[], SampleFile]) -> None:
+    """An episode has no more events than its limit, and says how many it left out."""
+    reading = make()
+    counts = [len(a.events) + a.omitted for a in reading.read(reading.values)]
+    episodes = reading.read(reading.values, events=1)
+    figures = [(len(episode.events), episode.omitted) for episode in episodes]
+    expected = [(1, count - 1) for count in counts]
+    _expect_equal(figures, expected, "events that are kept, and that are omitted")
+
+
+# -- hosts
+
+
+@dataclass(frozen=True)
+class Say:
+    """The model answers with this text, and calls no tool."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """The model calls the tool `shell` with this command, and may say a `text`.
+
+    In the same answer, a tool that the provider of the model runs has said `provided`.
+    """
+
+    command: str
+    provided: str = ""
+    text: str = ""
+
+
+Turn = Say | ScriptedCall
+
+
+@dataclass(kw_only=True)
+class Driven:
+    """What the framework returned, all texts of each request to the model, the commands
+    run.
+    """
+
+    answer: str = ""
+    prompts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    verdict: Done | None = None
+
+
+class Drive(Protocol):
+    """Runs an agent of a framework, as a user of its adapter would set it up."""
+
+    async def __call__(
+        self,
+        host: Host,
+        task: str,
+        script: Sequence[Turn],
+        *,
+        id: str,
+        results: Mapping[str, str | Exception] = ...,
+    ) -> Driven:
+        """Run the agent on a task, with a host, under an id.
+
+        The framework's model is a fake that takes the turns of the script in order, and
+        repeats the last. Its tool `shell` returns
+        or raises the result of a command, by default "done". Raises what the framework
+        raises.
+        """
+
+
+TASK = "Give the severity of the ticket: the pump leaks"
+CURE = "answer with one of P0 to P3"
+
+
+def severity(candidate: Any, _: Any) -> Sequence[Finding]:
+    """Check that an answer is one of P0 to P3."""
+    if str(candidate).strip() in ("P0", "P1", "P2", "P3"):
+        return []
+    problem = f"{str(candidate)[:40]!r} is no severity"
+    return [Finding("severity", problem, fix=CURE, key="one")]
+
+
+def _host(**options: Any) -> Host:
+    """Return a host with a memory of its own, whose lookups wait for a busy machine."""
+    memory = Memory(":memory:", embedder=FixedEmbedder(), holdout=0)
+    return Host(memory=memory, strict=True, seconds=60.0, **options)
+
+
+async def host_asks_again_and_recalls(drive: Drive) -> None:
+    """A rejected answer is asked again with feedback; a later run has it at first."""
+    host = _host(checks=[severity], memory_key="severity")
+    driven = await drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    _expect_equal(driven.answer, "P1", "the second answer comes back")
+    _expect_equal(driven.verdict, Done(2, passed=True), "the second attempt passes")
+    _expect_equal(len(driven.prompts), 2, "two attempts are two requests")
+    _expect(CURE in driven.prompts[1], "the second has feedback", driven.prompts)
+    later = await drive(host, "Grade: the roof is off", [Say("P0")], id="two")
+    _expect(CURE in later.prompts[0], "the first request has a lesson", later.prompts)
+
+
+async def host_returns_the_best_answer(drive: Drive) -> None:
+    """If a rule stops the run, the best answer comes back, and is not learnt."""
+    host = _host(checks=[severity], policy="attempts.limit=3")
+    turns = [Say("bad"), Say("worse"), Say("worst"), Say("P1")]
+    driven = await drive(host, TASK, turns, id="one")
+    _expect_equal(driven.answer, "bad", "the best of three answers comes back")
+    _expect_equal(len(driven.prompts), 3, "three attempts are three requests")
+    _expect("'attempts'" in repr(driven.verdict), "its rule ends it", driven.verdict)
+    memory = Memory(host.store, host.own_scope, embedder=FixedEmbedder())
+    lessons = await memory.recall(TASK, 10)
+    accepted = [lesson for lesson in lessons if lesson.example.accepted]
+    _expect_equal(accepted, [], "a rejected answer is never learnt as right")
+
+
+async def host_warns_of_a_call_that_failed(drive: Drive) -> None:
+    """Failures of tools are kept: a later run is told of them, once, with its call."""
+    host = _host()
+    results = {"npm run build": RuntimeError('Cannot find module "pads"')}
+    turns: list[Turn] = [ScriptedCall("npm run build"), Say("gave up")]
+    for id in ("one", "two"):
+        await drive(host, "build it", turns, id=id, results=results)
+    driven = await drive(host, "build the app", turns, id="three", results=results)
+    words = "this command failed in 2 sessions and has not worked since"
+    _expect_equal(driven.prompts[-1].count(words), 1, "the warning is there once")
+    _expect_equal(driven.commands, ["npm run build"], "the call runs once")
+
+
+async def host_stops_a_call_that_repeats(drive: Drive) -> None:
+    """The third equal result is noted, the fifth call does not run, the run ends."""
+    results = {"find": "Error: no order A-1"}
+    driven = await drive(
+        _host(), "find it", [ScriptedCall("find")], id="one", results=results
+    )
+    _expect_equal(driven.commands, ["find"] * 4, "four calls run")
+    notes = ["This call repeats" in prompt for prompt in driven.prompts[:4]]
+    _expect_equal(notes, [False] * 3 + [True], "the fourth request has a note")
+    refusals = ["This call did not run" in prompt for prompt in driven.prompts]
+    _expect_equal(
+        refusals, [False] * 5 + [True], "the sixth request says it was held back"
+    )
+    _expect("'repeat'" in repr(driven.verdict), "its rule ends it", driven.verdict)
+    _expect("no order" in driven.answer, "the answer has the result", driven.answer)
+
+
+MODEL: tuple[Case, ...] = (
+    model_has_a_name,
+    model_takes_every_option,
+    model_answers_several_calls_at_once,
+)
+MODEL_DOWN: tuple[Case, ...] = (model_that_fails_raises_model_error,)
+EMBEDDER: tuple[Case, ...] = (
+    embedder_names_its_space,
+    embedder_keeps_the_order,
+    embedder_takes_any_text,
+)
+EMBEDDER_DOWN: tuple[Case, ...] = (embedder_that_fails_raises_model_error,)
+STORE: tuple[Case, ...] = (
+    store_shows_a_write_to_all,
+    store_undoes_what_fails,
+    store_counts_in_the_database,
+    store_refuses_what_conflicts,
+    store_reads_one_snapshot,
+)
+READER: tuple[Case, ...] = (
+    reader_reads_its_format,
+    reader_recognises_its_format_alone,
+    reader_refuses_damaged_values,
+    reader_loses_nothing_beside_damage,
+    reader_removes_secrets,
+    reader_keeps_its_limits,
+)
+HOST: tuple[Case, ...] = (
+    host_asks_again_and_recalls,
+    host_returns_the_best_answer,
+    host_warns_of_a_call_that_failed,
+    host_stops_a_call_that_repeats,
+)
