@@ -1,11 +1,13 @@
-"""Install heedful as strangers do: build sdist and wheel, and try them in empty
-environments.
+"""Install the three packages as strangers do: build sdist and wheel of each, and try
+them in empty environments.
 
-On every Python at hand: the core alone, and all extras. On this one also each extra,
-the sdist, `uvx` and `pipx run`. Nothing is locked, so the newest releases are
-installed. In each environment every public name is imported; in those of the core and
-of all extras the recorded demo runs, too, and on this Python the examples of README and
-tutorial. With --write the table goes into docs/installed.md.
+On every Python at hand: heedful alone, and all three with all extras. On this one also
+heedful with each of the others, with each of its extras, the sdists, `uvx` and `pipx
+run`. Only our own wheels are given; nothing is locked, so the newest releases of the
+rest are installed. In each environment every public name is imported. In heedful alone
+the recorded demo, a pipeline and README's programs run, and commands of the other
+packages say what to install; with all extras README and tutorial run. With --write the
+table goes into docs/installed.md.
 """
 
 from __future__ import annotations
@@ -18,16 +20,15 @@ import sys
 import tarfile
 import tempfile
 import time
-import tomllib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.install import uv_environment
 from scripts.run_docs import capture
+from scripts.workspace import NAMES, PACKAGES, ROOT, project
 
-ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 PAGE = ROOT / "docs" / "installed.md"
 TABLE = re.compile(r"(?<=<!-- table begins -->\n).*(?=<!-- table ends -->)", re.DOTALL)
@@ -39,27 +40,50 @@ MAX_COMMAND_SECONDS = 600
 # The folders and files of an sdist; `.gitignore` and `PKG-INFO` come from the builder.
 SDIST_PLACES = {
     ".gitignore",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
     "LICENSE",
     "PKG-INFO",
     "README.md",
-    "SECURITY.md",
-    "deploy",
-    "docs",
-    "examples",
-    "llms.txt",
     "pyproject.toml",
     "src",
+    "tests",
 }
-UNWANTED = re.compile(r"(^|/)(tests?|bench|scripts|__pycache__|\.env)(/|$)|\.(db|pyc)$")
+SDIST_PLACES_OF = {"heedful": SDIST_PLACES | {"examples"}}
+# The recorded demo is in the wheel: `heedful demo` runs it anywhere.
+DEMO_FILE = "heedful/_examples/demo/recorded.zip"
+UNWANTED = re.compile(r"(^|/)(bench|scripts|__pycache__|\.env)(/|$)|\.(db|pyc)$")
+UNWANTED_IN_WHEEL = re.compile(r"(^|/)tests?/")
 PUBLIC_NAMES = """
+import sys
 import heedful, heedful.checks, heedful.testing
 for module in (heedful, heedful.checks):
     for name in module.__all__:
         getattr(module, name)
+others = {"heedful_server", "heedful_agents"} & set(sys.modules)
+assert not others, f"heedful has imported {others}"
 """
+PIPELINE = """
+import heedful
+from heedful.checks import contains
+
+pipeline = heedful.Pipeline("strangers", store="strangers.db", progress=False)
+
+@pipeline.stage
+def load(state):
+    return [1, 2, 3]
+
+@pipeline.stage(checks=[contains("6")], retries=1)
+def add(state, feedback=None):
+    return f"the sum is {sum(state['load']) if feedback else 5}"
+
+report = heedful.run_sync(pipeline.run({}))
+assert report.status == "passed", report
+assert [len(stage.attempts) for stage in report.stages] == [1, 2], report
+"""
+# Commands of the other packages, with the package that has them.
+ELSEWHERE = {"serve": "heedful-server", "hook": "heedful-agents"}
 RECORDED = ["demo", "--recorded", "--no-browser"]
+# The OpenAI SDK is imported by README's first program, and is no dependency.
+SDK_OF_README = "openai"
 
 
 class Refused(Exception):
@@ -87,38 +111,93 @@ class Installed:
         )
 
 
-def run(command: Sequence[str | Path], folder: Path) -> str:
-    """Run a command in a folder; return its output. Raises Refused."""
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is installed into one environment: the row of the table calls it `what`.
+
+    `requirement` is what the stranger names; `packages` are those of ours that it
+    brings. With `from_source` no wheel of ours is used.
+    """
+
+    what: str
+    requirement: str
+    packages: tuple[str, ...]
+    from_source: bool = False
+
+
+def variables() -> dict[str, str]:
+    """Return the variables of a stranger's process: uv finds our archives in dist."""
+    environment = uv_environment() | {"PYTHONPATH": "", "COLUMNS": "200"}
+    places = [str(DIST), environment.get("UV_FIND_LINKS", "")]
+    environment["UV_FIND_LINKS"] = ",".join(filter(None, places))
+    return environment
+
+
+def run(command: Sequence[str | Path], folder: Path, *, expected: int = 0) -> str:
+    """Run a command in a folder; return its output. Raises Refused for another exit
+    code than the expected one.
+    """
     done = capture(
         command,
         folder=folder,
-        environment=uv_environment() | {"PYTHONPATH": "", "COLUMNS": "100"},
+        environment=variables(),
         seconds=MAX_COMMAND_SECONDS,
     )
-    if done.returncode:
+    if done.returncode != expected:
         words = " ".join(map(str, command))
         raise Refused(f"$ {words}\nexited {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
 
 
-def build() -> tuple[Path, Path]:
-    """Build the archives into dist; return the sdist and the wheel. Raises Refused."""
-    shutil.rmtree(DIST, ignore_errors=True)
-    run([sys.executable, "-m", "hatchling", "build", "-d", DIST], ROOT)
-    (sdist,) = DIST.glob("*.tar.gz")
-    (wheel,) = DIST.glob("*.whl")
+def build() -> dict[str, tuple[Path, Path]]:
+    """Build the archives into dist; return sdist and wheel of each package by its name.
 
+    Raises Refused.
+    """
+    shutil.rmtree(DIST, ignore_errors=True)
+    archives = {}
+    for name, package in zip(NAMES, PACKAGES, strict=True):
+        run([sys.executable, "-m", "hatchling", "build", "-d", DIST], package)
+        stem = f"{name.replace('-', '_')}-{project(package)['project']['version']}"
+        sdist = DIST / f"{stem}.tar.gz"
+        wheel = DIST / f"{stem}-py3-none-any.whl"
+        wrong = [*wrong_in_sdist(name, sdist), *wrong_in_wheel(name, wheel)]
+        if wrong:
+            raise Refused(f"the archives of {name} are wrong: {', '.join(wrong)}")
+        archives[name] = sdist, wheel
+    return archives
+
+
+def wrong_in_sdist(name: str, sdist: Path) -> Iterator[str]:
+    """Yield what an sdist has and nobody needs, and what it lacks."""
+    places = SDIST_PLACES_OF.get(name, SDIST_PLACES)
+    with tarfile.open(sdist) as archive:
+        paths = [Path(*Path(member).parts[1:]) for member in archive.getnames()]
+    for path in paths:
+        if UNWANTED.search(path.as_posix()) or path.parts[0] not in places:
+            yield str(path)
+    for place in sorted(places - {path.parts[0] for path in paths}):
+        yield f"no {place} in the sdist"
+
+
+def wrong_in_wheel(name: str, wheel: Path) -> Iterator[str]:
+    """Yield what a wheel has besides its package, and what it lacks."""
+    module = name.replace("-", "_")
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    wrong = [name for name in names if UNWANTED.search(name)]
-    wrong += [name for name in names if not re.match(r"heedful[/-]", name)]
-    with tarfile.open(sdist) as archive_of_source:
-        paths = [Path(*Path(name).parts[1:]) for name in archive_of_source.getnames()]
-    wrong += [str(path) for path in paths if UNWANTED.search(path.as_posix())]
-    wrong += [str(path) for path in paths if path.parts[0] not in SDIST_PLACES]
-    if wrong:
-        raise Refused(f"the archives have what nobody needs: {', '.join(wrong)}")
-    return sdist, wheel
+        members = archive.namelist()
+    own = re.compile(rf"{module}(-[\w.]+\.dist-info)?/")
+    for member in members:
+        if (
+            UNWANTED.search(member)
+            or UNWANTED_IN_WHEEL.search(member)
+            or not own.match(member)
+        ):
+            yield member
+    needed = {f"{module}/__init__.py", f"{module}/py.typed"}
+    if name == "heedful":
+        needed.add(DEMO_FILE)
+    for member in sorted(needed - set(members)):
+        yield f"no {member} in the wheel"
 
 
 def pythons() -> Iterator[Path]:
@@ -159,9 +238,9 @@ def import_ratio(python: Path, folder: Path) -> float:
 
 
 def install(
-    python: Path, archive: Path, extras: str, what: str, folder: Path
+    python: Path, plan: Plan, archives: Mapping[str, tuple[Path, Path]], folder: Path
 ) -> tuple[Installed, Path]:
-    """Install an archive into an empty environment in `folder`, and measure it.
+    """Install into an empty environment in `folder`, and measure it.
 
     Returns the folder of its programs, too. Raises Refused.
     """
@@ -169,19 +248,21 @@ def install(
     run([UV, "venv", "--quiet", "--no-project", "-p", python, environment], folder)
     programs = environment / "bin"
     began = time.perf_counter()
-    target = f"{archive}{extras}"
-    python_there = str(programs / "python")
-    uv = [str(UV), "pip", "install", "--quiet", "--python", python_there]
-    run([*uv, target], folder)
+    options = []
+    if plan.from_source:
+        for name in plan.packages:
+            options += ["--no-binary", name]
+    add([*options, plan.requirement], programs, folder)
     seconds = time.perf_counter() - began
 
+    check_packages(plan, archives, environment)
     run([programs / "python", "-c", PUBLIC_NAMES], folder)
     run([programs / "heedful", "--version"], folder)
     version = run([programs / "python", "--version"], folder).split()[-1]
     size = sum(path.stat().st_size for path in environment.rglob("*") if path.is_file())
     measured = Installed(
         python=version,
-        what=what,
+        what=plan.what,
         distributions=len(list(environment.rglob("*.dist-info"))),
         megabytes=size / 1e6,
         seconds=seconds,
@@ -190,39 +271,150 @@ def install(
     return measured, programs
 
 
+def add(requirements: Sequence[str], programs: Path, folder: Path) -> None:
+    """Install into the environment with these programs. Raises Refused."""
+    uv = [str(UV), "pip", "install", "--quiet", "--python", str(programs / "python")]
+    for name in NAMES:  # uv keeps the wheel of an earlier build of the same version
+        uv += ["--refresh-package", name]
+    run([*uv, *requirements], folder)
+
+
+def check_packages(
+    plan: Plan, archives: Mapping[str, tuple[Path, Path]], environment: Path
+) -> None:
+    """Check that an environment has the packages of a plan, from our archives.
+
+    Raises Refused.
+    """
+    for name in NAMES:
+        stem = archives[name][1].name.removesuffix("-py3-none-any.whl")
+        records = [*environment.glob(f"lib/*/site-packages/{stem}.dist-info/RECORD")]
+        if bool(records) != (name in plan.packages):
+            is_there = "is there" if records else "is missing"
+            raise Refused(f"{plan.what}: {name} {is_there}")
+        if not records or plan.from_source:
+            continue
+        with zipfile.ZipFile(archives[name][1]) as archive:
+            ours = archive.read(f"{stem}.dist-info/RECORD").decode().splitlines()
+        installed = records[0].read_text(encoding="utf-8").splitlines()
+        # The installer adds its own lines, and hashes nothing else.
+        if not {line for line in ours if ",," not in line} <= set(installed):
+            raise Refused(f"{plan.what}: {name} is not the wheel in {DIST}")
+
+
+def plans(*, thorough: bool) -> Iterator[Plan]:
+    """Yield what is installed: on the Python of this process all, else the extremes."""
+    heedful, server, agents = NAMES
+    declared = project(PACKAGES[0])["project"]
+    pin = f"=={declared['version']}"
+    extras = list(declared["optional-dependencies"])
+    yield Plan(what="heedful alone", requirement=f"heedful{pin}", packages=(heedful,))
+    yield Plan(
+        what="all three, all extras",
+        requirement=f"heedful[{','.join(extras)}]{pin}",
+        packages=NAMES,
+    )
+    if not thorough:
+        return
+    yield Plan(
+        what="all three, from the sdists",
+        requirement=f"heedful[server,agents]{pin}",
+        packages=NAMES,
+        from_source=True,
+    )
+    brought = {
+        "server": (heedful, server),
+        "ui": (heedful, server),
+        "fast": (heedful, server),
+        "agents": (heedful, agents),
+        "mcp": NAMES,
+    }
+    for extra in extras:
+        yield Plan(
+            what=f"heedful[{extra}]",
+            requirement=f"heedful[{extra}]{pin}",
+            packages=brought.get(extra, (heedful,)),
+        )
+
+
+def try_alone(programs: Path, folder: Path) -> None:
+    """Try heedful without the other packages. Raises Refused."""
+    run([programs / "heedful", *RECORDED], folder)
+    run([programs / "python", "-c", PIPELINE], folder)
+    for command, package in ELSEWHERE.items():
+        output = run([programs / "heedful", command], folder, expected=2)
+        if (
+            f"needs {package}: pip install ./packages/heedful ./packages/{package}"
+            not in output
+        ):
+            raise Refused(f"heedful {command} does not say what to install:\n{output}")
+
+
+def try_with_server(programs: Path, folder: Path) -> None:
+    """Let the commands of the service show their options. Raises Refused."""
+    for command in ("serve", "ui", "worker", "key"):
+        run([programs / "heedful", command, "--help"], folder)
+
+
+def try_with_agents(programs: Path, folder: Path) -> None:
+    """Install the hooks of an agent into a project, and let one run. Raises Refused."""
+    run([programs / "heedful", "hook", "install", "claude-code", "--yes"], folder)
+    run([programs / "heedful-hook", "--help"], folder, expected=1)  # says its usage
+
+
+# What is tried in an environment, besides its public names.
+TRIALS = {
+    "heedful alone": try_alone,
+    "heedful[server]": try_with_server,
+    "heedful[agents]": try_with_agents,
+}
+
+
+def run_pages(programs: Path, folder: Path, *pages: str) -> None:
+    """Run the examples of pages. Raises Refused."""
+    examples = ROOT / "scripts" / "run_docs.py"
+    run([programs / "python", examples, *(ROOT / page for page in pages)], folder)
+
+
 def try_on(
-    python: Path, sdist: Path, wheel: Path, *, thorough: bool
+    python: Path, archives: Mapping[str, tuple[Path, Path]], *, thorough: bool
 ) -> Iterator[Installed]:
     """Try the archives on one Python. Raises Refused."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    extras = list(tomllib.loads(text)["project"]["optional-dependencies"])
-    everything = f"[{','.join(extras)}]"
-    plans = [(wheel, "", "core"), (wheel, everything, "all extras")]
-    if thorough:
-        plans.append((sdist, "", "core, from the sdist"))
-        plans += [(wheel, f"[{extra}]", extra) for extra in extras]
-
-    for archive, chosen, what in plans:
+    for plan in plans(thorough=thorough):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            measured, programs = install(python, archive, chosen, what, folder)
-            if archive == wheel and what in ("core", "all extras"):
+            measured, programs = install(python, plan, archives, folder)
+            if plan.what in TRIALS:
+                TRIALS[plan.what](programs, folder)
+            if plan.packages == NAMES:
                 run([programs / "heedful", *RECORDED], folder)
-            if thorough and what == "all extras":
-                pages = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
-                examples = ROOT / "scripts" / "run_docs.py"
-                run([programs / "python", examples, *pages], folder)
+                try_with_server(programs, folder)
+                try_with_agents(programs, folder)
+            if thorough and plan.what == "heedful alone":
+                add([SDK_OF_README], programs, folder)
+                run_pages(programs, folder, "README.md")
+            if thorough and plan.what == "all three, all extras":
+                run_pages(programs, folder, "README.md", "docs/tutorial.md")
             yield measured
 
 
 def try_runners(wheel: Path) -> None:
-    """Run the wheel without installing it, by uvx and by pipx. Raises Refused."""
+    """Run heedful without installing it, by uvx and by pipx. Raises Refused."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         uvx = [str(UV), "tool", "run", "--quiet"]
         run([*uvx, "--from", str(wheel), "heedful", *RECORDED], folder)
         pipx = [*uvx, "pipx", "run", "--no-cache", "--spec", str(wheel)]
         run([*pipx, "heedful", "--version"], folder)
+
+
+def sizes(archives: Mapping[str, tuple[Path, Path]]) -> str:
+    """Return one sentence on the size of the archives."""
+    parts = []
+    for name, (sdist, wheel) in archives.items():
+        megabytes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in (wheel, sdist)]
+        parts.append(f"{name} {megabytes[0]} and {megabytes[1]}")
+    return f"Wheel and sdist: {'; '.join(parts)}."
 
 
 def main() -> int:
@@ -232,22 +424,20 @@ def main() -> int:
     heads = "python", "installed", "distributions", "MB", "seconds", "import, × bare"
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     try:
-        sdist, wheel = build()
-        sizes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in (wheel, sdist)]
-        print(f"the wheel has {sizes[0]}, the sdist {sizes[1]}\n", flush=True)
+        archives = build()
+        print(f"{sizes(archives)}\n", flush=True)
         print("\n".join(lines), flush=True)
         for python in pythons():
             is_own = python == Path(sys.executable)
-            for measured in try_on(python, sdist, wheel, thorough=is_own):
+            for measured in try_on(python, archives, thorough=is_own):
                 lines.append(measured.row())
                 print(measured.row(), flush=True)
-        try_runners(wheel)
+        try_runners(archives["heedful"][1])
     except (Refused, OSError, subprocess.SubprocessError) as error:
         print(error)
         return 1
     if "--write" in sys.argv[1:]:
-        table = f"The wheel has {sizes[0]}, the sdist {sizes[1]}.\n\n"
-        table += "\n".join(lines) + "\n"
+        table = f"{sizes(archives)}\n\n" + "\n".join(lines) + "\n"
         page = TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
         PAGE.write_text(page, encoding="utf-8")
     return 0
