@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,10 @@ def await_learning(folder: Path) -> None:
     while not rows(folder, "select * from learnt where steps > 0"):
         assert time.monotonic() < until, log(folder)
         time.sleep(0.05)
+
+
+def test_the_earlier_name_of_the_module_is_the_hook() -> None:
+    assert import_module("heedful.integrations.hook") is hook
 
 
 def test_what_one_session_learns_another_is_shown(folder: Path) -> None:

@@ -89,7 +89,7 @@ async def _opened(make: Callable[[], Any]) -> AsyncIterator[Any]:
 # -- models
 
 CHAT = (Message("system", "Be brief."), Message("user", "Name a colour."))
-SCHEMA: dict[str, Any] = {
+SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {"answer": {"type": "string"}},
     "required": ["answer"],

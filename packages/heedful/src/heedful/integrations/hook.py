@@ -1,0 +1,19 @@
+"""The hook process under its earlier name; `heedful_agents.hook` has it.
+
+Settings of agents and programs that name this module go on with it.
+"""
+
+import sys
+from importlib import import_module
+
+from heedful.errors import PackageMissing
+
+try:
+    hook = import_module("heedful_agents.hook")
+except ImportError as error:
+    raise PackageMissing("a hook", "heedful-agents", "agents") from error
+
+if __name__ == "__main__":
+    hook.run()
+else:
+    sys.modules[__name__] = hook
