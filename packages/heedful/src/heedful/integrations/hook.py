@@ -5,15 +5,20 @@ Settings of agents and programs that name this module go on with it.
 
 import sys
 from importlib import import_module
+from types import ModuleType
 
 from heedful.errors import PackageMissing
 
-try:
-    hook = import_module("heedful_agents.hook")
-except ImportError as error:
-    raise PackageMissing("a hook", "heedful-agents", "agents") from error
+
+def _present_module() -> ModuleType:
+    """Return the module under its present name. Raises PackageMissing."""
+    try:
+        return import_module("heedful_agents.hook")
+    except ImportError as error:
+        raise PackageMissing("a hook", "heedful-agents", "agents") from error
+
 
 if __name__ == "__main__":
-    hook.run()
+    _present_module().run()
 else:
-    sys.modules[__name__] = hook
+    sys.modules[__name__] = _present_module()
