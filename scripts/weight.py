@@ -66,7 +66,7 @@ CEILINGS: Mapping[str, float] = {
 # The files that each of the frequent changes opens, tests and pages among them.
 JOURNEYS: Mapping[str, int] = {
     "Change or add a stop rule": 8,
-    "Add a column of a loop": 15,
+    "Add a column of a loop": 12,
     "Add a check": 4,
     "Add a coding agent": 7,
     "Change what a lesson says": 9,

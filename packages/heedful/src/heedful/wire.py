@@ -243,7 +243,6 @@ def loop_record(
     persons wrote about it. The `prompt` of the `briefing` is the whole text that memory
     showed; it is "" for a key without the permission `read`.
     """
-    head = stored.head
     loop = stored.loop
 
     attempts = []
@@ -256,14 +255,9 @@ def loop_record(
         briefing = {**stored.briefing.plain(), "prompt": stored.briefing.prompt}
     return {
         **stored.summary(),
-        "task": head.task,
-        "context": head.context,
-        "memory_key": head.memory_key,
-        "model": head.model,
+        **stored.head.plain(),
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
         "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
-        "goals": head.goals,
-        "policy": head.policy,
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,
         "made": attempts,

@@ -153,18 +153,14 @@ async def begin(
     If the body leaves out the goals or the policy, they are not compared.
     """
     setup = caller.setup
+    begun = dict(body)
+    del begun["tenant"]
 
     async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
         """Begin the loop, or return it. Raises Conflict if it began differently."""
         return await reports.open_loop(
             id,
-            body.task,
-            context=body.context,
-            goals=goals,
-            policy=rules,
-            memory_key=body.memory_key,
-            model=body.model,
-            rungs=body.rungs,
+            **{**begun, "goals": goals, "policy": rules},
             store=setup.store,
             scope=caller.scope,
         )

@@ -1,19 +1,21 @@
 """What loops and the entries of their journals look like in columns, without secrets.
 
 This is the one place where a value of a loop becomes a column: data through `dump`,
-texts through `storable`. It needs no connection, so what is large can be converted
-before the transaction.
+texts through `storable`. It is also where the columns of a head become the head. It
+needs no connection, so what is large can be converted before the transaction.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from heedful.loop import codec
 from heedful.loop.decide import Again, state_after
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt
+from heedful.loop.runs import StageHead
 from heedful.redact import redact_data
 from heedful.store import ladders
 from heedful.store.connection import storable
@@ -25,8 +27,13 @@ from heedful.store.records import (
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
-# The fields of a `Head` that are texts. The others are data or records, stored as JSON.
-HEAD_TEXTS = [field.name for field in fields(Head) if isinstance(field.default, str)]
+# The fields of a `Head` that are texts, and those that most loops of a process share,
+# as JSON data. What is left is the task with its context, and records.
+HEAD_TEXTS = {field.name for field in fields(Head) if isinstance(field.default, str)}
+HEAD_DATA = {field.name for field in fields(Head) if field.compare}.difference(
+    HEAD_TEXTS, ("task", "context", "stage", "ladder")
+)
+T = TypeVar("T")
 
 
 def dump(value: Any) -> str:
@@ -56,13 +63,34 @@ def head_columns(head: Head) -> Mapping[str, str]:
         **{name: storable(getattr(head, name)) for name in HEAD_TEXTS},
         "task": dump(head.task),
         "context": dump(head.context),
-        "goals": _dump_again(_json(head.goals)),
-        "policy": _dump_again(_json(head.policy)),
+        **{name: _dump_again(_json(getattr(head, name))) for name in HEAD_DATA},
         "ladder": dump_record(head.ladder),
         "settings": dump_record(stage),
         "run": storable(stage.run) if stage else "",
         "stage": storable(stage.name) if stage else "",
     }
+
+
+def head_from(row: Mapping[str, Any], task: bool = True) -> Head:
+    """Return the head in the row of a loop; the inverse of `head_columns`.
+
+    Without `task`, it has no task and no context.
+    """
+    return Head(
+        **{name: row[name] for name in HEAD_TEXTS},
+        **{name: json.loads(row[name]) for name in HEAD_DATA},
+        task=json.loads(row["task"]) if task else None,
+        context=json.loads(row["context"]) if task else None,
+        stage=_record_from(StageHead, row["settings"]),
+        ladder=_record_from(Ladder, row["ladder"]),
+    )
+
+
+@lru_cache(64)  # most loops of a process have one ladder
+def _record_from(kind: type[T], column: str) -> T | None:
+    """Return the record in the column of a loop, None if the column is ""."""
+    document = json.loads(column) if column else None
+    return None if document is None else codec.from_document(kind, document)
 
 
 def dump_record(record: Any) -> str:

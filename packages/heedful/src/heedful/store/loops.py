@@ -19,16 +19,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy
-from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
 from heedful.loop.replay import RecordedLoop
-from heedful.loop.runs import StageHead
 from heedful.store import exposures
 from heedful.store.connection import (
     MAX_ROWS,
@@ -43,12 +41,13 @@ from heedful.store.connection import (
     storable,
 )
 from heedful.store.loop_columns import (
-    HEAD_TEXTS,
     dump,
     entry_columns,
     head_columns,
+    head_from,
 )
 from heedful.store.records import (
+    HEAD_FIELDS,
     Head,
     JournalEntry,
     LoopState,
@@ -60,7 +59,6 @@ from heedful.validation import MAX_READ_BYTES
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
 
-T = TypeVar("T")
 LOOP_LEASE_SECONDS = 30.0
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
 # replay them.
@@ -162,10 +160,6 @@ class _Loop(NamedTuple):
     n: int
     state: str = "open"
     has_steps: bool = False
-
-
-# The fields of a `Head` in which `begin` and the stored loop must agree.
-HEAD_FIELDS = ("task", "goals", "policy", "context")
 
 
 def _locks_of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
@@ -629,13 +623,6 @@ def _lease_lost(id: str) -> LeaseLost:
     )
 
 
-@lru_cache(64)  # most loops of a process have one ladder
-def _record_from(kind: type[T], column: str) -> T | None:
-    """Return the record in the column of a loop, None if the column is ""."""
-    document = json.loads(column) if column else None
-    return None if document is None else codec.from_document(kind, document)
-
-
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
     """Raise Conflict unless the stored loop in `row` and `head` agree in `fields`."""
     columns = head_columns(head)
@@ -770,7 +757,7 @@ def _stored_loop(
     # the same decision is made again.
     decided_at = decisions[-1].decided if decisions and overrides else 0.0
 
-    head = _head_from(row, task)
+    head = head_from(row, task)
     task_text = text_of(head.task) if task else ""
     loop = Loop(
         row["id"],
@@ -803,22 +790,6 @@ def _stored_loop(
         briefing=briefing,
         row=row["n"],
         size=_size_of(row, part_rows, task),
-    )
-
-
-def _head_from(row: Row, task: bool = True) -> Head:
-    """Return the head in the row of a loop; the inverse of `head_columns`.
-
-    Without `task`, it has no task and no context.
-    """
-    return Head(
-        **{name: row[name] for name in HEAD_TEXTS},
-        task=json.loads(row["task"]) if task else None,
-        goals=json.loads(row["goals"]),
-        policy=json.loads(row["policy"]),
-        context=json.loads(row["context"]) if task else None,
-        stage=_record_from(StageHead, row["settings"]),
-        ladder=_record_from(Ladder, row["ladder"]),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.loop import codec
@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
 Kind = Literal["loop", "run", "stage"]
 # The key of the journal under which it says why the current attempt failed.
 FAILURE_STEP = "failure"
+# The fields of a `Head` in which `begin` and the stored loop must agree.
+HEAD_FIELDS = ("task", "goals", "policy", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,15 @@ class Head:
     model: str = ""
     ladder: Ladder | None = None
     columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Return what the caller who began the loop set, as JSON data by its name."""
+        inner = ("kind", "stage", "ladder", "columns")
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in inner
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
