@@ -36,7 +36,7 @@ MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
 # A busy machine may need more than the time limits of hooks.
 PROGRAM = """
-from heedful.integrations import call_hooks, hook
+from heedful_agents import call_hooks, hook
 
 follow = call_hooks.follow
 
