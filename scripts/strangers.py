@@ -343,10 +343,7 @@ def try_alone(programs: Path, folder: Path) -> None:
     run([programs / "python", "-c", PIPELINE], folder)
     for command, package in ELSEWHERE.items():
         output = run([programs / "heedful", command], folder, expected=2)
-        if (
-            f"needs {package}: pip install ./packages/heedful ./packages/{package}"
-            not in output
-        ):
+        if f"pip install ./packages/heedful ./packages/{package}" not in output:
             raise Refused(f"heedful {command} does not say what to install:\n{output}")
 
 
