@@ -10,6 +10,8 @@ PY := .venv/bin/python
 FULL ?=
 PIPELINE ?=
 PEERS ?=
+# Benchmarks use doubles and examples beside the sources of the packages.
+BENCH := PYTHONPATH=packages/heedful:packages/heedful-server $(PY) -m bench
 ARGS :=
 SPLIT ?= dev
 COVER ?=
@@ -33,7 +35,7 @@ test: setup ## the tests; ARGS='-k name' for some; of all, COVER=1 keeps the cov
 
 # ATTACKS=file.jsonl.gz adds texts that must not run; NODE_MODULES names another folder of modules.
 ui-test: setup ## the pages in Chromium, on both engines; it says what to install
-	@PYTHONPATH=.:src $(PY) scripts/browser.py $(ARGS)
+	@PYTHONPATH=. $(PY) scripts/browser.py $(ARGS)
 
 # Frameworks change every week, so they are not in the lock.
 integrations: setup ## tests/integrations with the newest frameworks, in .venv-integrations
@@ -50,10 +52,10 @@ docs: setup ## the docs as a site in build/docs; a broken link fails; ARGS='--ve
 	@$(PY) -m scripts.docs_site $(ARGS)
 
 bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
-	@$(PY) -m bench$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)
+	@$(BENCH)$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)
 
 quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2] [ARGS=…]
-	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
+	@$(BENCH).quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
 		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)') \
 		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)') $(ARGS)
 

@@ -16,15 +16,14 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import SOAK
-from heedful.store.projects import find_project
-from tests.hooks.support import as_user, environment
+from tests.hooks.stages import Place
+from tests.hooks.support import environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial
 
@@ -38,14 +37,7 @@ POLL_SECONDS = 0.001
 PROGRAM = """
 from heedful_agents import call_hooks, hook
 
-follow = call_hooks.follow
-
-def follow_patiently(*arguments, **options):
-    rules, host = follow(*arguments, **options)
-    host.seconds = 600.0
-    return rules, host
-
-call_hooks.follow = follow_patiently
+call_hooks.LOOKUP_SECONDS = 600.0
 hook.HOOK_TIMEOUT_SECONDS = 600.0
 hook.run()
 """
@@ -60,7 +52,7 @@ FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
 class Project:
     """A repository in which an agent runs hooks, some of which are killed."""
 
-    root: Path
+    place: Place
     chance: random.Random
     kills: int = 0
     at_work: int = 0
@@ -68,28 +60,11 @@ class Project:
     # The sessions, types and calls of events whose hooks ended.
     acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        (self.folder / ".git").mkdir(parents=True)
-        self.home.mkdir()
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "shop"
-
-    @property
-    def home(self) -> Path:
-        return self.root / "home"
-
-    @cached_property
-    def database(self) -> Path:
-        with as_user(self.folder, self.home):
-            return find_project(self.folder).db
-
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return what a statement finds; at first there may be no database."""
-        if not self.database.exists():
+        if not self.place.database.exists():
             return []
-        with closing(sqlite3.connect(self.database)) as db:
+        with closing(sqlite3.connect(self.place.database)) as db:
             return db.execute(sql).fetchall()
 
     def send(
@@ -97,7 +72,7 @@ class Project:
     ) -> None:
         """Send an event of a call; its hook may be killed."""
         is_killed = self.chance.random() < KILLED_SHARE
-        message = {"session_id": session, "cwd": str(self.folder), **data}
+        message = {"session_id": session, "cwd": str(self.place.folder), **data}
         if self.run(event, message=message, is_killed=is_killed):
             self.acknowledged.add((session, kind, data["tool_use_id"]))
 
@@ -117,8 +92,8 @@ class Project:
         began = time.monotonic()
         with subprocess.Popen(
             [*HOOK, *arguments],
-            cwd=self.folder,
-            env=environment(self.home),
+            cwd=self.place.folder,
+            env=environment(self.place.home),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -147,20 +122,20 @@ class Project:
 
     def written(self) -> object:
         """Return what changes when something is written to the database."""
-        log = self.database.with_name(f"{self.database.name}-wal")
+        log = self.place.database.with_name(f"{self.place.database.name}-wal")
         if not log.exists():
             return None
         status = log.stat()
         return status.st_size, status.st_mtime_ns
 
     def log_size(self) -> int:
-        log = self.home / ".heedful" / "hook.log"
+        log = self.place.home / ".heedful" / "hook.log"
         return log.stat().st_size if log.exists() else 0
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return Project(root=tmp_path, chance=random.Random(SOAK))
+    return Project(place=Place.make(tmp_path), chance=random.Random(SOAK))
 
 
 def live(project: Project, session: str) -> None:

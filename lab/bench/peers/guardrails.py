@@ -29,25 +29,16 @@ from bench.peers.loop import (
 
 @register_validator(name="bench/short", data_type="string")
 class Short(Validator):
-    """At most two words."""
+    """At most two words; `find` returns what is wrong with an answer."""
+
+    def __init__(self, find: Callable[[str], str]) -> None:
+        super().__init__(on_fail=OnFailAction.REASK)
+        self.find = find
 
     def validate(self, value: Any, metadata: Mapping[str, Any]) -> ValidationResult:
         """Accept at most two words."""
-        return result_of(find_fault(value))
-
-
-@register_validator(name="bench/long_fault", data_type="string")
-class ShortAtLength(Validator):
-    """At most two words, with failures of 2 kB."""
-
-    def validate(self, value: Any, metadata: Mapping[str, Any]) -> ValidationResult:
-        """Accept at most two words, and say so in 2 kB."""
-        return result_of(find_long_fault(value))
-
-
-def result_of(fault: str) -> ValidationResult:
-    """Return guardrails' result for what is wrong with an answer."""
-    return FailResult(error_message=fault) if fault else PassResult()
+        fault = self.find(value)
+        return FailResult(error_message=fault) if fault else PassResult()
 
 
 def ask(double: Double) -> Callable[..., str]:
@@ -59,16 +50,16 @@ def ask(double: Double) -> Callable[..., str]:
     return answer
 
 
-def make_guard(validator: Validator) -> Guard[str]:
+def make_guard(find: Callable[[str], str]) -> Guard[str]:
     """Return a guard that sends nothing to its makers."""
-    guard = Guard().use(validator)
+    guard = Guard().use(Short(find))
     guard.configure(allow_metrics_collection=False)
     return guard
 
 
 def time_loop(work: Work) -> Iterator[Line]:
     """Time loops of two attempts."""
-    guard = make_guard(Short(on_fail=OnFailAction.REASK))
+    guard = make_guard(find_fault)
     model = ask(Double())
 
     def cycle() -> None:
@@ -82,7 +73,7 @@ def time_loop(work: Work) -> Iterator[Line]:
 def count_bytes(work: Work) -> Iterator[Line]:
     """Count what is sent for eight long failures."""
     double = long_double()
-    guard = make_guard(ShortAtLength(on_fail=OnFailAction.REASK))
+    guard = make_guard(find_long_fault)
     messages = [{"role": "user", "content": TASK}]
     outcome = guard(ask(double), messages=messages, num_reasks=LONG_FAULTS)
     check_answer(outcome.validated_output)

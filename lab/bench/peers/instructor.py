@@ -23,34 +23,21 @@ from bench.peers.loop import (
 )
 
 
-class Colours(BaseModel):
-    """An answer of at most two words."""
+def answer_model(find: Callable[[str], str]) -> type[BaseModel]:
+    """Return the model of an answer; `find` returns what is wrong with one."""
 
-    text: str
+    class Colours(BaseModel):
+        text: str
 
-    @field_validator("text")
-    @classmethod
-    def check(cls, text: str) -> str:
-        """Accept at most two words."""
-        fault = find_fault(text)
-        if fault:
-            raise ValueError(fault)
-        return text
+        @field_validator("text")
+        @classmethod
+        def check(cls, text: str) -> str:
+            fault = find(text)
+            if fault:
+                raise ValueError(fault)
+            return text
 
-
-class LongColours(BaseModel):
-    """An answer of at most two words, with failures of 2 kB."""
-
-    text: str
-
-    @field_validator("text")
-    @classmethod
-    def check(cls, text: str) -> str:
-        """Accept at most two words, and say so in 2 kB."""
-        fault = find_long_fault(text)
-        if fault:
-            raise ValueError(fault)
-        return text
+    return Colours
 
 
 def make_completion(text: str, tool: str) -> ChatCompletion:
@@ -82,31 +69,35 @@ def texts_of(request: dict[str, Any]) -> Iterator[str]:
     yield json.dumps(request["tools"])
 
 
-def patch(double: Double, tool: str) -> Callable[..., Any]:
-    """Return instructor's way to ask the double."""
+def patch(double: Double, response_model: type[BaseModel]) -> Callable[..., Any]:
+    """Return instructor's way to ask the double for an answer of this model."""
     completions = dict[str, ChatCompletion]()
 
     def create(**request: Any) -> ChatCompletion:
         text = double.ask(texts_of(request))
         if text not in completions:
-            completions[text] = make_completion(text, tool)
+            completions[text] = make_completion(text, response_model.__name__)
         return completions[text]
 
-    return instructor.patch(create=create)  # type: ignore[no-any-return]
+    patched = instructor.patch(create=create)
+
+    def ask(max_retries: int) -> Any:
+        return patched(
+            model="double",
+            response_model=response_model,
+            max_retries=max_retries,
+            messages=[{"role": "user", "content": TASK}],
+        )
+
+    return ask
 
 
 def time_loop(work: Work) -> Iterator[Line]:
     """Time loops of two attempts."""
-    create = patch(Double(), Colours.__name__)
+    ask = patch(Double(), answer_model(find_fault))
 
     def cycle() -> None:
-        answer = create(
-            model="double",
-            response_model=Colours,
-            max_retries=1,
-            messages=[{"role": "user", "content": TASK}],
-        )
-        check_answer(answer.text)
+        check_answer(ask(max_retries=1).text)
 
     yield from time_cycles(cycle, work.times)
 
@@ -114,13 +105,8 @@ def time_loop(work: Work) -> Iterator[Line]:
 def count_bytes(work: Work) -> Iterator[Line]:
     """Count what is sent for eight long failures."""
     double = long_double()
-    answer = patch(double, LongColours.__name__)(
-        model="double",
-        response_model=LongColours,
-        max_retries=LONG_FAULTS,
-        messages=[{"role": "user", "content": TASK}],
-    )
-    check_answer(answer.text)
+    ask = patch(double, answer_model(find_long_fault))
+    check_answer(ask(max_retries=LONG_FAULTS).text)
     yield from double.report()
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,14 @@ class Place:
 
     root: Path
 
+    @classmethod
+    def make(cls, root: Path) -> Place:
+        """Make the folders of a place."""
+        place = cls(root)
+        (place.folder / ".git").mkdir(parents=True)
+        place.home.mkdir()
+        return place
+
     @property
     def folder(self) -> Path:
         """The project."""
@@ -55,7 +64,7 @@ class Place:
         """A folder of programs, with that of the hooks."""
         return self.root / "programs"
 
-    @property
+    @cached_property
     def database(self) -> Path:
         with as_user(self.folder, self.home):
             return find_project(self.folder).db
@@ -75,9 +84,7 @@ class Stage:
 
 def make_stage(folder: Path, name: str) -> Stage:
     """Install the hooks of an agent in a new home and project."""
-    place = Place(folder)
-    (place.folder / ".git").mkdir(parents=True)
-    place.home.mkdir()
+    place = Place.make(folder)
     place.programs.mkdir()
     module = f"exec {sys.executable} -P -m heedful_agents.hook"
     _write_program(place, f'{module} "$@"')

@@ -11,9 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import TextTable, counted, print_json, say, show
+from heedful.cli.output import TextTable, print_json, say, show
 from heedful.cli.resources import opened_model
 from heedful.cli.settings import Settings
+from heedful.display import counted
 from heedful.errors import ModelError, ModelUnavailable, NotFound, install_line
 from heedful.loop.runs import Report, StageReport
 from heedful.memory.memory import Memory

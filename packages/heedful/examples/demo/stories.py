@@ -15,8 +15,9 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
+from heedful.cli.output import PIPE_WIDTH_COLUMNS
 from heedful.cli.run import TaskResult
+from heedful.display import counted
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done

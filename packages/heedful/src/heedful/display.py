@@ -18,6 +18,17 @@ AGE_UNITS = (
 )
 
 
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun; `nouns` is an irregular plural.
+
+    >>> counted(1, "retry", "retries"), counted(1200, "line")
+    ('1 retry', '1,200 lines')
+    """
+    if number != 1:
+        noun = nouns or f"{noun}s"
+    return f"{number:,} {noun}"
+
+
 def screen_text(lines: Iterable[str]) -> str:
     """Return lines as text that fits one screen, wide ones folded, with a count of the
     rest.

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful.lessons.lesson import Example, Match
-from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank
+from heedful.lessons.prompt import as_messages, as_text, provenance
+from heedful.lessons.ranking import choose, rank
 from heedful.models.contract import Message, tokens
 from tests.lessons.support import build_match
 from tests.tables import cases

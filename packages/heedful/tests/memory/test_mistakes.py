@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event
-from heedful.lessons.ranking import as_text
+from heedful.lessons.prompt import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from tests.tables import cases

@@ -20,7 +20,6 @@ from heedful.cli.output import (
     agrees,
     answer,
     columns,
-    counted,
     emit,
     following,
     say,
@@ -36,6 +35,7 @@ from heedful.cli.settings import (
     settings_by_door,
     where,
 )
+from heedful.display import counted
 from heedful.errors import LineError, NotFound, UsageError
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.memory import Memory

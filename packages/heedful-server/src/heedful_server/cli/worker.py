@@ -22,7 +22,6 @@ from heedful.cli.databases import ask_scope, forget_times, opened_store, read
 from heedful.cli.output import (
     answer,
     columns,
-    counted,
     current_command,
     emit,
     following,
@@ -44,6 +43,7 @@ from heedful.cli.settings import (
     settings,
     warn_of_unknown_variables,
 )
+from heedful.display import counted
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.models.contract import Model

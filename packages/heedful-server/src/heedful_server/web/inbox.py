@@ -12,15 +12,15 @@ from operator import itemgetter
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from heedful.display import counted
 from heedful.errors import InvalidInput
-from heedful.lessons import ranking
 from heedful.lessons.commands import quote_words, trust_words
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
+from heedful.lessons.prompt import as_messages, as_text, error_type_words
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.lessons.scope import name_scope
 from heedful.memory import quarantine as quarantine_store
-from heedful.pages.report import counted
 from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import MAX_READ_ROWS, token
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
@@ -55,7 +55,7 @@ def _run_of(text: QuarantinedLesson) -> str:
 
 def _shown_parts(text: QuarantinedLesson) -> tuple[str, ...]:
     """Return what a prompt shows of a text."""
-    error_type = ranking.error_type_words(text.error_type)
+    error_type = error_type_words(text.error_type)
     return text.kind, text.lesson or text.pattern, error_type, repr(text.example)
 
 
@@ -138,7 +138,7 @@ async def _case_facts(
     return {
         "text": asdict(text),
         "ids": ids,
-        "prompt": ranking.as_text(ranking.as_messages(matches), 0, matches),
+        "prompt": as_text(as_messages(matches), 0, matches),
         "errors": list(dict.fromkeys(errors)),
         "run": _run_of(text),
         "names": names,

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.scope import lesson_name
 from heedful.memory import quarantine
-from heedful.pages.report import counted
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import token
 from heedful.validation import MAX_STORED_TEXT_CHARS

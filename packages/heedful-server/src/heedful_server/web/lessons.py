@@ -9,10 +9,12 @@ from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
+from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import State
+from heedful.lessons.prompt import as_text
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.proof_words import (
     say_draws,
@@ -21,12 +23,10 @@ from heedful.lessons.proof_words import (
     say_shares,
     word_gain,
 )
-from heedful.lessons.ranking import as_text
 from heedful.lessons.scope import lesson_name
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.pages import render
-from heedful.pages.report import counted
 from heedful.store import editions, exposures
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, replace
 
+from heedful.display import counted
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.loop.codec import policy_from
@@ -11,6 +12,7 @@ from heedful.loop.failed_checks import describe_failures, describe_repeats
 from heedful.loop.ladder import figure_loop
 from heedful.loop.record import Loop
 from heedful.loop.stop import (
+    FINAL_RULES,
     LIFTABLE_RULES,
     NothingMet,
     StopRule,
@@ -18,7 +20,6 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
-from heedful.pages.report import counted
 from heedful.store import loop_notes, loops as loop_store
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
@@ -117,7 +118,7 @@ async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
 def _liftable(facts: Document) -> list[str]:
     """Return the rules that an override can lift, those that stopped the loop first."""
     rules = flat(policy_from(facts["policy"]).rules)
-    names = {rule_name(rule) for rule in rules} - {"budget"}
+    names = {rule_name(rule) for rule in rules} - FINAL_RULES
     # A name such as `echo+fatigue` is that of rules that stopped the loop together.
     stops: set[str] = set()
     for rule in facts["stopped_by"]:
@@ -258,7 +259,7 @@ async def note(visit: Visit) -> str:
 PAGES = (
     SitePage(
         address="/loops/{id:path}",
-        template="happened",
+        template="loop",
         title="Loop",
         make=loop,
         may=READING,

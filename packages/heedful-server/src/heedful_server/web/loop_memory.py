@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heedful.display import counted
 from heedful.lessons.scope import lesson_name
-from heedful.pages.report import counted
 from heedful.store.connection import token
 from heedful.validation import MAX_LISTED_ITEMS
 from heedful_server import review

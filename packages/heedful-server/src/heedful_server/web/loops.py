@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
+from heedful.display import counted
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.loop.record import DOUBT_STATES
 from heedful.memory.memory import Memory
-from heedful.pages.report import counted
 from heedful.store.loop_names import find_loop
 from heedful.store.recent import (
     FAILED_STATES,

@@ -58,7 +58,7 @@ def _as_seen(visit: Visit, report: Report) -> Report:
 PAGES = (
     SitePage(
         address="/runs/{id:path}",
-        template="happened",
+        template="loop",
         title="Run of a pipeline",
         make=run,
         may=READING,

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 
+from heedful.display import counted
 from heedful.episodes.episode import Limits
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
 from heedful.lessons.scope import FAILED_OUTCOMES, source_of
-from heedful.pages.report import counted, cut
+from heedful.pages.report import cut
 from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
@@ -178,7 +179,7 @@ async def reflect_now(visit: Visit) -> str:
 PAGES = (
     SitePage(
         address="/traces/{digest:path}",
-        template="happened",
+        template="loop",
         title="Trace",
         make=trace,
         may=REVIEWING,

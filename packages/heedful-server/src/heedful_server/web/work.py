@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from heedful.display import counted
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
 from heedful.pages.attempt_table import worked
-from heedful.pages.report import counted, cut, unjudged
+from heedful.pages.report import cut, unjudged
 from heedful.store import calls, episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS

@@ -42,7 +42,7 @@ from heedful.checks.refusal import (
 )
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match, short_digest
-from heedful.lessons.ranking import as_text
+from heedful.lessons.prompt import as_text
 from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel

@@ -13,7 +13,6 @@ from heedful.cli.app import group_with_default
 from heedful.cli.output import (
     answer,
     columns,
-    counted,
     emit,
     following,
     page,
@@ -23,6 +22,7 @@ from heedful.cli.output import (
 from heedful.cli.quarantine import Id
 from heedful.cli.resources import ask
 from heedful.cli.settings import By, DryRun, Limit, Why
+from heedful.display import counted
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
 

@@ -23,7 +23,6 @@ from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.output import (
     answer,
     columns,
-    counted,
     emit,
     following,
     name_database,
@@ -43,6 +42,7 @@ from heedful.cli.settings import (
     seconds,
     where,
 )
+from heedful.display import counted
 from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
@@ -51,7 +51,7 @@ from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Seen
-from heedful.lessons.ranking import as_text
+from heedful.lessons.prompt import as_text
 from heedful.lessons.signature import signature
 from heedful.memory import vectors
 from heedful.memory.hardening import LessonChecks

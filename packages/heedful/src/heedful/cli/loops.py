@@ -22,7 +22,6 @@ from heedful.cli.output import (
     answer,
     columns,
     command_line,
-    counted,
     current_command,
     emit,
     following,
@@ -36,7 +35,7 @@ from heedful.cli.settings import (
     time_after,
     where,
 )
-from heedful.display import ago
+from heedful.display import ago, counted
 from heedful.errors import NotFound, UnknownName, UsageError, similar_name
 from heedful.lessons.scope import Remembered, Scope
 from heedful.loop import codec

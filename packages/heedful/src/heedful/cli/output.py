@@ -14,6 +14,7 @@ from typing import Any
 
 from typer import confirm
 
+from heedful.display import counted
 from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 from heedful.store import DEFAULT_DATABASE_FILE, shown
@@ -285,11 +286,6 @@ def when(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().strftime(TIME_FORMAT)
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s after 1970"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 loop, 2 loops."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def following(*words: object, db: str | None = None, **options: object) -> str:

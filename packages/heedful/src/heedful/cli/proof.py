@@ -10,12 +10,12 @@ from heedful.cli.output import (
     TextTable,
     answer,
     columns,
-    counted,
     following,
     page,
 )
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
+from heedful.display import counted
 from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY

@@ -18,13 +18,13 @@ from heedful.cli.output import (
     answer,
     columns,
     command_line,
-    counted,
     emit,
     following,
     page,
 )
 from heedful.cli.resources import ask, embed_later
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, where
+from heedful.display import counted
 from heedful.errors import NotFound
 from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Scope

@@ -21,7 +21,6 @@ from heedful.cli.output import (
     answer,
     columns,
     command_line,
-    counted,
     current_command,
     following,
     name_database,
@@ -32,6 +31,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
+from heedful.display import counted
 from heedful.episodes import read
 from heedful.episodes.episode import Episode
 from heedful.episodes.reading import Traces

@@ -11,9 +11,10 @@ from pydantic import Field, JsonValue
 from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
-from heedful.cli.output import TextTable, answer, columns, counted
+from heedful.cli.output import TextTable, answer, columns
 from heedful.cli.settings import Texts, scope_of, settings
 from heedful.cli.tasks import EntryShape, fit, json_lines, parse_entries, text_of
+from heedful.display import counted
 from heedful.errors import NotFound, UsageError
 from heedful.loop import policies as presets, record, replay as replays
 from heedful.loop.decide import Policy

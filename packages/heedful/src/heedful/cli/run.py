@@ -30,7 +30,6 @@ from heedful.cli.output import (
     answer,
     columns,
     command_line,
-    counted,
     current_command,
     following,
     say,
@@ -39,6 +38,7 @@ from heedful.cli.proof import rung_table
 from heedful.cli.resources import memory_of, opened_models
 from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
+from heedful.display import counted
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generators, Rung, Writer
 from heedful.lessons.commands import quote_words

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.output import counted
+from heedful.display import counted
 from heedful.episodes.trace_files import problem
 from heedful.errors import LineError, UnknownName, UsageError
 from heedful.faults import wrong_value

@@ -15,13 +15,13 @@ from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import (
     TextTable,
     answer,
-    counted,
     following,
     page,
     repeated,
 )
 from heedful.cli.resources import ask, memory_of
 from heedful.cli.settings import By, DryRun, Why, settings
+from heedful.display import counted
 from heedful.errors import UsageError
 from heedful.lessons.origin import read_origin
 from heedful.memory.transfer import Imported

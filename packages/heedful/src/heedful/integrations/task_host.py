@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from heedful.episodes.episode import Event
 from heedful.integrations.call_host import Advice, CallHost, CallRun
 from heedful.integrations.session_rules import hear_rules, rules_of_session
-from heedful.lessons import ranking
+from heedful.lessons import prompt, ranking
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.lesson import Matches
@@ -135,7 +135,7 @@ class PromptRun(CallRun):
         ids = [choice.lesson_id for choice in chosen]
         announced = await self._announce(ids, marks=user_rules.told_lessons(ids))
         choices = [choice for choice in chosen if choice.lesson_id in announced]
-        turns = ranking.as_messages(choices)
+        turns = prompt.as_messages(choices)
 
         silence = ""
         if records and not news:
@@ -144,7 +144,7 @@ class PromptRun(CallRun):
             silence = matches.silence or explain_unshown(task, matches, "both", chosen)
 
         return Advice(
-            text=ranking.as_text(turns, secrets.randbits(64), choices),
+            text=prompt.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
             silence=silence or ("" if choices else say("withheld")),
         )

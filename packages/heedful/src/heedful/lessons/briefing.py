@@ -17,6 +17,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal, get_args
 
+from heedful.display import counted
 from heedful.lessons.holdout import (
     HARMFUL_MEMORY_SHARE,
     Holdout,
@@ -32,14 +33,12 @@ from heedful.lessons.lesson import (
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.prompt import as_messages, as_text
 from heedful.lessons.ranking import (
     MAX_PROMPT_RULES,
     Likeness,
-    as_messages,
-    as_text,
     choose,
     claimed_importance,
-    count_loops,
     has_evidence,
     is_correction,
     is_related,
@@ -176,7 +175,7 @@ class Choice:
     def _found_by(self) -> str:
         """How memory found the lesson."""
         if self.leg == "cause" or not self.measure:
-            broken = f"broken in {count_loops(int(self.score))}"
+            broken = f"broken in {counted(int(self.score), 'loop')}"
             if self.keys:
                 return f"from loops of {' and '.join(self.keys)}, {broken}"
             return broken

@@ -116,11 +116,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A failure of earlier calls that share a mark with the present call.
+    """Earlier calls with the same mark, such as the same path, failed.
 
     `kind`, `name`, `tool` and `digest` are those of the mark; `name` is "" for a whole
-    call. Calls with the mark failed in `runs` runs, last at the time `failed`, in
-    seconds since 1970. `error` is the last error, `words` are what a person or a model
+    call. The calls failed in `runs` runs, last at the time `failed`, in seconds since
+    1970. `error` is the last error, `words` are what a person or a model
     said about it, and `fix` is what fixed it; each is "" if unknown or held back.
     `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
     its `lesson_state`. `text` says all this in words.

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from heedful.display import counted
 from heedful.lessons import render
 from heedful.lessons.lesson import Signature, digest_of
 from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
@@ -165,7 +166,7 @@ class Failure:
     runs: frozenset[str]
 
     def __str__(self) -> str:
-        runs = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        runs = counted(len(self.runs), "run")
         cure = f"; what put it right: {self.cure}" if self.cure else ""
         return f"- {self.text}{cure} ({runs}, lesson {self.lesson.id})"
 

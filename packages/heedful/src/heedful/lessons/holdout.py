@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
+from heedful.display import counted
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
@@ -119,8 +120,8 @@ class SessionTally(Shown):
         """
         if not self.shown:
             return ""
-        noun = "call" if self.calls_lost == 1 else "calls"
-        return f"{self}; {self.calls_lost:,} {noun} lost to known mistakes"
+        lost = counted(self.calls_lost, "call")
+        return f"{self}; {lost} lost to known mistakes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

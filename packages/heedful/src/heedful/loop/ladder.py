@@ -13,6 +13,8 @@ from datetime import date, timedelta
 from heedful.validation import require
 
 MAX_RUNGS = 16
+# What an answer spent is known only if the answer says so; heedful counts the calls.
+REPORTED_UNITS = ("tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,11 @@ class Allowance:
     calls: int | None = None
     tokens: int | None = None
     cost: float | None = None
+
+    @property
+    def counted_units(self) -> list[str]:
+        """The limited units that only an answer can report."""
+        return [unit for unit in REPORTED_UNITS if getattr(self, unit) is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

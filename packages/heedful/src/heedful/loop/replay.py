@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any
 
+from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.record import NO_USAGE, Loop, Usage
@@ -291,12 +292,13 @@ def comparable(
     if not_ended:
         recorded = [record for record in recorded if record.ended]
         have = "it has" if not_ended == 1 else "they have"
-        notes.append(f"{_loops(not_ended, 'open loop')} left out: {have} not ended")
+        notes.append(f"{counted(not_ended, 'open loop')} left out: {have} not ended")
     not_judged = sum(not record.judged for record in recorded)
     if not_judged:
         recorded = [record for record in recorded if record.judged]
         notes.append(
-            f"{_loops(not_judged)} not judged and left out: no check judged the answer"
+            f"{counted(not_judged, 'loop')} not judged and left out: no check judged "
+            "the answer"
         )
     if not chosen:
         for preset in presets:
@@ -307,7 +309,7 @@ def comparable(
 
             lacks = "no scores for its goals are recorded"
             if unscored < len(recorded):
-                of_all = f"{unscored:,} of {_loops(len(recorded))}"
+                of_all = f"{unscored:,} of {counted(len(recorded), 'loop')}"
                 lacks = f"{of_all} have no scores for its goals"
             notes.append(f"{preset.name} is left out: {lacks}")
     notes += _caveats(recorded, chosen)
@@ -316,7 +318,9 @@ def comparable(
     loops = with_policy_goals(recorded, chosen)
     changed = sum(loop is not old for loop, old in zip(loops, recorded, strict=True))
     if changed:
-        notes.append(f"{_loops(changed)} without goals: judged by the policies' goals")
+        notes.append(
+            f"{counted(changed, 'loop')} without goals: judged by the policies' goals"
+        )
     return Comparable(policies=tuple(chosen), loops=tuple(loops), notes=tuple(notes))
 
 
@@ -329,8 +333,8 @@ def _caveats(
         if unscored:
             goals = ", ".join(map(str, policy.goals))
             yield (
-                f"{policy.name}: {unscored} of {_loops(len(recorded))} cannot be "
-                f"judged by its goals: {goals}"
+                f"{policy.name}: {unscored} of {counted(len(recorded), 'loop')} "
+                f"cannot be judged by its goals: {goals}"
             )
 
     names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
@@ -339,10 +343,6 @@ def _caveats(
             f"{', '.join(names)}: the rule echo counts within each loop, not over "
             "earlier loops"
         )
-
-
-def _loops(number: int, name: str = "loop") -> str:
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
 def with_policy_goals(

@@ -8,19 +8,20 @@ Each rule alone stops a loop; `All` stops only if all of its members stop.
 All about a rule of heedful stands in its class: `words` say what it stops loops for,
 `say` makes a sentence of the figures of a stop, `limits` are the words for its numbers
 in an explanation, and `meter` is what a page shows of it. A rule with `final` ends a
-loop on any rung of its ladder, and an override may suspend any other rule. Its place in
-`RULES` is its precedence in a verdict.
+loop on any rung of its ladder, and an override may suspend any other rule. The
+`counted_units` of a rule are those that it cannot count unless answers report them. Its
+place in `RULES` is its precedence in a verdict.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop import record
-from heedful.loop.ladder import Allowance
+from heedful.loop.ladder import REPORTED_UNITS, Allowance
 from heedful.loop.record import Attempt, Loop
 from heedful.sanitize import clean
 from heedful.validation import (
@@ -220,6 +221,11 @@ class Budget:
         for unit, limit in limits.items():
             check_number(f"budget {unit}", limit, low=1e-9, high=MAX_SCORE)
 
+    @property
+    def counted_units(self) -> list[str]:
+        """The limited units that only an answer can report."""
+        return [unit for unit in REPORTED_UNITS if unit in self._limits()]
+
     def _limits(self) -> dict[str, float]:
         """Return the limits that are set, by their unit."""
         limits = {
@@ -245,18 +251,19 @@ class Budget:
 
 
 def uncounted(
-    limits: Iterable[StopRule | Allowance], attempts: Iterable[Attempt]
+    limits: Collection[StopRule | Allowance], attempts: Iterable[Attempt]
 ) -> list[str]:
-    """Return the units, tokens or cost, that are limited and that no answer reports.
+    """Return the `counted_units` of these limits that no answer reports.
 
     A draft is no answer, and nothing is known of one that its function refused by
     raising. Without answers, all is well.
     """
     answers = [a for a in attempts if not a.draft and a.has_candidate]
-    limited = [part for part in limits if isinstance(part, Budget | Allowance)]
     units = []
-    for unit in ("tokens", "cost"):
-        is_limited = any(getattr(limit, unit) is not None for limit in limited)
+    for unit in REPORTED_UNITS:
+        is_limited = any(
+            unit in getattr(limit, "counted_units", ()) for limit in limits
+        )
         is_reported = any(attempt.reports(unit) for attempt in answers)
         if answers and is_limited and not is_reported:
             units.append(unit)

@@ -19,6 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from heedful.display import counted
 from heedful.errors import StoreUnavailable
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
@@ -285,17 +286,6 @@ def cut(text: str, most: int = MAX_SHOWN_TEXT_CHARS, left_out: int = 0) -> str:
     if not left_out and len(text) <= len(shortened):
         return text
     return shortened
-
-
-def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun; `nouns` is an irregular plural.
-
-    >>> counted(1, "retry", "retries"), counted(1200, "line")
-    ('1 retry', '1,200 lines')
-    """
-    if number != 1:
-        noun = nouns or f"{noun}s"
-    return f"{number:,} {noun}"
 
 
 def lasted(ms: float) -> str:

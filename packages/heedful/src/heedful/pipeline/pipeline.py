@@ -27,6 +27,7 @@ from heedful.checks.evaluate import (
 )
 from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing
+from heedful.display import counted
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
@@ -363,8 +364,7 @@ class PipelineRun:
                     pipeline.store, pipeline.scope, self.id, names
                 )
 
-            plural = "" if len(names) == 1 else "s"
-            number = f"{len(names)} stage{plural}"
+            number = counted(len(names), "stage")
             self.say(f"pipeline {pipeline.name}, run {self.id}: {number}")
 
             for place, stage in enumerate(pipeline.stages, 1):

@@ -37,7 +37,7 @@ from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
-from heedful.lessons.ranking import as_text
+from heedful.lessons.prompt import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from heedful.lessons.ranking import count_loops
+from heedful.display import counted
 from heedful.lessons.scope import MIN_UNBROKEN_CASES, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
@@ -243,12 +243,10 @@ class LoopFigures:
 
     def _count(self, number: int) -> str:
         """Return a number of these in words: of loops, stages, or both."""
-        words = count_loops(number)
-        if not self.stages:
-            return words
         if self.stages == self.loops:
-            return words.replace("loop", "stage")
-        return f"{words} and stages"
+            return counted(number, "stage")
+        words = counted(number, "loop")
+        return f"{words} and stages" if self.stages else words
 
 
 def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:

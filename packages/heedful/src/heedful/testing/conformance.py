@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -30,22 +29,30 @@ from dataclasses import dataclass, field
 from math import dist, hypot
 from typing import Any, Protocol, get_args
 
-from heedful.checks.evaluate import Context
+from heedful import (
+    Answer,
+    Context,
+    Done,
+    Embedder,
+    Episode,
+    Evaluation,
+    Finding,
+    Memory,
+    Message,
+    Model,
+    Scope,
+    Store,
+    open_loop,
+)
 from heedful.checks.schema import json_schema
-from heedful.drive.report import open_loop
-from heedful.episodes.episode import Episode, Limits
+from heedful.episodes.episode import Limits
 from heedful.episodes.readers.base import Reader
 from heedful.episodes.reading import readers
 from heedful.errors import AttemptTaken, Conflict, ModelError, UsageError
 from heedful.integrations.host import Host
-from heedful.lessons.scope import Scope
-from heedful.loop.decide import Done
-from heedful.loop.record import Evaluation, Finding
-from heedful.memory.memory import Memory
-from heedful.models.contract import Answer, Embedder, Finish, Message, Model
+from heedful.models.contract import Finish
 from heedful.store import session_marks
 from heedful.store.connection import Db
-from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 
 Case = Callable[[Any], Awaitable[None]]
@@ -205,18 +212,21 @@ async def store_shows_a_write_to_all(make: Callable[[], Store]) -> None:
     async with _opened(make) as store, _opened(make) as other:
         await _mark(store, "first")
         _expect_equal(await _marks(other), ["first"], "another store sees a write")
-        scopes = (Scope("other", "project"), Scope("tenant", "other"))
-        marks = [await _marks(store, scope) for scope in scopes]
-        _expect_equal(marks, [[], []], "other scopes have none of the rows")
+        for scope in (Scope("other", "project"), Scope("tenant", "other")):
+            marks = await _marks(store, scope)
+            _expect_equal(marks, [], "another scope has none of the rows")
 
 
 async def store_undoes_what_fails(make: Callable[[], Store]) -> None:
     """Work that raises changes nothing, and harms no other write of that moment."""
     async with _opened(make) as store:
-        failing = store.write(SCOPE, _mark_and_fail)
         await asyncio.gather(
             _mark(store, "first"),
-            _expect_error(failing, LookupError, "the error of the work is raised"),
+            _expect_error(
+                store.write(SCOPE, _mark_and_fail),
+                LookupError,
+                "the error of the work is raised",
+            ),
             _mark(store, "second"),
         )
         _expect_equal(await _marks(store), ["first", "second"], "all others are stored")
@@ -251,21 +261,16 @@ async def store_refuses_what_conflicts(make: Callable[[], Store]) -> None:
 
 async def store_reads_one_snapshot(make: Callable[[], Store]) -> None:
     """A read sees the database as it was at its first statement, whoever writes."""
-    has_begun = threading.Event()
-    has_written = threading.Event()
-
-    def find_twice(db: Db, scope: Scope) -> list[frozenset[str]]:
-        before = session_marks.find(db, scope, SESSION, ["first"])
-        has_begun.set()
-        has_written.wait(30)
-        return [before, session_marks.find(db, scope, SESSION, ["first"])]
-
     async with _opened(make) as store, _opened(make) as other:
-        reading = asyncio.create_task(store.read(SCOPE, find_twice))
-        await asyncio.to_thread(has_begun.wait, 30)
-        await _mark(other, "first")
-        has_written.set()
-        _expect_equal(await reading, [frozenset()] * 2, "a read sees no later write")
+        loop = asyncio.get_running_loop()
+
+        def find_twice(db: Db, scope: Scope) -> list[frozenset[str]]:
+            before = session_marks.find(db, scope, SESSION, ["first"])
+            asyncio.run_coroutine_threadsafe(_mark(other, "first"), loop).result(30)
+            return [before, session_marks.find(db, scope, SESSION, ["first"])]
+
+        marks = await store.read(SCOPE, find_twice)
+        _expect_equal(marks, [frozenset()] * 2, "a read sees no later write")
 
 
 # -- readers
