@@ -8,7 +8,6 @@ it.
 
 import doctest
 import os
-import re
 import signal
 import socket
 import subprocess
