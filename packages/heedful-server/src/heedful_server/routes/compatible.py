@@ -193,8 +193,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     loop = answer["decision_result"]["original_loop_id"]
     waiting = await caller.read(lessons.held_of, f"loop:{loop}")
     if waiting:
-        command = name_scope(release_command(waiting), caller.scope)
-        return {**answer, "release": command}
+        answer["release"] = name_scope(release_command(waiting), caller.scope)
     return answer
 
 

@@ -7,7 +7,7 @@ attempt is never parsed from a name, because `user_report_1` is an id.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -388,11 +388,28 @@ class GuardedLoops:
         """Return what `log_rerun_reasoning` wrote about the attempt `name`."""
         return _reasons_in(await self.store.read(self.scope, loop_store.notes, name))
 
-    async def earlier_echoes(self, id: str) -> dict[str, int]:
-        """Count the bias tags of the scope's loops other than `id`, by their keys."""
-        return await self.store.read(
-            self.scope, loop_store.echoes, id, journal.ECHO_WINDOW_LOOPS
+    async def count_tags(
+        self,
+        stored_loop: StoredLoop,
+        findings: Iterable[record.Finding],
+        counted_keys: Collection[str],
+    ) -> dict[str, int]:
+        """Count how often the scope has had these bias tags, by their names.
+
+        Each counts once more than the store knows, but for those that are counted.
+        """
+        earlier = await self.store.read(
+            self.scope, loop_store.echoes, stored_loop.id, journal.ECHO_WINDOW_LOOPS
         )
+        in_loop = stored_loop.loop.count_findings()
+        counts = {}
+        for finding in findings:
+            key = finding.key
+            times = earlier.get(key, 0) + in_loop.get(key, 0)
+            if key not in counted_keys:
+                times += 1
+            counts[key.removeprefix(BIAS_PREFIX)] = times
+        return counts
 
     async def _read(self, ids: Sequence[str]) -> list[StoredLoop]:
         """Return the stored loops with these ids.
@@ -734,21 +751,11 @@ async def detect_bias_repetition(
     threshold = as_integer(threshold)
     check_integer("threshold", threshold)
 
-    earlier = await loops.earlier_echoes(stored_loop.id)
-    loop = stored_loop.loop
-    if number > len(loop.attempts):
-        loop = _with_next_attempt(loop, completion)
-    else:
-        loop = _with_findings(loop, number, completion)
-    in_loop = loop.count_findings()
-
     findings = completion.evaluation.findings if completion.evaluation else ()
-    counts = {
-        finding.key.removeprefix(BIAS_PREFIX): (
-            earlier.get(finding.key, 0) + in_loop[finding.key]
-        )
-        for finding in findings
-    }
+    attempts = stored_loop.loop.attempts[number - 1 : number]
+    reported = attempts[0].evaluation if attempts else None
+    counted_keys = reported.keys if reported else ()
+    counts = await loops.count_tags(stored_loop, findings, counted_keys)
     return {**answers.echo_fields(counts, threshold), **_warnings(completion)}
 
 
@@ -779,15 +786,9 @@ async def track_bias(
         loops.scope, loop_store.note, stored_loop.id, loop_id, notes
     )
 
-    earlier = await loops.earlier_echoes(stored_loop.id)
-    in_loop = stored_loop.loop.count_findings()
-    # An attempt that is reported is counted in its loop.
-    in_attempt = 1 if number > len(stored_loop.loop.attempts) else 0
-    counts: dict[str, int] = {}
-    for key in notes:
-        times = earlier.get(key, 0) + in_loop.get(key, 0) + in_attempt
-        counts[key.removeprefix(BIAS_PREFIX)] = times
-
+    # In an attempt that is reported, the store counts the notes.
+    counted_keys = notes if number <= len(stored_loop.loop.attempts) else ()
+    counts = await loops.count_tags(stored_loop, findings, counted_keys)
     answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
     return {
         "bias_echo": answer["bias_echo"],
@@ -904,21 +905,6 @@ def _echo_threshold(stored_loop: StoredLoop) -> int:
     """Return how often a bias tag must occur to be an echo in this loop."""
     policy = codec.policy_from(stored_loop.head.policy)
     return decide.rule_of(policy, stop.Echo).times
-
-
-def _with_findings(
-    loop: record.Loop, number: int, completion: Completion
-) -> record.Loop:
-    """Return the loop with the findings of a completion added to its attempt."""
-    attempts = list(loop.attempts)
-    attempt = attempts[number - 1]
-    evaluation = attempt.evaluation or record.Evaluation()
-    reported = completion.evaluation or record.Evaluation()
-    findings = (*evaluation.findings, *reported.findings)
-    attempts[number - 1] = replace(
-        attempt, evaluation=replace(evaluation, findings=findings)
-    )
-    return replace(loop, attempts=tuple(attempts))
 
 
 def _with_next_attempt(loop: record.Loop, completion: Completion) -> record.Loop:
