@@ -55,8 +55,12 @@ def _run_of(text: QuarantinedLesson) -> str:
 
 def _shown_parts(text: QuarantinedLesson) -> tuple[str, ...]:
     """Return what a prompt shows of a text."""
-    error_type = error_type_words(text.error_type)
-    return text.kind, text.lesson or text.pattern, error_type, repr(text.example)
+    return (
+        text.kind,
+        text.lesson or text.pattern,
+        error_type_words(text.error_type),
+        repr(text.example),
+    )
 
 
 def row_of(case: Case) -> Document:
