@@ -62,9 +62,10 @@ class Project:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return what a statement finds; at first there may be no database."""
-        if not self.place.database.exists():
+        database = self.place.database
+        if not database.exists():
             return []
-        with closing(sqlite3.connect(self.place.database)) as db:
+        with closing(sqlite3.connect(database)) as db:
             return db.execute(sql).fetchall()
 
     def send(
@@ -122,7 +123,8 @@ class Project:
 
     def written(self) -> object:
         """Return what changes when something is written to the database."""
-        log = self.place.database.with_name(f"{self.place.database.name}-wal")
+        database = self.place.database
+        log = database.with_name(f"{database.name}-wal")
         if not log.exists():
             return None
         status = log.stat()
