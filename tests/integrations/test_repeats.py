@@ -15,11 +15,8 @@ from tests.integrations.doubles import Call, Say, Turn
 from tests.integrations.test_hosts import NAMES, host_that_judges, memory_in
 
 NOTE = "This call repeats"
-HELD = "This call did not run"
 LOST = "Error: no order A-1"
 MAX_TURNS = {"openai_agents": 10}
-# CrewAI itself ends a run with five equal results.
-STERN = ("crewai",)
 # A model of CrewAI says nothing beside its calls.
 SILENT = ("crewai",)
 
@@ -61,19 +58,6 @@ async def test_a_run_that_repeats_a_cycle_is_stopped(double: Any) -> None:
     # The call after its limit of turns is one that repeats.
     assert len(driven.commands) == min(12, MAX_TURNS.get(name_of(double), 12))
     assert driven.verdict.stopped_by[0].rule == "repeat"
-
-
-async def test_a_poll_is_not_disturbed(double: Any) -> None:
-    if name_of(double) in STERN:
-        pytest.skip("it ends such a run itself")
-    turns = [*[Call("job")] * 8, Say("ready")]
-    driven = await double.drive(
-        host_of(polls=["shell"]), "wait", turns, id="one", results={"job": "running"}
-    )
-    assert driven.answer.endswith("ready")
-    assert driven.verdict is None
-    assert len(driven.commands) == 8
-    assert not any(HELD in prompt for prompt in driven.prompts)
 
 
 async def test_an_agent_that_listens_goes_on(double: Any) -> None:

@@ -71,10 +71,11 @@ async def test_another_process_goes_on(limit: int, tmp_path: Path) -> None:
         first = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))
         await first.judge(answer)
         assert first.known_answer is None
+        assert first.early_answer() == ""
 
     second = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))
     if limit == 2:
-        assert second.known_answer == "high"
+        assert second.early_answer() == "high"
         verdict = await second.end()
         assert verdict
         assert verdict.best == 1
@@ -140,20 +141,6 @@ async def test_a_watched_call_keeps_its_result_or_its_error(tmp_path: Path) -> N
     assert attempts.running == {"call-3": "query"}
 
 
-async def test_a_run_that_repeats_ends_with_the_last_text_that_it_heard(
-    tmp_path: Path,
-) -> None:
-    attempts = await attempts_of(host_in(tmp_path))
-    closing = attempts.closing()
-    assert closing == ""
-    for number in range(6):
-        call = f"call-{number}"
-        await attempts.ask("Bash", {"command": "ls"}, call)
-        await attempts.keep("Bash", "nothing", call)
-        closing = attempts.closing(["I look.", ""])
-    assert closing == "I look."
-
-
 def result_ids(message: str) -> list[str]:
     """Return the id of the call whose result a message is."""
     kind, _, id = message.partition(" ")
@@ -183,14 +170,6 @@ async def test_a_rejected_answer_stays_where_it_was_in_a_request(
 
     await attempts.judge("urgent")
     assert request_of(attempts, later)[-2] == "assistant: urgent"
-
-
-async def test_the_answer_of_an_ended_run_needs_no_request(tmp_path: Path) -> None:
-    first = await attempts_of(host_in(tmp_path, checks=[severity]))
-    assert first.early_answer() == ""
-    await first.judge("P1")
-    second = await attempts_of(host_in(tmp_path, checks=[severity]))
-    assert second.early_answer() == "P1"
 
 
 def test_a_misfit_says_which_part_of_an_answer_has_another_type() -> None:

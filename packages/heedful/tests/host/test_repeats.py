@@ -100,8 +100,7 @@ def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
         'The run ended because look {"id": "A-1"} kept giving the same: no order A-1'
     )
     assert run.closing() == sentence
-    run.hear("I look for it.")
-    assert run.closing() == "I look for it."
+    assert run.closing(["I look for it.", ""]) == "I look for it."
     assert run.done is not None
     assert run.done.stopped_by[0].rule == "repeat"
     assert run.done.stopped_by[0].detail == sentence

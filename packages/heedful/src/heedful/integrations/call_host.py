@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -18,7 +18,6 @@ from heedful.episodes.episode import Event
 from heedful.errors import Conflict
 from heedful.integrations.session_rules import rules_everywhere, rules_of_session
 from heedful.lessons.action import MAX_MOMENT_CHARS, action, facts, fitting_texts
-from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.scope import Scope
 from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING, names_in, rules_text
@@ -38,7 +37,6 @@ from heedful.store.store import Store
 from heedful.validation import check_number
 
 if TYPE_CHECKING:
-    from heedful.lessons.patterns import Seen
     from heedful.models.contract import Message
 
 T = TypeVar("T")
@@ -156,33 +154,7 @@ class CallRun:
 
         It has at most ten lines, and none where nothing came back.
         """
-        return await self._ask("begin", self._look_for_opening)
-
-    async def _look_for_opening(self, memory: CallMemory) -> Advice:
-        """Return the brief, and announce its lessons."""
-        # Only the start of a session needs it.
-        from heedful.memory import session_brief
-
-        rules = await self._aged(await session_brief.read_team_rules(memory))
-        lines = await session_brief.read_failures(memory)
-        texts = {line.lesson: line.text for line in lines if line.lesson}
-        present = await self._aged(texts)
-        announced = await self._announce([*rules, *present])
-        ids = announced | {reminders.UNLEARNT_LESSON}
-        stated = await rules_of_session(memory, self.id, self.host.everywhere)
-        # What no call can match is told now or never.
-        stated = sorted(stated, key=lambda rule: bool(names_in(rule.text)))
-        rule_texts = [rule.text for rule in stated]
-        rule_texts += [rules[id] for id in rules if id in announced]
-        told_lines = [line for line in lines if line.lesson in ids]
-        told_ids = [id for id in rules if id in announced]
-        told_ids += [line.lesson for line in told_lines if line.has_fix and line.lesson]
-        await self._announce((), marks=user_rules.told_lessons(told_ids))
-        text = session_brief.brief_text(rule_texts, list(map(str, told_lines)))
-        if not text:
-            is_withheld = bool(rules or present)
-            return Advice(silence=say("withheld" if is_withheld else "nothing known"))
-        return Advice(text=facts({1: text}, label="brief"), lessons=announced)
+        return await self._ask("begin", self._brief)
 
     async def rules_about(
         self, tool: str, arguments: Mapping[str, Any] | str
@@ -190,33 +162,9 @@ class CallRun:
         """Return the rules of the user that name a call; each is told once in a run."""
 
         async def look(memory: CallMemory) -> Advice:
-            return await self._add_rules(memory, tool, arguments, Advice())
+            return await self._with_rules(Advice(), memory, tool, arguments)
 
         return await self._ask("ask about the rules of the user", look)
-
-    async def _add_rules(
-        self,
-        memory: CallMemory,
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        advice: Advice,
-    ) -> Advice:
-        """Return the advice after the rules that name a call, if there is room."""
-        rules = await memory.store.read(
-            memory.scope,
-            user_rules.about_call,
-            tool,
-            arguments,
-            session=self.id,
-            rules=await rules_everywhere(memory, self.host.everywhere),
-        )
-        if not rules or not self.room:
-            return advice
-        marks = list(chain.from_iterable(rules.values()))
-        await memory.store.write(
-            memory.scope, user_rules.tell, self.id, rules=list(rules), marks=marks
-        )
-        return advice.below(rules_text(list(rules), NAMED_HEADING))
 
     async def before(
         self,
@@ -227,16 +175,14 @@ class CallRun:
     ) -> Advice:
         """Return how calls like this one failed, and what fixed them.
 
-        Also returns the rules of the user that name it.
-
-        `call` is the id of the call, `agent` the name of the agent if the run has
-        several. Each failure is told once in a run.
+        Also returns the rules of the user that name it. `call` is the id of the call,
+        `agent` the name of the agent if the run has several. Each failure is told once
+        in a run.
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
 
         async def look(memory: CallMemory) -> Advice:
-            """Return advice from earlier failures of this call."""
             history = await memory.store.read(
                 memory.scope,
                 calls.history_of,
@@ -246,9 +192,20 @@ class CallRun:
                 folder=self.host.root,
                 stated=memory.stated,
             )
-            marks = [f"told {digest}" for digest in history.marks]
-            advice = await self._offer(history, history.warnings, event, marks)
-            return await self._add_rules(memory, tool, arguments, advice)
+            unlearnt = [
+                failure.digest
+                for failure in history.failures
+                if failure.lesson == reminders.UNLEARNT_LESSON
+            ]
+            advice = await self._offer(
+                memory,
+                history.warnings,
+                event,
+                marks=[f"told {digest}" for digest in history.marks],
+                unlearnt=next(iter(unlearnt), ""),
+                release=history.release,
+            )
+            return await self._with_rules(advice, memory, tool, arguments)
 
         return await self._ask("ask about an action", look, call)
 
@@ -271,7 +228,6 @@ class CallRun:
         event = Event("tool_response", agent=agent, tool=tool, call=call, error=error)
 
         async def look(memory: CallMemory) -> Advice:
-            """Return advice about this error; a line without a lesson comes first."""
             from heedful.memory import remedies  # only failed calls need it
 
             failure = remedies.FailureInquiry(
@@ -286,22 +242,25 @@ class CallRun:
             remedy = await failure.find_remedy()
             if remedy.silence or 0 < len(remedy.line) <= self.room:
                 marks = [remedy.mark] if remedy.mark else []
-                await self._announce((), [event], marks=marks)
+                await self._record([event], marks=marks)
                 return Advice(text=remedy.line, silence=remedy.silence)
 
             seen, lessons = await failure.find_lesson()
             if await self._known(memory, lessons):
-                await self._announce((), [event])
+                await self._record([event])
                 return Advice(silence=say("told"))
+
             marks = user_rules.told_lessons(lessons)
-            return await self._offer(seen, lessons, event, marks)
+            return await self._offer(
+                memory, lessons, event, marks=marks, release=seen.release
+            )
 
         return await self._ask("ask about an error", look, call)
 
     async def keep(self, *events: Event) -> None:
         """Keep events of the run."""
         await self.host.guarded(
-            "keep events", self._announce((), events), otherwise=frozenset()
+            "keep events", self._record(events), otherwise=frozenset()
         )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
@@ -362,88 +321,137 @@ class CallRun:
             self.call_advice.setdefault(call, []).append(advice.text)
         return advice
 
+    async def _brief(self, memory: CallMemory) -> Advice:
+        """Return the brief, with the rules of the user; announce its lessons."""
+        # Only the start of a session needs it.
+        from heedful.memory import session_brief
+
+        rules = await self._aged(memory, await session_brief.read_team_rules(memory))
+        failures = await session_brief.read_failures(memory)
+        texts = {line.lesson: line.text for line in failures if line.lesson}
+        lessons = [*rules, *await self._aged(memory, texts)]
+
+        announced = await self._record(lessons=lessons)
+        ids = announced | {reminders.UNLEARNT_LESSON}
+        team_rules = {id: text for id, text in rules.items() if id in announced}
+        lines = [line for line in failures if line.lesson in ids]
+        fixes = [line.lesson for line in lines if line.has_fix and line.lesson]
+        await self._record(marks=user_rules.told_lessons([*team_rules, *fixes]))
+
+        own_rules = await rules_of_session(memory, self.id, self.host.everywhere)
+        # What no call can match is told now or never.
+        own_rules = sorted(own_rules, key=lambda rule: bool(names_in(rule.text)))
+        rule_texts = [*(rule.text for rule in own_rules), *team_rules.values()]
+        text = session_brief.brief_text(rule_texts, list(map(str, lines)))
+        if text:
+            return Advice(text=facts({1: text}, label="brief"), lessons=announced)
+        return Advice(silence=say("withheld" if lessons else "nothing known"))
+
+    async def _with_rules(
+        self,
+        advice: Advice,
+        memory: CallMemory,
+        tool: str,
+        arguments: Mapping[str, Any] | str,
+    ) -> Advice:
+        """Return the advice below the rules that name a call, if there is room."""
+        rules = await memory.store.read(
+            memory.scope,
+            user_rules.about_call,
+            tool,
+            arguments,
+            session=self.id,
+            rules=await rules_everywhere(memory, self.host.everywhere),
+        )
+        if not rules or not self.room:
+            return advice
+
+        marks = list(chain.from_iterable(rules.values()))
+        await memory.store.write(
+            memory.scope, user_rules.tell, self.id, rules=list(rules), marks=marks
+        )
+        return advice.below(rules_text(list(rules), NAMED_HEADING))
+
     async def _known(
-        self, memory: CallMemory, lessons: Mapping[int, str]
+        self, memory: CallMemory, lessons: Iterable[int]
     ) -> frozenset[int]:
-        """Return the lessons that the run was told."""
+        """Return those of the lessons that the run was told."""
         return await memory.store.read(
             memory.scope, user_rules.known_lessons, self.id, list(lessons)
         )
 
     async def _offer(
         self,
-        history: ActionHistory | Seen,
+        memory: CallMemory,
         lessons: Mapping[int, str],
         event: Event,
-        marks: Sequence[str] = (),
+        *,
+        marks: Sequence[str],
+        unlearnt: str = "",
+        release: str = "",
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep the event.
 
-        `marks` say what was told in the session.
+        `marks` say what is told, `unlearnt` is the mark of what is told without a
+        lesson. `release` is the command that releases what waits in quarantine.
         """
-        aged = await self._aged(lessons)
-        fit = fitting_texts(aged, self.room)
-        announced = await self._announce(
-            list(fit),
+        fit = fitting_texts(await self._aged(memory, lessons), self.room)
+        announced = await self._record(
             [event],
+            lessons=list(fit),
             marks=marks if fit else (),
-            mark=_unlearnt_mark(history),
+            unlearnt=unlearnt,
         )
         texts = {id: text for id, text in fit.items() if id in announced}
         if texts:
             return Advice(text=facts(texts), lessons=frozenset(texts))
-        if history.release:
-            # The command that releases what waits in quarantine.
-            return Advice(silence=say("waits", release=history.release))
+        if release:
+            return Advice(silence=say("waits", release=release))
         return Advice(silence=say("withheld" if fit else "nothing known"))
 
-    async def _aged(self, texts: Mapping[int, str]) -> dict[int, str]:
+    async def _aged(
+        self, memory: CallMemory, texts: Mapping[int, str]
+    ) -> dict[int, str]:
         """Return the texts of lessons; each says which of its files changed since.
 
         A lesson whose files are all gone rests: it is left out.
         """
-        memory = self.host.own_memory
-        if memory is None or not texts or not self.host.root:
+        root = self.host.root
+        if not texts or not root:
             return dict(texts)
 
         mistakes = await memory.store.read(memory.scope, calls.mistakes, list(texts))
-        aged: dict[int, str] = {}
-        for id, text in texts.items():
-            digests = mistakes[id].files if id in mistakes else {}
-            aged_lesson = aged_text(self.host.root, text, digests)
-            if aged_lesson:
-                aged[id] = aged_lesson
-        return aged
+        files = {id: mistake.files for id, mistake in mistakes.items()}
+        aged = {id: aged_text(root, texts[id], files.get(id, {})) for id in texts}
+        return {id: text for id, text in aged.items() if text}
 
-    async def _announce(
+    async def _record(
         self,
-        lessons: Sequence[int],
         events: Sequence[Event] = (),
         *,
+        lessons: Sequence[int] = (),
         marks: Sequence[str] = (),
-        mark: str = "",
+        unlearnt: str = "",
     ) -> frozenset[int]:
         """Record events, and lessons as shown or withheld; return those to be shown.
 
-        `mark` is the digest of what is told without a lesson, if anything is.
+        The arguments are those of `_offer`.
         """
         memory = self.host.own_memory
-        rows = [episodes.event_row(event) for event in events]
-        if memory is None or not (lessons or rows or marks):
+        if memory is None or not (lessons or events or marks):
             return frozenset()
 
         too_late = False
-
         try:
             return await memory.store.write(
                 memory.scope,
-                _record_events,
+                _write_record,
                 self.id,
-                rows,
+                [episodes.event_row(event) for event in events],
                 lessons=lambda: () if too_late else lessons,
                 share=memory.holdout,
                 marks=marks,
-                mark=mark,
+                unlearnt=unlearnt,
                 root=self.host.root,
             )
         except asyncio.CancelledError:
@@ -452,33 +460,23 @@ class CallRun:
             raise
 
 
-def _unlearnt_mark(history: ActionHistory | Seen) -> str:
-    """Return the digest of the mark that is told without a lesson; "" if none is."""
-    if not isinstance(history, ActionHistory):
-        return ""
-    unlearnt = reminders.UNLEARNT_LESSON
-    digests = [
-        failure.digest for failure in history.failures if failure.lesson == unlearnt
-    ]
-    return digests[0] if digests else ""
-
-
 @resumable(result=frozenset[int])
-def _record_events(
+def _write_record(
     db: Db,
     scope: Scope,
     session: str,
     rows: Sequence[Mapping[str, Any]],
+    *,
     lessons: Callable[[], Sequence[int]],
     share: float,
-    marks: Sequence[str] = (),
-    mark: str = "",
-    root: str = "",
+    marks: Sequence[str],
+    unlearnt: str,
+    root: str,
 ) -> frozenset[int]:
     """Record events, and lessons as shown or withheld; return those to be shown.
 
-    `lessons` returns them when the write begins. `mark` is the digest of what is told
-    without a lesson, and `root` the folder of the repository.
+    `lessons` returns them when the write begins; `share` of them are withheld. `root`
+    is the folder of the repository.
     """
     session_marks.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
@@ -488,7 +486,7 @@ def _record_events(
         scope,
         session,
         lessons=lessons(),
-        mark=mark,
+        mark=unlearnt,
         share=share,
         at=time.time(),
     )

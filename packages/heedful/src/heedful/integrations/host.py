@@ -209,20 +209,16 @@ class HostRun(PromptRun):
         Learns from errors and from what fixed them, never from an output that was
         rejected. If heedful fails, returns None.
         """
-        if ends is None:
-            await self.keep(*events)
+        await self.keep(*events)
+        memory = self.host.own_memory
+        if ends is None or memory is None:
             return None
         return await self.host.guarded(
-            "learn from a run", self._end(events), otherwise=None, limited=False
+            "learn from a run", self._end(memory), otherwise=None, limited=False
         )
 
-    async def _end(self, events: Sequence[Event]) -> Learned | None:
-        """Store events and what the run taught; return the latter."""
-        await self._announce((), events)
-        memory = self.host.own_memory
-        if memory is None:
-            return None
-
+    async def _end(self, memory: Memory) -> Learned | None:
+        """Store what the run taught, and return it; end the runs that were lost."""
         learned = await self._finish(memory)
         await self.host.sweep()
         return learned

@@ -82,8 +82,7 @@ class PromptRun(CallRun):
         memory = self.host.own_memory
         if memory is None or not self.room:
             return ""
-        everywhere = self.host.everywhere
-        work = rules_of_session(memory, self.id, everywhere, again=False)
+        work = rules_of_session(memory, self.id, self.host.everywhere, again=False)
         rules = await self.host.guarded("read the rules of the user", work, ())
         return rules_text(rules)
 
@@ -113,7 +112,7 @@ class PromptRun(CallRun):
         text = self.task
         if not isinstance(text, str):
             text = json.dumps(text, default=repr)
-        await self._announce((), [Event("user_message", text, call=call)])
+        await self._record([Event("user_message", text, call=call)])
         return await self._advise(text)
 
     async def _advise(self, task: str) -> Advice:
@@ -128,23 +127,19 @@ class PromptRun(CallRun):
             (match for match in recalled if match.meta.get("mended", True)),
             recalled.silence,
         )
-        texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
-        records = await self._known(memory, texts)
-        news = [match for match in matches if match.lesson_id not in records]
+        ids = [match.lesson_id for match in matches]
+        old_ids = await self._known(memory, ids)
+        news = [match for match in matches if match.lesson_id not in old_ids]
         chosen = ranking.choose(news, now=time.time(), advice=True)
         ids = [choice.lesson_id for choice in chosen]
-        announced = await self._announce(ids, marks=user_rules.told_lessons(ids))
+        announced = await self._record(lessons=ids, marks=user_rules.told_lessons(ids))
         choices = [choice for choice in chosen if choice.lesson_id in announced]
-        turns = prompt.as_messages(choices)
+        if choices:
+            turns = prompt.as_messages(choices)
+            text = prompt.as_text(turns, secrets.randbits(64), choices)
+            return Advice(text=text, examples=turns)
 
-        silence = ""
-        if records and not news:
-            silence = say("told")
-        elif not choices:
-            silence = matches.silence or explain_unshown(task, matches, "both", chosen)
-
-        return Advice(
-            text=prompt.as_text(turns, secrets.randbits(64), choices),
-            examples=turns,
-            silence=silence or ("" if choices else say("withheld")),
-        )
+        if old_ids and not news:
+            return Advice(silence=say("told"))
+        silence = matches.silence or explain_unshown(task, matches, "both", chosen)
+        return Advice(silence=silence or say("withheld"))
