@@ -16,7 +16,6 @@ from agents import (
 from pydantic import BaseModel
 
 from heedful import Done, policy
-from heedful.errors import InvalidInput
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
 from heedful.testing.conformance import TASK, severity
@@ -28,6 +27,9 @@ from tests.tables import cases
 
 CONFIG = RunConfig(tracing_disabled=True)
 WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+AUTO: dict[str, Any] = {"auto_previous_response_id": True}
+CALLS: list[Turn] = [Call("ls"), Say("high"), Call("pwd"), Say("P1")]
+FEEDBACK = "answer with one of P0 to P3"
 
 
 class Ticket(BaseModel):
@@ -36,6 +38,21 @@ class Ticket(BaseModel):
 
 def grade(candidate: Any, context: Any) -> Any:
     return severity(candidate["severity"], context)
+
+
+def kinds_of(items: Any) -> list[str]:
+    return [item.get("role") or item.get("type") for item in items]
+
+
+async def run_approved(agent: Agent[Any], **options: Any) -> Any:
+    """Run; approve each call."""
+    options = {"id": "one", "run_config": CONFIG, **options}
+    result = await run(agent, TASK, **options)
+    while result.interruptions:
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        result = await run(agent, state, **options)
+    return result
 
 
 async def test_on_agent_end_hears_a_rejected_output_and_nothing_is_learnt_from_it(
@@ -88,13 +105,13 @@ async def test_an_output_that_never_fits_ends_as_the_policy_says() -> None:
         checks=[grade],
         policy=policy("attempts.limit=3"),
     )
-    events = [
-        event
-        async for event in run_streamed(agent, TASK, host=host, run_config=CONFIG)
-        if isinstance(event, Judged)
-    ]
+    stream = run_streamed(agent, TASK, host=host, run_config=CONFIG, **AUTO)
+    events = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in events] == ["P1", "P2", "P1"]
-    verdict = verdict_of(events[-1].result)
+    result = events[-1].result
+    assert result is not None
+    assert result.last_response_id == "resp-0"
+    verdict = verdict_of(result)
     assert verdict is not None
     assert verdict.best == 1
     assert verdict.stopped_by[0].rule == "attempts"
@@ -105,7 +122,7 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     host = host_that_judges(None)
     agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
     await run(agent, TASK, host=host, session=session, run_config=CONFIG)
-    kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
+    kinds = kinds_of(await session.get_items())
     assert kinds == ["user", "function_call", "function_call_output", "assistant"]
     await run(
         agent,
@@ -118,19 +135,38 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     assert len(await session.get_items()) == 6
 
 
+@cases("waits", {"at once": False, "approved": True})
 @cases(
-    "options",
+    ("options", "ids"),
     {
-        "a conversation of the server": {"conversation_id": "c"},
-        "a callback": {
-            "run_config": RunConfig(session_input_callback=lambda past, new: new)
-        },
+        "chain": (
+            {"previous_response_id": "a"},
+            ["a", "resp-0", "a", "resp-2"],
+        ),
+        "first": (AUTO, [None, "resp-0", None, "resp-2"]),
+        "whole": ({"conversation_id": "c"}, [None] * 4),
     },
 )
-async def test_what_would_keep_rejected_answers_is_refused(options: Any) -> None:
-    agent, _ = shell_agent([Say("P1")], Driven())
-    with pytest.raises(InvalidInput, match="left out"):
-        await run(agent, TASK, host=patient_host(), **options)
+async def test_the_server_has_the_conversation(
+    options: Any, ids: Any, waits: bool
+) -> None:
+    driven = Driven()
+    agent, model = shell_agent(CALLS, driven, needs_approval=waits)
+    host = host_that_judges(None)
+    result = await run_approved(
+        agent,
+        host=host,
+        **options,
+    )
+    assert result.final_output == "P1"
+    assert result.last_response_id == "resp-3"
+    assert driven.commands == ["ls", "pwd"]
+    assert [call.previous_response_id for call in model.calls] == ids
+    has_all = "conversation_id" in options
+    retry = prompts(model)[2]
+    assert FEEDBACK in retry
+    assert (TASK in retry) is not has_all
+    assert (len(model.calls[2].input) == 1) is has_all
 
 
 async def test_a_handoff_is_not_made_again() -> None:
@@ -169,44 +205,52 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
     assert driven.commands == ["make"] * 4
 
 
-async def test_a_call_waits_for_an_approval_and_the_session_gets_all_at_the_end() -> (
-    None
-):
-    driven = Driven()
+@cases(
+    ("callback", "is_shown"),
+    {
+        "history": (None, True),
+        "callback": (lambda past, new: [*past[1:], *new], False),
+    },
+)
+async def test_the_session_gets_all_after_approvals(
+    callback: Any, is_shown: bool
+) -> None:
     session = SQLiteSession("chat")
     await session.add_items([{"role": "user", "content": "hello"}])
-    host = host_that_judges(None)
-    agent, model = shell_agent(WRONG_THEN_RIGHT, driven, needs_approval=True)
-    waiting = await run(agent, TASK, host=host, session=session, run_config=CONFIG)
+    config = RunConfig(tracing_disabled=True, session_input_callback=callback)
+    options: Any = {"session": session, "run_config": config}
+    options["host"] = host_that_judges(None)
+    driven = Driven()
+    agent, _ = shell_agent(CALLS, driven, needs_approval=True)
+    await run(agent, TASK, **options)
     assert driven.commands == []
     assert len(await session.get_items()) == 1
-    state = waiting.to_state()
-    state.approve(state.get_interruptions()[0])
-    result = await run(agent, state, host=host, session=session, run_config=CONFIG)
+    agent, model = shell_agent(CALLS, driven, needs_approval=True)
+    result = await run_approved(agent, id="two", **options)
     assert result.final_output == "P1"
-    assert verdict_of(result) == Done(2, passed=True)
-    assert driven.commands == ["ls"]
-    assert "hello" in prompts(model)[0]
-    assert "answer with one of P0 to P3" in prompts(model)[2]
-    kinds = [item.get("role") or item.get("type") for item in await session.get_items()]
-    assert kinds == [
-        "user",
-        "user",
-        "function_call",
-        "function_call_output",
-        "assistant",
-    ]
+    assert ("hello" in prompts(model)[3]) is is_shown
+    call = ["function_call", "function_call_output"]
+    items = await session.get_items()
+    assert kinds_of(items) == ["user", "user", *call, *call, "assistant"]
+    with pytest.raises(UserError, match="Session persistence"):
+        await run(agent, TASK, conversation_id="c", **options)
 
 
 async def test_streamed() -> None:
-    agent, _ = shell_agent(WRONG_THEN_RIGHT, Driven())
+    agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
+    host = host_that_judges(None)
     stream = run_streamed(
         agent,
         TASK,
-        host=host_that_judges(None),
+        host=host,
         run_config=CONFIG,
+        **AUTO,
     )
     judged = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in judged] == ["high", "P1"]
     assert judged[0].result is None
     assert judged[1].result is not None
+    # The server has the feedback.
+    _, retry, last = prompts(model)
+    assert FEEDBACK in retry
+    assert FEEDBACK not in last

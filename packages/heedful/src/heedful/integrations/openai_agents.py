@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -32,19 +33,17 @@ from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Candidate
 from heedful.models.answers import usage_of
-from heedful.validation import require
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
-# With one of these, rejected answers would stay in the conversation.
-_REFUSED_OPTIONS = (
+# With one of these, the server of the model keeps the conversation.
+_SERVER_OPTIONS = (
     "conversation_id",
     "previous_response_id",
     "auto_previous_response_id",
-    "session_input_callback",
 )
 
 
@@ -56,8 +55,10 @@ async def run(
     Returns the result with the best output; its usage is that of all attempts. Takes
     the `options` of `Runner.run`. With the `id` of an earlier call, which may have been
     killed, the run goes on; by default, a `session` gives the id. A session gets the
-    task and the answer that is returned, not rejected answers. A result that waits for
-    an approval is returned unjudged; pass its state as `input`, with the same id.
+    task and the answer that is returned, not rejected answers. With a
+    `previous_response_id`, each attempt continues from that response. The conversation
+    of a `conversation_id` keeps rejected answers. A result that waits for an approval
+    is returned unjudged; pass its state as `input`, with the same id and options.
     Raises what `Runner.run` raises.
     """
     attempts = await _begin(agent, prompt=input, host=host, id=id, options=options)
@@ -156,10 +157,11 @@ async def _ask(
     attempts = getattr(input_filter, "__self__", None)
     text = ""
     if isinstance(attempts, _Attempts):
-        arguments = json_data(context.tool_arguments)
-        call = context.tool_call_id
         text = await attempts.ask(
-            context.tool_name, arguments, call, hold_back=hold_back
+            context.tool_name,
+            json_data(context.tool_arguments),
+            context.tool_call_id,
+            hold_back=hold_back,
         )
     if text:
         return agents.ToolGuardrailFunctionOutput.reject_content(text)
@@ -178,21 +180,29 @@ async def _begin(
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)
-    for name, option in {**vars(config), **options}.items():
-        is_refused = name in _REFUSED_OPTIONS and option
-        require(not is_refused, name, option, "left out: a session has the history")
-
-    session = options.pop("session", None)
+    on_server = any(map(options.get, _SERVER_OPTIONS))
+    # The SDK refuses a session beside a conversation of the server.
+    session = None if on_server else options.pop("session", None)
     history: Items = await session.get_items() if session else []
     if isinstance(prompt, agents.RunState):
+        new_items: Items = []
         items: Items = prompt.to_json()["original_input"]
     else:
-        items = [*history, *agents.ItemHelpers.input_to_new_input_list(prompt)]
+        new_items = agents.ItemHelpers.input_to_new_input_list(prompt)
+        items = [*history, *new_items]
+        if session and config.session_input_callback:
+            parts = deepcopy((history, new_items))
+            items = await _answer_of(config.session_input_callback, *parts)
 
     # The last message of the user is the task.
     prompts = [item for item in items if item.get("role") == "user"]
     anchor = prompts[-1] if prompts else {}
     task = _text_of(anchor.get("content", ""))
+    if isinstance(prompt, agents.RunState) and options.get("conversation_id"):
+        # The message may be feedback: the stored run has the task.
+        task = ""
+    # A callback may have made the history of a state shorter.
+    old_items = min(len(history), place_of(items, anchor))
     if session and not id:
         id = f"{session.session_id}-{len(history)}-{Candidate.of(task).digest}"
 
@@ -204,7 +214,8 @@ async def _begin(
         config=config,
         options=options,
         session=session,
-        stored=len(history),
+        unsaved=new_items or items[old_items:],
+        on_server=on_server,
         anchor=anchor,
     )
     attempts.prepare()
@@ -216,9 +227,11 @@ async def _begin(
 class _Attempts(Attempts):
     """The attempts of one run.
 
-    `items` are the input and the work so far, without rejected answers; the session has
-    the first ones, which are `stored`. `anchor` is the item with the task. `failed` is
-    an attempt whose output is not of the agent's type, and `misfit` says why.
+    `items` are the input and the work so far, without rejected answers; the session
+    will get those that are `unsaved`. With `on_server`, the server of the model keeps
+    requests and answers. `anchor` is the item with the task. `best_result` is the
+    result of the best attempt. `failed` is an attempt whose output is not of the
+    agent's type, and `misfit` says why.
     """
 
     agent: Agent
@@ -227,17 +240,20 @@ class _Attempts(Attempts):
     config: agents.RunConfig
     options: dict[str, Any]
     session: Any
-    stored: int
+    unsaved: Items
+    on_server: bool
     anchor: Any
     usage: agents.Usage = field(default_factory=agents.Usage)
+    best_result: Any = None
     failed: Any = None
     misfit: str = ""
 
     def prepare(self) -> None:
         """Set the options of the SDK's runs."""
-        handlers = self.options.get("error_handlers") or {}
-        own_handlers = {"invalid_final_output": self.note_misfit}
-        self.options["error_handlers"] = {**own_handlers, **handlers}
+        self.options["error_handlers"] = {
+            "invalid_final_output": self.note_misfit,
+            **(self.options.get("error_handlers") or {}),
+        }
         self.options["run_config"] = replace(
             self.config,
             call_model_input_filter=self.add_advice,
@@ -259,7 +275,15 @@ class _Attempts(Attempts):
         if early_answer:
             raise _EarlyAnswer(early_answer)
 
-        woven = self.advised(items, task=task, calls=_result_calls, message=_message)
+        # The server keeps what the first request of an attempt has.
+        is_kept = self.on_server and self.place is not None
+        woven = self.advised(
+            items,
+            task=task,
+            last=-1 if is_kept else None,
+            calls=_result_calls,
+            message=_message,
+        )
         return replace(model_data, input=woven)
 
     async def read(self, items: Items, *, at_limit: bool = False) -> str:
@@ -324,10 +348,18 @@ class _Attempts(Attempts):
             return result
 
         self.spent = usage_of(usage) or self.spent
-        if await self.judge(result.final_output, misfit=self.misfit):
+        is_rejected = await self.judge(result.final_output, misfit=self.misfit)
+        if self.run.best is result.final_output:
+            self.best_result = result
+        if is_rejected:
             _drop_answer(work)
             self.items = [*self.items, *work]
+            self.unsaved = [*self.unsaved, *work]
             self.input = self.items
+            if self.options.get("conversation_id"):
+                # The server has all but the feedback.
+                self.input = [_message("user", self.feedback)]
+                self.place = 0
             self.agent = result.last_agent
             self.failed = None
             self.misfit = ""
@@ -335,13 +367,14 @@ class _Attempts(Attempts):
 
         verdict = await self.end()
         if self.has_better:
+            result = self.best_result or result
             result.final_output = self.best_as(self.kind())
         if self.has_better or self.misfit or self.repeats.stopped:
             _drop_answer(work)
             text = Candidate.of(result.final_output).text or ""
             work.append(_message("assistant", text))
         if self.session:
-            await self.session.add_items([*self.items, *work][self.stored :])
+            await self.session.add_items([*self.unsaved, *work])
         result.context_wrapper.usage = self.usage
         vars(result)[RESULT_KEY] = verdict
         return result
@@ -351,9 +384,9 @@ class _Attempts(Attempts):
         return getattr(self.agent.output_type, "output_type", self.agent.output_type)
 
 
-async def _answer_of(function: Callable[[Any], Any] | None, argument: Any) -> Any:
+async def _answer_of(function: Callable[..., Any] | None, *arguments: Any) -> Any:
     """Return what a function of the user returns or awaits, None without one."""
-    answer = function(argument) if function else None
+    answer = function(*arguments) if function else None
     return await answer if inspect.isawaitable(answer) else answer
 
 
