@@ -64,6 +64,14 @@ class Record(Mapping[str, Any]):
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
+    @classmethod
+    def fields_in(cls, value: object) -> dict[str, Any]:
+        """Return the fields that a mapping or an object has, by their names."""
+        names = cls.__dataclass_fields__
+        if isinstance(value, Mapping):
+            return {name: value[name] for name in names if name in value}
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
     def __getitem__(self, name: str) -> Any:
         if name not in self.__dataclass_fields__:
             raise KeyError(name)

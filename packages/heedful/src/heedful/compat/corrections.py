@@ -291,14 +291,9 @@ async def _value_of(answer: Any) -> Any:
 
 def _lesson_of(reflection: Any) -> Lesson:
     """Return the lesson of a reflection without secrets. Raises InvalidInput."""
-    values = reflection
-    if not isinstance(values, Mapping):
-        names = [field.name for field in fields(Reflection)]
-        # For example a dataclass of the caller.
-        values = {name: getattr(reflection, name, None) for name in names}
-        if all(value is None for value in values.values()):
-            allowed = "a Reflection, or a mapping or an object with its fields"
-            raise InvalidInput("reflection", reflection, allowed)
+    values = Reflection.fields_in(reflection)
+    allowed = "a Reflection, or a mapping or an object with its fields"
+    require(values, "reflection", reflection, allowed)
 
     texts: dict[str, str] = {}
     for field in fields(Reflection):

@@ -382,19 +382,11 @@ def _fields_of(result: object) -> ReflectionResult:
 
     Raises InvalidInput.
     """
-    names = ReflectionResult.__dataclass_fields__
-    if isinstance(result, Mapping):
-        mapping = result
-    else:
-        mapping = {
-            name: getattr(result, name) for name in names if hasattr(result, name)
-        }
+    mapping = ReflectionResult.fields_in(result)
     allowed = "a ReflectionResult, or a mapping or an object with its fields"
     require("reflection_text" in mapping, "result", result, allowed)
 
-    fields = ReflectionResult(
-        **{name: mapping[name] for name in names if name in mapping}
-    )
+    fields = ReflectionResult(**mapping)
     for name in ("importance", "confidence"):
         setattr(fields, name, as_float(getattr(fields, name)))
         check_share(name, getattr(fields, name))
@@ -416,27 +408,32 @@ def _fields_of(result: object) -> ReflectionResult:
 
 def _with_edits(generated: Reflected, fields: ReflectionResult) -> Reflected:
     """Return heedful's lessons with the fields of a result that the caller changed."""
-    meta = {
-        **_caller_metadata(fields),
+    is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
+    tags = _checked_tags(fields) if is_tagged else None
+    is_rated = fields.importance != generated.importance
+    importance = fields.importance if is_rated else None
+    return _edited(
+        generated, _caller_metadata(fields), tags=tags, importance=importance
+    )
+
+
+def _caller_metadata(fields: ReflectionResult) -> dict[str, Any]:
+    """Return the metadata of a result as a lesson has them: the caller's own apart.
+
+    Raises InvalidInput.
+    """
+    metadata = dict(fields.metadata or {})
+    run = {
+        name: metadata.pop(name) for name in UNKNOWN_RUN_METADATA if name in metadata
+    }
+    return {
+        **run,
+        "metadata": metadata,
         "confidence": fields.confidence,
         "error_category": _checked_category(fields),
         "source_event_ids": list(map(str, fields.source_event_ids or ())),
         "related_memory_ids": list(map(str, fields.related_memory_ids or ())),
     }
-    is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
-    tags = _checked_tags(fields) if is_tagged else None
-    is_rated = fields.importance != generated.importance
-    importance = fields.importance if is_rated else None
-    return _edited(generated, meta, tags=tags, importance=importance)
-
-
-def _caller_metadata(fields: ReflectionResult) -> dict[str, Any]:
-    """Return the metadata of a result as a lesson has them: the caller's own apart."""
-    metadata = dict(fields.metadata or {})
-    run = {
-        name: metadata.pop(name) for name in UNKNOWN_RUN_METADATA if name in metadata
-    }
-    return {**run, "metadata": metadata}
 
 
 def _checked_tags(fields: ReflectionResult) -> tuple[str, ...]:
@@ -470,11 +467,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         **UNKNOWN_RUN_METADATA,
         "outcome": "failure",
         **_caller_metadata(fields),
-        "source_event_ids": list(map(str, fields.source_event_ids or ())),
-        "related_memory_ids": list(map(str, fields.related_memory_ids or ())),
         "by": "caller",
-        "confidence": fields.confidence,
-        "error_category": category,
         "episode": short_digest(f"{fields.reflection_text}\0{fields.strategy_text}"),
     }
     lesson = Lesson(
