@@ -14,7 +14,7 @@ import re
 import warnings
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -114,6 +114,13 @@ class EvidenceRow:
         """Return the finite number in the cell of a column, or None."""
         return _finite_number(self.cells.get(column))
 
+    def numbers(self, columns: Iterable[Path]) -> Iterator["Cell"]:
+        """Yield the cells of these columns that have a number."""
+        for column in columns:
+            value = self.number(column)
+            if value is not None:
+                yield Cell(value, self, column)
+
     def named(self, column: str) -> "Cell | None":
         """Return the cell of the column with this name, ignoring case.
 
@@ -122,8 +129,7 @@ class EvidenceRow:
         low_name = column.casefold()
         for path in self.cells:
             if path and path[-1].casefold() == low_name:
-                value = self.number(path)
-                return None if value is None else Cell(value, self, path)
+                return next(self.numbers([path]), None)
         return None
 
     @property

@@ -252,12 +252,9 @@ def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
     """Return the numbers in rows."""
-    cells = []
+    cells: list[Cell] = []
     for row in rows:
-        for column in sentence.evidence.tables[row.table].columns:
-            value = row.number(column)
-            if value is not None:
-                cells.append(Cell(value, row, column))
+        cells += row.numbers(sentence.evidence.tables[row.table].columns)
     return cells
 
 
@@ -329,12 +326,10 @@ def named_cells(
     by_whole_name: bool,
 ) -> list[Cell]:
     """Return the numbers of the rows in the columns that a phrase names."""
-    cells = []
+    cells: list[Cell] = []
     for row in rows:
-        for column in evidence.tables[row.table].bind(phrase, whole=by_whole_name):
-            value = row.number(column)
-            if value is not None:
-                cells.append(Cell(value, row, column))
+        columns = evidence.tables[row.table].bind(phrase, whole=by_whole_name)
+        cells += row.numbers(columns)
     return cells
 
 
