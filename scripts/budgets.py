@@ -24,7 +24,7 @@ from scripts.workspace import ROOT, SOURCES, TESTS
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "packages": {
-        "statements": 41_590,
+        "statements": 41_580,
         "largest module": 455,
         "mean line": 43.5,
         "long lines, %": 0,

@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_590,
-    "statements of heedful": 33_890,
+    "statements": 41_580,
+    "statements of heedful": 33_880,
     "statements of heedful_server": 5_370,
     "statements of heedful_agents": 2_340,
     "statements of lab, scripts, examples": 11_150,
