@@ -141,7 +141,12 @@ class CallHost:
 
 @dataclass(eq=False, kw_only=True)
 class CallRun:
-    """The calls of one run of an agent; the fields are those of `HostRun`."""
+    """The calls of one run of an agent; the fields are those of `HostRun`.
+
+    Each question reads memory by `_ask`, within the time limit of the host. `_offer`
+    chooses what is said, and `_record` writes it down before anybody reads it. What a
+    run was told is a *mark* of its session, so that no later process says it again.
+    """
 
     host: CallHost
     id: str
