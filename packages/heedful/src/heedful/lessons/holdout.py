@@ -12,7 +12,6 @@ from typing import Literal
 from heedful.display import counted
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 
-HOLDOUT_REASON = "left out at random, to measure whether it helps"
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The draw depends on earlier loops only, so it stays fair.
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20

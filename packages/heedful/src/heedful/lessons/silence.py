@@ -9,8 +9,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from heedful.errors import install_line
-from heedful.lessons.holdout import HOLDOUT_REASON
 
+HOLDOUT_REASON = "left out at random, to measure whether it helps"
 PROOF_COMMAND = "heedful proof"
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful lessons reembed"
 LIST_COMMAND = "heedful quarantine list"
