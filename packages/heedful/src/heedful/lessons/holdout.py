@@ -9,7 +9,6 @@ import hashlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from heedful.display import counted
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 
 # The first loops of a scope see everything: their users try memory out, and so few
@@ -119,8 +118,9 @@ class SessionTally(Shown):
         """
         if not self.shown:
             return ""
-        lost = counted(self.calls_lost, "call")
-        return f"{self}; {lost} lost to known mistakes"
+        # `display` would make each hook slower to start.
+        calls = "call" if self.calls_lost == 1 else "calls"
+        return f"{self}; {self.calls_lost} {calls} lost to known mistakes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
