@@ -110,6 +110,7 @@ def test_json_is_read_wherever_it_stands_and_a_note_says_so(check, text):
         "no end of a text": ('{"name": "a', "breaks off"),
         "no end of the thoughts": ("<think>{} may do", "breaks off"),
         "no end of the last": (f'{TIDY}, or {{"name": "b', "breaks off"),
+        "a word that goes nowhere": ('{"name": "a", "n": 9 12', "not JSON"),
         "single quotes": ("{'name': 'a'}", "not JSON"),
         "a number too long": ("9" * 5000, "not JSON"),
         "nested too deeply": ("[" * 100_000, "depth"),

@@ -364,6 +364,8 @@ def test_an_old_file_is_stale(tmp_path):
     assert finding.key == "missing_results: stale"
     assert "was written 1970-01-01 00:16:40.000+00:00, before" in finding.message
     assert kinds(numbers.predictions(path, "y", "yhat"), later)[0] == "stale"
+    (finding,) = numbers.results(path, newer_than=1_001.0)(None, later)
+    assert "before 1970-01-01 00:16:41.000+00:00" in finding.message
     for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
         assert kinds(numbers.results(path, newer_than=newer_than), later) == expected
     now = Context("a task", began=time.time())

@@ -248,8 +248,7 @@ def _find_places(text: str) -> _Places:
             places.is_cut = True
             break
         except json.JSONDecodeError as error:
-            # The text ends in the last word or text, which may go on.
-            if error.pos >= last_word or error.msg.startswith("Unterminated string"):
+            if _is_cut(text, error, last_word):
                 places.is_cut = True
                 break
             position = max(position, error.pos)
@@ -263,6 +262,18 @@ def _find_places(text: str) -> _Places:
             position = end or position
 
     return places
+
+
+def _is_cut(text: str, error: json.JSONDecodeError, last_word: int) -> bool:
+    """Return whether broken JSON ends in a text or a word that may go on.
+
+    The `last_word` of the text begins there.
+    """
+    if error.msg.startswith("Unterminated string"):
+        return True
+    # Where a comma is missing, only a number goes on: "1." but not "1 2".
+    goes_on = not error.msg.endswith("delimiter") or text[error.pos - 1].isdigit()
+    return error.pos >= last_word and (goes_on or error.pos == len(text))
 
 
 def _find_closing(text: str, position: int) -> int | None:

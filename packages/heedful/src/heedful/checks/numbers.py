@@ -34,6 +34,7 @@ from heedful.validation import MAX_SCORE, check_integer, check_number, require
 MAX_FINITE_VALUE = 1e150
 # A value passes if it exceeds a bound by less than this share of the bound.
 ROUNDING_SHARE = 1e-9
+_LAST_SECOND = 2e11  # since 1970: a time in the year 8307, which has a date
 MIN_SKILL_ROWS = 10  # for `leakage`, `shuffled`, `skill` and a constant end
 MAX_SHUFFLED_CORRELATION = 0.2
 
@@ -468,22 +469,29 @@ def _check_age(
         return
 
     limit = newer_than
+    allowed = "its loop or stage began"
     if limit is None:
         # The clock of a file system may be late, because its ticks are coarse.
         limit = context.began - 0.05
+    else:
+        allowed = _date(limit)
     changed = path.stat().st_mtime
     if changed >= limit:
         return
 
-    written = datetime.fromtimestamp(changed, UTC).isoformat(" ", "milliseconds")
     yield table_finding(
         MISSING_TABLE_CHECK,
         kind="stale",
-        what=f"results file {path} is stale: it was written {written}, before its "
-        "loop or stage began",
+        what=f"results file {path} is stale: it was written {_date(changed)}, before "
+        f"{allowed}",
         fix="write the results again, to this path",
         severity=0.5,
     )
+
+
+def _date(seconds: float) -> str:
+    """Return the date and time of seconds since 1970, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
 
 
 @remade
@@ -505,7 +513,7 @@ def results(
     require(is_path, "path", path, "a path or a callable (candidate, state) -> path")
     check_integer("at_least_rows", at_least_rows, least=0)
     if newer_than is not None:
-        check_number("newer_than", newer_than, low=0, high=MAX_SCORE)
+        check_number("newer_than", newer_than, low=0, high=_LAST_SECOND)
     names = _column_names("columns", columns)
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
@@ -1001,7 +1009,7 @@ def predictions(
         constant_relative_std=constant_relative_std,
     )
     if newer_than is not None:
-        check_number("newer_than", newer_than, low=0, high=MAX_SCORE)
+        check_number("newer_than", newer_than, low=0, high=_LAST_SECOND)
 
     names = ["finite", "constant_predictions"]
     if actual is not None:

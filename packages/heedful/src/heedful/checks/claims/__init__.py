@@ -38,8 +38,12 @@ MIN_STATEMENT_WORDS = 3
 
 # Superlatives, each with the function that chooses the cell.
 _EXTREMES: Mapping[str, Callable[..., Cell]] = {
-    **dict.fromkeys(("highest", "largest", "biggest", "most"), max),
-    **dict.fromkeys(("lowest", "smallest", "fewest", "least"), min),
+    **dict.fromkeys(
+        "highest largest greatest biggest most maximum longest heaviest".split(), max
+    ),
+    **dict.fromkeys(
+        "lowest smallest least fewest minimum shortest lightest".split(), min
+    ),
 }
 
 

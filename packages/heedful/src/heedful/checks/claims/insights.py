@@ -56,6 +56,7 @@ _SUPPOSING_WORDS = frozenset(("if", "could", "would", "should"))
 _ACTUAL_COLUMN_WORDS = frozenset(
     "actual actuals y target label truth true observed gold".split()
 )
+_PREDICTION_STEMS = {stem(word) for word in ("predict", "prediction", "forecast")}
 _COLUMN_STEMS = {stem(word) for word in ("column", "field", "feature", "variable")}
 # A name in quotes (`price`), or with an underscore inside (unit_price).
 _COLUMN_NAME_PATTERN = re.compile(
@@ -286,7 +287,7 @@ def _cited_predictions(text: str) -> Iterator[Citation]:
     for tokens, _ in _statements(text):
         before = ""
         for token in tokens:
-            is_claim = token.low.startswith(("predict", "forecast"))
+            is_claim = stem(token.low) in _PREDICTION_STEMS
             if is_claim and before != "to":
                 yield Citation((token.start, token.end), "prediction", [])
             before = token.low

@@ -59,7 +59,7 @@ _PERCENT_WORDS = ("%", "percent", "pct", "percentage")
 _APPROXIMATIONS = {
     **dict.fromkeys("about around roughly approximately ~".split(), (0.05, 0.05)),
     **dict.fromkeys(
-        "over above least exceeding more greater higher".split(), (0, 0.25)
+        "over above least exceeding exceeds more greater higher".split(), (0, 0.25)
     ),
     **dict.fromkeys("under below most nearly almost less fewer".split(), (0.25, 0)),
 }
