@@ -153,8 +153,7 @@ async def begin(
     If the body leaves out the goals or the policy, they are not compared.
     """
     setup = caller.setup
-    begun = dict(body)
-    del begun["tenant"]
+    begun = {name: value for name, value in body if name != "tenant"}
 
     async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
         """Begin the loop, or return it. Raises Conflict if it began differently."""

@@ -269,11 +269,11 @@ def _is_cut(text: str, error: json.JSONDecodeError, last_word: int) -> bool:
 
     The `last_word` of the text begins there.
     """
-    if error.msg.startswith("Unterminated string"):
-        return True
+    is_text = error.msg.startswith("Unterminated string")
     # Where a comma is missing, only a number goes on: "1." but not "1 2".
     goes_on = not error.msg.endswith("delimiter") or text[error.pos - 1].isdigit()
-    return error.pos >= last_word and (goes_on or error.pos == len(text))
+    is_word = error.pos >= last_word and (goes_on or error.pos == len(text))
+    return is_text or is_word
 
 
 def _find_closing(text: str, position: int) -> int | None:

@@ -468,22 +468,18 @@ def _check_age(
     if not isinstance(path, Path) or not isfile(path):
         return
 
-    limit = newer_than
-    allowed = "its loop or stage began"
-    if limit is None:
-        # The clock of a file system may be late, because its ticks are coarse.
-        limit = context.began - 0.05
-    else:
-        allowed = _date(limit)
+    # The clock of a file system may be late, because its ticks are coarse.
+    limit = context.began - 0.05 if newer_than is None else newer_than
     changed = path.stat().st_mtime
     if changed >= limit:
         return
 
+    began = "its loop or stage began" if newer_than is None else _date(newer_than)
     yield table_finding(
         MISSING_TABLE_CHECK,
         kind="stale",
         what=f"results file {path} is stale: it was written {_date(changed)}, before "
-        f"{allowed}",
+        f"{began}",
         fix="write the results again, to this path",
         severity=0.5,
     )

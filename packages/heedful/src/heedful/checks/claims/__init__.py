@@ -38,12 +38,21 @@ MIN_STATEMENT_WORDS = 3
 
 # Superlatives, each with the function that chooses the cell.
 _EXTREMES: Mapping[str, Callable[..., Cell]] = {
-    **dict.fromkeys(
-        "highest largest greatest biggest most maximum longest heaviest".split(), max
-    ),
-    **dict.fromkeys(
-        "lowest smallest least fewest minimum shortest lightest".split(), min
-    ),
+    "highest": max,
+    "largest": max,
+    "greatest": max,
+    "biggest": max,
+    "most": max,
+    "maximum": max,
+    "longest": max,
+    "heaviest": max,
+    "lowest": min,
+    "smallest": min,
+    "least": min,
+    "fewest": min,
+    "minimum": min,
+    "shortest": min,
+    "lightest": min,
 }
 
 
