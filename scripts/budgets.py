@@ -17,15 +17,12 @@ from pathlib import Path
 from scripts import reading
 from scripts.workspace import ROOT, SOURCES, TESTS
 
-# What each figure may be at most: habits per 1,000 statements, and sizes. The ceiling
-# of a habit only falls. Statements of src may grow for a capability; 24,500 were aimed
-# at, but what was packed into 22,649 statements needs some 28,000 to be read once;
-# the defences of the service, the pages and the hooks, and what runs teach, take the
-# rest.
+MAX_MODULE_STATEMENTS = 450
+# What each figure may be at most: habits per 1,000 statements, and sizes. How many
+# statements there may be is in `scripts/weight.py`.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "packages": {
-        "statements": 41_580,
-        "largest module": 455,
+        "largest module": MAX_MODULE_STATEMENTS,
         "mean line": 43.5,
         "long lines, %": 0,
         "shared constants": 5,
@@ -48,7 +45,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
         "noqa": 0.8,
     },
     "tests": {
-        "largest module": 475,
+        "largest module": MAX_MODULE_STATEMENTS,
         "mean line": 41.4,
         "long lines, %": 0,
         "packed_call": 3.55,
@@ -60,7 +57,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
         "noqa": 1,
     },
     "lab": {
-        "largest module": 450,
+        "largest module": MAX_MODULE_STATEMENTS,
         "mean line": 42,
         "long lines, %": 0.1,
         "packed_call": 1,
@@ -81,7 +78,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
     },
 }
 # Lines of the templates of pages that are longer than this: sentences, mostly, and tags
-# with an address. The ceiling only falls.
+# with an address.
 TEMPLATE_LINE_CHARS = 120
 MAX_LONG_TEMPLATE_LINES = 140
 # What a name of `CEILINGS` stands for.

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# It only falls. A reader needs no more than 32,000 words.
+# A reader needs no more than 32,000 words.
 MAX_WORDS = 32_000
 # Pages that a program writes, and those that only callers of earlier systems read.
 UNCOUNTED = ("docs/failures.md", "docs/reliability.md", "docs/earlier-systems/*")

@@ -360,11 +360,20 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
     return replace(loop, overrides=tuple(overrides))
 
 
+def distance_note(off_by: float | None) -> str:
+    """Return the words about a distance that follow a message; "" without a distance.
+
+    >>> distance_note(2.6), distance_note(None)
+    (' (260 % off)', '')
+    """
+    return f" ({record.format_off_by(off_by)})" if off_by else ""
+
+
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """Return a trigger for each error, then for each goal missed or without a score."""
     reasons = []
     for error in evaluation.errors:
-        detail = clean(error.message, 200) + record.distance_note(error.off_by)
+        detail = clean(error.message, 200) + distance_note(error.off_by)
         reasons.append(Trigger(error.check, detail, f"{error.check}_failed"))
 
     for goal in goals:

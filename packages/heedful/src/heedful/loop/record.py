@@ -177,15 +177,6 @@ def format_off_by(off_by: float) -> str:
     return f"{round(100 * off_by, 1):.12g} % off"
 
 
-def distance_note(off_by: float | None) -> str:
-    """Return the words about a distance that follow a message; "" without a distance.
-
-    >>> distance_note(2.6), distance_note(None)
-    (' (260 % off)', '')
-    """
-    return f" ({format_off_by(off_by)})" if off_by else ""
-
-
 def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
     """Yield how far one of two figures in a text is from the other, with its key.
 

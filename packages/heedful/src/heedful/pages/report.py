@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.display import counted
 from heedful.errors import StoreUnavailable
+from heedful.loop.decide import distance_note
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import DEFAULT_SEVERITY, distance_note, format_off_by
+from heedful.loop.record import DEFAULT_SEVERITY, format_off_by
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.attempt_table import (
