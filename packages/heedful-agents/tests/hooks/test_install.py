@@ -279,6 +279,17 @@ def test_the_section_of_a_text_has_the_rules_and_follows_them(shop: Path) -> Non
     assert path.read_text() == "# Ours\n\nBe kind.\n\nAnd brief.\n"
 
 
+def test_two_agents_that_read_one_text_share_its_section(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(AGENTS, "another", AGENTS["agents-md"])
+    run_hook_command(shop, "install agents-md another --yes")
+    assert (shop / "AGENTS.md").read_text().count("heedful: begin") == 1
+    result = run_hook_command(shop, "uninstall --all --yes")
+    assert result.out.count("removed ") == 1
+    assert files_in(shop) == {}
+
+
 def test_the_table_of_agents_in_the_docs_is_not_stale() -> None:
     page = PAGE.read_text("utf-8")
     assert written(page) == page, "run python -m scripts.agents_table --write"

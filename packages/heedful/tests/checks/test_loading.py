@@ -35,11 +35,9 @@ def test_every_short_name_is_that_of_a_factory(name):
 
 
 def test_a_misspelt_name_gets_the_names_that_there_are():
-    with pytest.raises(
-        UnknownName,
-        match=r"'wrods' \(did you mean 'words'\?\); there are: characters, .*words",
-    ):
+    with pytest.raises(UnknownName, match="did you mean 'words'") as caught:
         checks.load({"name": "wrods"}, None)
+    assert f"there are: {', '.join(checks.known())}" in str(caught.value)
 
 
 def test_an_unknown_argument_is_named_with_the_one_that_was_meant():

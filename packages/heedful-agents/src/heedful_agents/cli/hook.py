@@ -176,7 +176,8 @@ def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
     for name in names:
         text = section() if AGENTS[name].form == "section" else ""
         changes.append(plans.plan(name, user, run=run, section=text))
-    return changes
+    # Agents may share a file, such as AGENTS.md.
+    return list(dict.fromkeys(changes))
 
 
 @hook.command("install")
@@ -239,7 +240,10 @@ def uninstall(
     targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
 
     plans_of_agents = [plans.plan_removal(name, user) for name in targets]
-    changes = [change for change in plans_of_agents if change is not None]
+    # Agents may share a file, such as AGENTS.md.
+    changes = [
+        change for change in dict.fromkeys(plans_of_agents) if change is not None
+    ]
     written = _write_if_agreed(changes, yes)
     lines = [f"no hooks in {change.path}" for change in changes]
     if written:
