@@ -10,6 +10,8 @@ import pytest
 import heedful
 from heedful import Episode, Event
 from heedful.episodes.readers import heedful as traces
+from heedful.lessons import render
+from heedful.lessons.mistake import Call, Fix, Mistake
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
 
 MODEL = f"""
@@ -30,6 +32,10 @@ def late(messages):
 def gone(messages):
     raise ModelUnavailable("no key")
 """
+POT = Mistake(
+    action=Call(tool="price", arguments=(("item", "pot"),)),
+    error="Error: 3 items match",
+)
 CHAT = {
     "messages": [
         {"role": "user", "content": TASK},
@@ -68,11 +74,8 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
             0,
             f"runs.jsonl:run 1  error, 4 events: {TASK}",
             "signal   cause [e3]: fails first here: Error: 3 items match",
-            "lesson   price with item “pot” failed with “Error: 3 items match”.",
-            (
-                "rule     Do not repeat price with item “pot” without a change: it "
-                "failed with “Error: 3 items"
-            ),
+            f"lesson   {render.lesson(POT)}",
+            f"rule     {render.rule(POT)[:60]}",
             "by rules; kept\n",
             "runs.jsonl:2  failure, 6 events",
             "known, seen 2 times now",
@@ -221,8 +224,12 @@ FETCHED_RUN = replace(
 
 def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([FETCHED_RUN])))
-    failed = "mcp__shop__price with item “kettle” failed."
-    fix = "the same call with item “red kettle”"
+    mistake = Mistake(
+        action=Call(tool="mcp__shop__price", arguments=(("item", "kettle"),)),
+        fix=Fix(kind="arguments", changes=(("item", "red kettle"),)),
+    )
+    failed = render.account(mistake)
+    [fix] = render.fix_lines(mistake)
     session(
         ("reflect kettle.jsonl", 0),
         (f"recall '{KETTLE_TASK}'", 0, failed, fix, "!no such item"),
@@ -319,6 +326,6 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
             "no memory key is called 'others'; there are: ",
         ),
         ("why last", 0, "memory, before each attempt, under the key bugs.triage:"),
-        ("loops --json", 0, '"memory_key": "bugs.triage"'),
+        ("loops --json", 0, '"memory_key": "bugs.triage"', '"model"'),
         ("lessons 1 --json", 0, '"memory_keys": [\n'),
     )

@@ -415,15 +415,13 @@ def list_loops(
 
 def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
     """Return what a list shows of a loop."""
-    head = stored_loop.head
     row = {
         **stored_loop.summary(),
+        **stored_loop.head.plain(),
         "state": stored_loop.shown_state,
-        "task": head.task,
-        "kind": head.kind,
+        "kind": stored_loop.head.kind,
         "doubt": stored_loop.doubt,
         "failure": stored_loop.failure,
-        "memory_key": head.memory_key,
     }
     if stored_loop.is_run:
         row["attempts"] = None  # its stages make the attempts
