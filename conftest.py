@@ -56,6 +56,17 @@ if (
 STORE_TESTS = Path(__file__).parent / "packages" / "heedful" / "tests" / "store"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which words are written into their files, not compared."""
+    parser.addoption("--golden", action="store_true", help="write golden files again")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> bool:
+    """True if golden files and samples are written again before they are compared."""
+    return bool(request.config.getoption("golden"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Show how far a run on several processes is, in the process that starts them."""
     if config.getoption("numprocesses", None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,16 @@ def read_samples(path: Path) -> dict[str, tuple[str, ...]]:
             parts = rest.splitlines()
         samples[name] = tuple(part.strip("\n") for part in parts)
     return samples
+
+
+def write_sample(path: Path, name: str, parts: Sequence[str]) -> None:
+    """Write the parts of a sample again, all but the first."""
+    text = read_sample_file(path)
+    start = text.index("---\n", text.index(f"=== {name}\n"))
+    _, mark, others = text[start:].partition("\n=== ")
+    lines = "".join(f"---\n{part}\n" if part else "---\n" for part in parts)
+    text = (text[:start] + lines + mark + others).replace(WORKSPACE, "WORKSPACE")
+    path.write_bytes(text.encode())
 
 
 def read_run(text: str) -> Episode:

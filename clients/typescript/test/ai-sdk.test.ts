@@ -117,7 +117,7 @@ test("a failed tool's result has what fixed it before; the caller's has not", as
   });
   assert.equal(result.text, ANSWER);
   const afterFailure = model.doGenerateCalls[1]?.prompt.at(-1);
-  assert.match(JSON.stringify(afterFailure), /fix: the same call with id .A-7/);
+  assert.match(JSON.stringify(afterFailure), /fix: .*A-7/);
   const bare = modelOf(nextPart);
   await generateText({ model: bare, tools, stopWhen, prompt: QUESTION });
   const without = bare.doGenerateCalls[1]?.prompt.at(-1);

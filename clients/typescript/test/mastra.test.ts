@@ -120,7 +120,7 @@ for (const [name, ask] of Object.entries(answerOf)) {
     assert.equal(await ask(agent), ANSWER);
     const told = prompts(model);
     assert.equal(told.length, 3);
-    assert.match(told[1] ?? "", /fix: the same call with id .A-7/);
+    assert.match(told[1] ?? "", /fix: .*A-7/);
   });
 }
 
@@ -227,7 +227,7 @@ test("judged is the outer loop of an agent of Mastra", async () => {
 test("what memory says is in no message of the result", async () => {
   const agent = agentOf(modelOf(nextPart), withHeedful(service.watch()));
   const result = await agent.generate(QUESTION);
-  assert.doesNotMatch(JSON.stringify(result.response.messages), /fix: the same call/);
+  assert.doesNotMatch(JSON.stringify(result.response.messages), /fix: /);
 });
 
 test("a processor stands among others, and runs at the same time do not mix", async () => {
@@ -247,7 +247,7 @@ test("a processor stands among others, and runs at the same time do not mix", as
   await watch.settled();
   assert.deepEqual(answers.map((answer) => answer.text), [ANSWER, ANSWER, ANSWER]);
   assert.deepEqual(callsOfRuns(events), [2, 2, 2]);
-  assert.equal(steps.filter((step) => step.includes("fix: the same call")).length, 6);
+  assert.equal(steps.filter((step) => step.includes("fix: ")).length, 6);
 });
 
 test("a run that waits for a person goes on as the same run, and is judged", async () => {

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event, Finding, Memory, Pipeline, reflect
+from heedful.lessons import render
+from heedful.lessons.mistake import Fix, Mistake
 from heedful.memory.sessions import learn_session
 from heedful.pages.report import lasted
 from heedful_server.web import work
@@ -235,10 +237,12 @@ def test_what_failed_stands_above_the_list_with_what_put_it_right(browser):
         browser.api.run(reflect(run, memory=memory))
     [failure] = browser.data("/work")["failures"]
     assert failure["error"] == "no order A17; an id has a dash"
-    assert failure["fixed_by"] == "the same call with order “A-17”"
+    fix = Fix(kind="arguments", changes=(("order", "A-17"),))
+    [words] = render.fix_lines(Mistake(fix=fix))
+    assert failure["fixed_by"] == words
     assert failure["runs"] == 2
     assert failure["told"] == "will be"
-    assert "the same call with order" in words_of(browser.get("/work").text)
+    assert words in words_of(browser.get("/work").text)
 
 
 def learn(browser: Browser, session: str, task: str, parts: int) -> None:

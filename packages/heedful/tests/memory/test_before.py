@@ -10,6 +10,7 @@ import pytest
 import heedful
 from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
+from heedful.lessons import render
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
 from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief
@@ -153,9 +154,8 @@ async def test_a_line_says_the_contract_how_often_and_what_it_cost(memory):
         await learn(memory, name, edit("a.py", UNREAD), look, edit("a.py"))
     await learn(memory, "s2", look)
     [line] = await lines_of(memory)
-    assert line.startswith(
-        f"- {CONTRACTS_BY_NAME['read first'].rule} Edit failed with “{UNREAD}”"
-    )
+    rule = CONTRACTS_BY_NAME["read first"].rule
+    assert line.startswith(f"- {render.contract_line(rule, 'Edit', UNREAD)}")
     assert "(2 of 3 sessions, 4 calls lost, last " in line
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event
+from heedful.lessons import render
+from heedful.lessons.mistake import Call, Mistake
 from heedful.lessons.prompt import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
@@ -93,6 +95,13 @@ async def test_the_reflection_of_a_quiet_run_is_in_no_prompt(memory):
     assert (await memory.brief(QUIET.task, "loop")).advice == ()
 
 
+NO_FILE = render.lesson(
+    Mistake(
+        action=Call(tool="find", arguments=(("path", "a.txt"),)), error="no such file"
+    )
+)
+
+
 async def test_each_mistake_of_a_run_is_a_lesson(memory):
     run = run_of(
         step("find", {"path": "a.txt"}, error="no such file"),
@@ -103,7 +112,7 @@ async def test_each_mistake_of_a_run_is_a_lesson(memory):
     reflected = await reflect(run, memory=memory)
     (other,) = reflected.others
     texts = {other.text, reflected.text}
-    assert "find `a.txt` failed with “no such file”." in texts
+    assert NO_FILE in texts
     assert "card “visa”" in str(texts)
     assert texts <= {*await texts_of(memory)}
     assert len(reflected.stored) == len(reflected.lessons) == 3
@@ -120,7 +129,7 @@ async def test_a_run_that_grew_counts_once(memory):
     grown = replace(first, events=(*first.events, *more))
     reflected = await reflect(grown, memory=memory)
     seen = {row["text"]: row["seen"] for row in await memory.top(9)}
-    assert seen["find `a.txt` failed with “no such file”."] == 1
+    assert seen[NO_FILE] == 1
     assert len(reflected.others) == 1
 
 

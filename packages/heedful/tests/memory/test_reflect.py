@@ -174,7 +174,7 @@ async def test_a_model_that_fails_leaves_the_words_of_the_program(memory, bad):
     assert reflected.by == "rules"
     assert bool(reflected.error) is True
     assert len(reflected.stored) == 2
-    assert reflected.text.startswith("price with item “pot” failed")
+    assert reflected.text == (await reflect(FAILED)).text
     assert reflected.usage.calls == 2 or isinstance(bad, ModelError)
 
 
@@ -311,7 +311,7 @@ async def test_a_fix_gives_the_strategy_of_its_failure_new_words(memory):
     better = first
     for episode in (MENDED, replace(MENDED, session="s2")):
         better = await reflect(episode, memory=memory, origin="user")
-        assert better.strategy.text.endswith("call it with item “big pot” instead.")
+        assert "big pot" in better.strategy.text
     old, new = first.strategy.text, better.strategy.text
     stored = "select text, seen, state from lesson where kind = 'strategy'"
     assert table(memory, stored) == [(new, 3, "unverified")]

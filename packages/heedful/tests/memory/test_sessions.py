@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful.episodes.episode import Event
 from heedful.lessons import render
+from heedful.lessons.mistake import Call
 from heedful.lessons.render import FIX_HEADING
 from heedful.store import calls, exposures
 from tests.hosts import patient_host
@@ -130,8 +131,10 @@ async def test_paths_are_relative_to_the_repository(root, memory):
         step("Bash", f"npx tsc -p {SHOP}"),
         root=root,
     )
-    words = render.lesson(learned.mistakes[0])
-    assert words.startswith("Bash `npx tsc -p .` failed with “src/cart.ts(14")
+    [mistake] = learned.mistakes
+    words = render.lesson(mistake)
+    assert mistake.action == Call(tool="Bash", text="npx tsc -p .")
+    assert mistake.error.startswith("src/cart.ts(14")
     assert "edit src/names.d.ts:" in words
     assert "/srv/ann" not in words
     assert len((await memory.seen("Bash", f"/srv/other/{error}")).lessons) == 1

@@ -14,7 +14,9 @@ import pytest
 
 import heedful
 from heedful import Episode, Event
+from heedful.lessons import render
 from heedful.lessons.lesson import Example
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from heedful.store import editions
@@ -26,9 +28,12 @@ pytestmark = pytest.mark.both_nightly
 
 reflect: Any = reflecting.reflect
 TASK = "What does the red kettle cost?"
-RULE = (
-    "When price with item “kettle” fails with “Error: no such item”, call it with "
-    "item “red kettle” instead."
+RULE = render.rule(
+    Mistake(
+        action=Call(tool="price", arguments=(("item", "kettle"),)),
+        error="Error: no such item",
+        fix=Fix(kind="arguments", changes=(("item", "red kettle"),)),
+    )
 )
 OUTCOMES = ["success", "partial", "failure", "error", "timeout"]
 
