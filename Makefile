@@ -10,8 +10,7 @@ PY := .venv/bin/python
 FULL ?=
 PIPELINE ?=
 PEERS ?=
-# Benchmarks use doubles and examples beside the sources of the packages.
-BENCH := PYTHONPATH=packages/heedful:packages/heedful-server $(PY) -m bench
+BENCH := $(PY) -m bench
 ARGS :=
 SPLIT ?= dev
 COVER ?=

@@ -147,9 +147,13 @@ def install_by_pip() -> None:
 
 
 def link_lab() -> None:
-    """Let Python find the modules of the lab, which is no distribution."""
+    """Let Python find the modules of the lab, which is no distribution.
+
+    They use examples and doubles that are beside the sources of the packages.
+    """
     path_file = Path(sysconfig.get_path("purelib"), "heedful_lab.pth")
-    path_file.write_text(f"{ROOT / 'lab'}\n", "utf-8")
+    folders = ("lab", "packages/heedful", "packages/heedful-server")
+    path_file.write_text("".join(f"{ROOT / name}\n" for name in folders), "utf-8")
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

@@ -3,7 +3,7 @@
 Run the demo in the root of a checkout, then name its folder:
 
     make demo ARGS='--fresh'
-    PYTHONPATH=packages/heedful .venv/bin/python -m scripts.record_demo out/demo
+    .venv/bin/python -m scripts.record_demo out/demo
 
 The database is copied without free pages. Nothing in it is changed, and the answers are
 those of the model; `run.json` has the rows, settings and machine of `result.json`, and
