@@ -415,17 +415,17 @@ def list_loops(
 
 def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
     """Return what a list shows of a loop."""
-    row = {
+    # The stages of a run make the attempts.
+    attempts = None if stored_loop.is_run else len(stored_loop.loop.attempts)
+    return {
         **stored_loop.summary(),
         **stored_loop.head.plain(),
+        "attempts": attempts,
         "state": stored_loop.shown_state,
         "kind": stored_loop.head.kind,
         "doubt": stored_loop.doubt,
         "failure": stored_loop.failure,
     }
-    if stored_loop.is_run:
-        row["attempts"] = None  # its stages make the attempts
-    return row
 
 
 def _cause_line(cause: FailureCause) -> str:
