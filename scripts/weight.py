@@ -44,10 +44,10 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_580,
-    "statements of heedful": 33_880,
-    "statements of heedful_server": 5_370,
-    "statements of heedful_agents": 2_340,
+    "statements": 41_579,
+    "statements of heedful": 33_878,
+    "statements of heedful_server": 5_369,
+    "statements of heedful_agents": 2_332,
     "statements of lab, scripts, examples": 11_150,
     "named limits per 1,000": 6.0,
     "patterns per 1,000": 4.9,
@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 29,
     "tables": 34,
     "lines of SQL": 2_707,
-    "lines of tests": 71_790,
+    "lines of tests": 71_783,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,
@@ -70,7 +70,7 @@ JOURNEYS: Mapping[str, int] = {
     "Add a column of a loop": 12,
     "Add a check": 4,
     "Add a coding agent": 7,
-    "Change what a lesson says": 11,
+    "Change what a lesson says": 10,
 }
 
 
