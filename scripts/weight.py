@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 29,
     "tables": 34,
     "lines of SQL": 2_707,
-    "lines of tests": 71_783,
+    "lines of tests": 71_782,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,
@@ -66,7 +66,7 @@ CEILINGS: Mapping[str, float] = {
 # The files that each of the frequent changes opens, tests and pages among them. Nobody
 # opens a file that a command of the recipe writes.
 JOURNEYS: Mapping[str, int] = {
-    "Change or add a stop rule": 8,
+    "Change or add a stop rule": 9,
     "Add a column of a loop": 12,
     "Add a check": 4,
     "Add a coding agent": 7,

@@ -34,6 +34,11 @@ def test_every_short_name_is_that_of_a_factory(name):
         assert getattr(check, "name", "").split()[0] == name
 
 
+def test_a_short_name_is_never_that_of_a_check():
+    with pytest.raises(InvalidInput, match="a of check"):
+        checks.bind_check("words", lambda a, b: None, {})
+
+
 def test_a_misspelt_name_gets_the_names_that_there_are():
     with pytest.raises(UnknownName, match="did you mean 'words'") as caught:
         checks.load({"name": "wrods"}, None)
@@ -80,11 +85,10 @@ def test_a_factory_beside_the_task_file_is_called(write, tmp_path):
 
 
 def test_a_check_itself_is_used_as_it_is(write, tmp_path):
-    source = (
-        "def mine(c, context, limit=3):\n    return [c, context, limit]\nmine.pure = "
-        "True\n"
+    name = write(
+        "def mine(c, context, limit=3):\n    return [c, context, limit]\n"
+        "mine.pure = True\n"
     )
-    name = write(source)
     check = checks.load({"name": f"{name}:mine"}, tmp_path)
     assert check("a", CONTEXT) == ["a", CONTEXT, 3]
     assert check.__name__ == "mine"

@@ -116,12 +116,7 @@ HEAVY_PACKAGES = {
 }
 
 
-@cases(
-    ("line", "also"),
-    {
-        "a table needs no templates": ("loops", {"jinja2"}),
-    },
-)
+@cases(("line", "also"), {"a table needs no templates": ("loops", {"jinja2"})})
 def test_a_command_imports_only_what_it_shows(desk, history, line, also):
     desk.write("heedful.db", history)
     # Where a setting is stated, pydantic checks it.

@@ -1,7 +1,7 @@
 """Make checks from the entries of a task file: `{"name": "words", "at_most": 50}`.
 
-A name is that of a check of heedful, or `module:function`. The function is a check if
-two of its parameters are left for the candidate and the context; otherwise it is a
+A name is that of a factory of heedful, or `module:function`. Such a function is a check
+if two of its parameters are left for the candidate and the context; otherwise it is a
 factory that returns a check.
 """
 
@@ -39,11 +39,11 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the
-    folder of the task file, precedes an installed module. If the function requires two
+    folder of the task file, precedes an installed module. If its function requires two
     parameters besides the given arguments, the candidate and the context, it is the
     check, with the arguments bound. Otherwise it is called with the arguments and
-    returns the check. Raises UnknownName, and InvalidInput for a wrong value or a
-    module that cannot be imported.
+    returns the check. What has a short name is always called. Raises UnknownName, and
+    InvalidInput for a wrong value or a module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
     name = spec.get("name")
@@ -131,7 +131,8 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         ) from error
 
     missing = _missing_parameters(parameters, arguments)
-    if len(missing) == 2:  # the candidate and the context
+    # The candidate and the context; what has a short name is a factory.
+    if len(missing) == 2 and name not in known():
         if not arguments:
             return factory
         # The copy has the same name and the same `pure`.
