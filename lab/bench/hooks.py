@@ -26,7 +26,7 @@ from heedful import Memory
 from heedful.episodes.episode import Event
 from heedful.integrations import Host
 from heedful.store.sqlite import in_file
-from heedful_agents.hooks import reply
+from heedful_agents.session_hooks import reply
 
 CALLS = 300
 STARTS = 60

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.cli.app import app
-from heedful.cli.output import CURRENT_COMMAND, CommandLine
+from heedful.cli.printing import CURRENT_COMMAND, CommandLine
 from heedful.cli.settings import Settings
 from heedful.errors import RoleRefused
 from heedful.store.postgres import in_database

@@ -28,7 +28,7 @@ import heedful
 from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Policy, Verdict
 from heedful.loop.record import Finding, Usage

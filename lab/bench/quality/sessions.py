@@ -57,7 +57,7 @@ from bench.quality.recordings import (
 from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
 from heedful.integrations.host import Host
-from heedful_agents import hooks, session_work
+from heedful_agents import session_hooks, session_work
 
 CLASSES = ("file", "environment", "work")
 COMPACTED = "This session is being continued from a previous conversation"
@@ -288,7 +288,7 @@ class _Replay:
             payload["cwd"] = session.root
         # However busy the machine is, what is told must not depend on it.
         host = Host(memory=self.memory, strict=True, root=session.root, seconds=3_600.0)
-        reply = await hooks.reply(event, payload, host)
+        reply = await session_hooks.reply(event, payload, host)
         if reply.work:
             await session_work.work(host, reply.session, reply.work)
 

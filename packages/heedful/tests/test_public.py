@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.drive.drive import RUN_OPTIONS
+from heedful.drive.run_loop import RUN_OPTIONS
 from scripts.stub import PACKAGES, stub, stub_path
 
 PACKAGE = Path(heedful.__file__).parent

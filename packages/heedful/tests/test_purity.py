@@ -21,7 +21,7 @@ ALONE = (
     "errors",
     "validation",
     "store/records",
-    "checks/claims/words",
+    "checks/claims/text_parts",
 )
 # It declares asynchronous protocols, and runs nothing.
 CONTRACT = "heedful.models.contract"

@@ -33,6 +33,7 @@ from heedful.store.projects import (
     write_private,
 )
 from heedful.validation import MAX_READ_BYTES, hex_digest
+from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import (
     AGENTS,
     Agent,
@@ -40,7 +41,6 @@ from heedful_agents.agents import (
     Kind,
     in_our_names,
 )
-from heedful_agents.rules import doubt_about_rules
 from heedful_agents.transcripts import FailedCall, failed_calls
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -331,9 +331,9 @@ def _import_hooks(kind: Kind | None) -> tuple[ModuleType, ModuleType]:
         import asyncio
 
         if kind == "prompt":
-            from heedful_agents import hooks
+            from heedful_agents import session_hooks
 
-            return asyncio, hooks
+            return asyncio, session_hooks
         from heedful_agents import call_hooks
 
         return asyncio, call_hooks

@@ -12,7 +12,7 @@ from heedful.integrations.host import Host
 from heedful.lessons.scope import Scope
 from heedful.store import episodes
 from heedful.store.connection import storable
-from heedful_agents import hooks, mcp_server, session_work
+from heedful_agents import mcp_server, session_hooks, session_work
 from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas
 from heedful_server.auth import Route, Writing
@@ -39,7 +39,7 @@ async def hook(
     host = Host(memory=caller.memory)
     session = session_of(in_our_names(find_agent(agent), event))
     await caller.read(episodes.check_owner, session, caller.actor.via)
-    reply = await hooks.reply(name, event, host, agent=agent)
+    reply = await session_hooks.reply(name, event, host, agent=agent)
 
     if reply.work:
         owner = await caller.read(episodes.owner, reply.session)

@@ -10,7 +10,7 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
-from tests.hooks.test_hooks import send_event
+from tests.hooks.test_session_hooks import send_event
 
 FIX = "Use pnpm: this repository has no package-lock.json."
 COMMAND = {"tool_name": "Bash", "tool_input": {"command": "npm test -- --watch"}}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heedful import Episode, Event
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from heedful.checks.evaluate import Context
-from heedful.drive.drive import Run
 from heedful.drive.report import override
+from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Done, Policy, Verdict, consume_overrides, decide

@@ -17,7 +17,7 @@ from heedful.store.offload import Turns, take_turn
 from heedful.validation import MAX_READ_BYTES
 from heedful_server.app import operations
 from heedful_server.auth import Callers
-from heedful_server.routes import loops as loop_routes
+from heedful_server.routes import loop_routes
 from heedful_server.setup import MAX_HEAVY_CALLS
 from tests.service.support import Api, problem, read_data, record, served, wrong
 from tests.tables import cases

@@ -12,7 +12,7 @@ from heedful.store.offload import take_turn
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
 from heedful_server.auth import Callers
 from heedful_server.setup import MAX_HEAVY_CALLS
-from heedful_server.web import figures, window
+from heedful_server.web import counts, loop_reading
 from tests.service.support import Api, read_data, record, wrong
 from tests.web.support import Browser
 
@@ -65,7 +65,7 @@ def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
     store_loop(browser.api, "wide", findings=100, chars=1_000, attempts=5)
-    monkeypatch.setattr(window, "MAX_LISTING_BYTES", 500_000)
+    monkeypatch.setattr(loop_reading, "MAX_LISTING_BYTES", 500_000)
 
     newest = browser.data("/loops/wide")
     assert [row["attempt"] for row in newest["tried"]["attempts"]] == [4, 5]
@@ -89,7 +89,7 @@ def test_a_loop_that_is_too_large_has_figures_and_no_finding(
     store_loop(browser.api, "small", findings=1)
     store_loop(browser.api, "wide", findings=100, chars=1_000)
     monkeypatch.setattr(recent, "MAX_READ_BYTES", 50_000)
-    monkeypatch.setattr(window, "MAX_READ_BYTES", 50_000)
+    monkeypatch.setattr(loop_reading, "MAX_READ_BYTES", 50_000)
 
     wide, small = browser.data("/loops")["loops"]
     assert small["finding"]
@@ -112,9 +112,9 @@ def send_episode(api: Api, events: int, chars: int) -> str:
 def test_a_page_of_a_trace_has_its_first_events(browser: Browser):
     digest = send_episode(browser.api, events=550, chars=100)
     page = browser.data(f"/traces/{digest}")
-    assert len(page["events"]) == figures.MAX_EPISODE_EVENTS
+    assert len(page["events"]) == counts.MAX_EPISODE_EVENTS
     assert page["left_out"] == {"events": 50, "record": 0}
-    assert max(sign["event"] for sign in page["signals"]) <= figures.MAX_EPISODE_EVENTS
+    assert max(sign["event"] for sign in page["signals"]) <= counts.MAX_EPISODE_EVENTS
     assert "and 50 more events" in browser.get(f"/traces/{digest}").text
 
 
@@ -122,7 +122,7 @@ def test_a_trace_that_is_too_large_for_a_page_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
     digest = send_episode(browser.api, events=20, chars=2_000)
-    monkeypatch.setattr(figures, "MAX_LISTING_BYTES", 30_000)
+    monkeypatch.setattr(counts, "MAX_LISTING_BYTES", 30_000)
     page = browser.data(f"/traces/{digest}")
     assert page["events"] == page["signals"] == []
     assert page["left_out"]["record"] > 40_000

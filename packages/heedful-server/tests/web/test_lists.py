@@ -176,7 +176,7 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
             )
 
     loops.api.run(loops.api.setup.store.write(SCOPE, change))
-    monkeypatch.setattr("heedful_server.web.loops.MAX_SHOWN_ROWS", 2)
+    monkeypatch.setattr("heedful_server.web.loop_list.MAX_SHOWN_ROWS", 2)
     expected = [["sql-1", "sql-3"], ["bug-1", "sql-2"], ["ticket", "bug-2"]]
     assert read_pages(loops, "") == expected
     assert read_pages(loops, "?sort=-changed") == expected

@@ -9,7 +9,7 @@ from heedful import Episode, Event, Finding, Memory, Pipeline, reflect
 from heedful.lessons import render
 from heedful.lessons.mistake import Fix, Mistake
 from heedful.memory.sessions import learn_session
-from heedful.pages.report import lasted
+from heedful.pages.run_report import lasted
 from heedful_server.web import work
 from heedful_server.web.steps import steps_of
 from tests.engines import change_rows

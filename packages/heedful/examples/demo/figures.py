@@ -13,7 +13,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, TextIO
 
-from heedful.cli.output import TextTable, show
+from heedful.cli.printing import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
 from heedful.lessons.proof import Effect, compare_pairs

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import heedful
 from heedful.cli.databases import opened_store
-from heedful.cli.output import fetched, print_json, say, show
+from heedful.cli.printing import fetched, print_json, say, show
 from heedful.cli.resources import embedder_of, opened_model
 from heedful.cli.run import TaskDriver, TaskResult, examples_folder
 from heedful.cli.settings import Settings

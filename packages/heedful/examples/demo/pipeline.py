@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import TextTable, print_json, say, show
+from heedful.cli.printing import TextTable, print_json, say, show
 from heedful.cli.resources import opened_model
 from heedful.cli.settings import Settings
 from heedful.display import counted
@@ -21,7 +21,7 @@ from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
 from heedful.pages.attempt_table import worked
-from heedful.pages.report import happened
+from heedful.pages.run_report import happened
 from heedful.sanitize import clean
 from heedful.store.runs import report_of
 

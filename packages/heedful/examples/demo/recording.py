@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.cli.databases import opened_store
-from heedful.cli.output import say
+from heedful.cli.printing import say
 from heedful.cli.run import TaskResult
 from heedful.cli.settings import Settings
 from heedful.store import lessons as lesson_store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import TaskResult
 from heedful.errors import UsageError
-from heedful.pages.report import environment
+from heedful.pages.run_report import environment
 
 from .figures import (
     ALL,

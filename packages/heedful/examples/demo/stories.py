@@ -15,7 +15,7 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from heedful.cli.output import PIPE_WIDTH_COLUMNS
+from heedful.cli.printing import PIPE_WIDTH_COLUMNS
 from heedful.cli.run import TaskResult
 from heedful.display import counted
 from heedful.lessons.lesson import Scope

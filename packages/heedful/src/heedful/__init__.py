@@ -15,11 +15,11 @@ from typing import Any
 
 from heedful import notebook
 
-# The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
+# The public names by module: `heedful.run` is `run` of `heedful.drive.run_loop`.
 _NAMES = {
     "checks.evaluate": "Context context",
     "client": "Client",
-    "drive.drive": "Run run",
+    "drive.run_loop": "Run run",
     "drive.generate": "Rung Writer targeted",
     "drive.options": "LoopOptions",
     "drive.portal": "run_sync self_correcting",

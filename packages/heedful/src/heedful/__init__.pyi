@@ -2,12 +2,12 @@
 from heedful import checks as checks, episodes as episodes, errors as errors, models as models, testing as testing
 from heedful.checks.evaluate import Context, context
 from heedful.client import Client
-from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer, targeted
 from heedful.drive.options import LoopOptions
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.drive.report import AttemptReport, ReportedLoop, learn, open_loop, override
 from heedful.drive.result import Result
+from heedful.drive.run_loop import Run, run
 from heedful.episodes.episode import Episode, Event, Fault
 from heedful.episodes.signals import repeated_step, signals
 from heedful.errors import HeedfulError, NotPassed

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from heedful.checks import Evidence, ground
-from heedful.checks.claims.words import dates, quantities, tokenize
+from heedful.checks.claims.text_parts import dates, quantities, tokenize
 from heedful.errors import InvalidInput, PackageMissing
 from tests.tables import cases
 

@@ -9,7 +9,7 @@ import pytest
 import heedful
 from heedful import open_store
 from heedful.checks import contains
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation
 from heedful.memory.memory import Memory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.replay import read_file
+from heedful.cli.replay_command import read_file
 from heedful.cli.tasks import read_tasks
 from heedful.errors import LineError
 from heedful.loop import policies

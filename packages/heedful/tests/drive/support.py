@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.checks.evaluate import Context
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding

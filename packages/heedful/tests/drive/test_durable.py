@@ -10,7 +10,7 @@ import pytest
 
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
-from heedful.drive.drive import Run, run
+from heedful.drive.run_loop import Run, run
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding, Usage

@@ -10,8 +10,8 @@ import pytest
 
 import heedful
 from heedful import errors
-from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung
+from heedful.drive.run_loop import Run, run
 from heedful.loop.decide import Policy
 from heedful.loop.record import Usage
 from heedful.loop.stop import MaxAttempts

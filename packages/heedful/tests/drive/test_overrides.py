@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.errors import LeaseLost, OverrideRefused
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Loop, Override

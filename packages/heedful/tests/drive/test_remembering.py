@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.drive.drive import Run, run
+from heedful.drive.run_loop import Run, run
 from heedful.errors import UserCodeError
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.errors import InvalidInput, StoreError
 from heedful.memory.memory import Memory
 from heedful.store import loops

@@ -9,8 +9,8 @@ import pytest
 import heedful
 from heedful import errors
 from heedful.checks.evaluate import Context
-from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer, targeted
+from heedful.drive.run_loop import Run, run
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Finding, Goal, Usage

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import heedful
-from heedful.drive.drive import Run
+from heedful.drive.run_loop import Run
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to

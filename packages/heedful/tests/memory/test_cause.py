@@ -12,10 +12,10 @@ import pytest
 
 from heedful import errors
 from heedful.checks.evaluate import Context, context, key_of
-from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
+from heedful.drive.run_loop import Run
 from heedful.lessons.briefing import Tell, choose_for_loop
 from heedful.lessons.lesson import REMINDER_INTERVAL_LOOPS, Cause, Example, Scope
 from heedful.lessons.scope import MIN_UNBROKEN_CASES

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from heedful.drive.drive import run
 from heedful.drive.generate import Rung
 from heedful.drive.report import open_loop
+from heedful.drive.run_loop import run
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.proof import MeanCost
 from heedful.lessons.scope import DAY_SECONDS

@@ -16,7 +16,7 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import db_exists
-from heedful.cli.output import (
+from heedful.cli.printing import (
     agrees,
     answer,
     columns,
@@ -47,14 +47,14 @@ from heedful.store.projects import (
     write_private,
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful_agents.accepted_rules import ACCEPT_COMMAND, accepted_content, find_rules
 from heedful_agents.file_changes import (
     FileChange,
     apply_all,
     check_within,
     read_text,
 )
-from heedful_agents.rules import ACCEPT_COMMAND, accepted_content, find_rules
-from heedful_agents.shared import follow_rules, rules_to_share
+from heedful_agents.rule_sharing import follow_rules, rules_to_share
 from heedful_agents.team_rules import (
     ATTRIBUTES_FILE,
     ATTRIBUTES_LINE,

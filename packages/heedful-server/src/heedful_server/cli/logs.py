@@ -12,7 +12,7 @@ from typing import Annotated
 from typer import Option
 
 from heedful import telemetry
-from heedful.cli.output import say
+from heedful.cli.printing import say
 from heedful.errors import PackageMissing
 from heedful.telemetry import LogThrottle
 

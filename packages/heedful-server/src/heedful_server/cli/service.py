@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from heedful import __version__
 from heedful.checks.loading import load
 from heedful.cli.databases import check_database, db_exists, opened_store
-from heedful.cli.output import following, page, say, show
+from heedful.cli.printing import following, page, say, show
 from heedful.cli.resources import (
     embedder_of,
     judge_doubt,
@@ -36,7 +36,7 @@ from heedful.store.store import Store
 from heedful_server.app import application
 from heedful_server.auth import Caller, local
 from heedful_server.cli.logs import log_to_stderr
-from heedful_server.cli.worker import opened_queue, tools_of
+from heedful_server.cli.worker_command import opened_queue, tools_of
 from heedful_server.jobs import LocalQueue, Work
 from heedful_server.server import HAS_FAST_EXTRA, bound, listen, loopback, url_of
 from heedful_server.setup import RequestLimits, Setup

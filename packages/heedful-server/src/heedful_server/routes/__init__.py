@@ -5,18 +5,18 @@ from functools import cache
 from fastapi import APIRouter
 
 from heedful import doors
-from heedful_server.routes import compatible, loops, memory, operations
+from heedful_server.routes import compatible, loop_routes, memory_routes, operations
 
 OWN_ROUTERS: tuple[APIRouter, ...] = (
-    loops.router,
+    loop_routes.router,
     operations.router,
     operations.keys_router,
-    memory.router,
-    memory.trials_router,
-    memory.lessons,
-    memory.quarantine,
-    memory.episodes_router,
-    memory.traces_router,
+    memory_routes.router,
+    memory_routes.trials_router,
+    memory_routes.lessons,
+    memory_routes.quarantine,
+    memory_routes.episodes_router,
+    memory_routes.traces_router,
     compatible.router,
     compatible.reflections,
 )

@@ -10,7 +10,7 @@ from heedful.errors import HeedfulError
 from heedful_server.auth import Callers
 from heedful_server.middleware import check_local
 from heedful_server.problems import Problem
-from heedful_server.web.render import DATA_ENDING
+from heedful_server.web.page_templates import DATA_ENDING
 
 SITE_PATH = "/ui"
 COOKIE_NAME = "heedful_ui"

@@ -18,11 +18,11 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.first_loop import begin
-from heedful_server.web.lessons import read_proof
 from heedful_server.web.lists import short_names
-from heedful_server.web.loops import recent_loops
+from heedful_server.web.loop_list import recent_loops
+from heedful_server.web.memory_pages import read_proof
 from heedful_server.web.site import READING, Document, SitePage, Visit
 
 NEED_SECONDS = 7 * 86_400.0  # a loop that stopped before this time needs nobody
@@ -94,15 +94,15 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     if visit.may("read"):
         needs += await visit.caller.read(_waiting_texts)
     needs += await visit.caller.read(_broken_loops)
-    failures = await visit.caller.read(figures.rows, "failures", limit=100)
+    failures = await visit.caller.read(counts.rows, "failures", limit=100)
     needs += group_errors(failures, reviews=visit.may("read"))
-    reviews = await visit.caller.read(figures.rows, "reviews", limit=100)
+    reviews = await visit.caller.read(counts.rows, "reviews", limit=100)
     for row in reviews:
         kind = "lesson that hurts: edit or retire it"
         path = f"/lessons/{row['id']}"
         needs.append(_need(row["text"], kind, path, since=row["at"]))
     unheeded = await visit.caller.read(
-        figures.rows,
+        counts.rows,
         "unheeded",
         least=3,
         limit=100,
@@ -114,7 +114,7 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
             _need(row["text"], kind, path, number=row["again"], since=row["at"])
         )
     needs += await troubled_queues(visit)
-    for row in await visit.caller.read(figures.overrides):
+    for row in await visit.caller.read(counts.overrides):
         kind = f"override by {row['by']} expires soon"
         path = f"/loops/{row['id']}"
         needs.append(_need(f"{row['id']}: {row['rule']}", kind, path))
@@ -178,7 +178,7 @@ def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
 
 def _broken_loops(db: Db, scope: Scope) -> list[Document]:
     """Return a row about each open loop whose driver failed."""
-    rows = figures.rows(db, scope, "broken", limit=100)
+    rows = counts.rows(db, scope, "broken", limit=100)
     loops = read_recent(db, scope, numbers=[row["n"] for row in rows]).loops
     kind = "open loop whose driver failed: run it again, or cancel it"
     return [

@@ -24,7 +24,7 @@ from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import MAX_READ_ROWS, token
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
@@ -116,7 +116,7 @@ async def _case_facts(
     caller = visit.caller
     case = await caller.read(quarantine_store.quarantined, ids)
     rows = await caller.read(
-        figures.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
+        counts.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
     )
     lessons = {row["id"]: row["lesson"] for row in rows}
     # Of texts that a prompt would show alike, one is enough.

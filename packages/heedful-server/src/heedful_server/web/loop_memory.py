@@ -10,7 +10,7 @@ from heedful.lessons.scope import lesson_name
 from heedful.store.connection import token
 from heedful.validation import MAX_LISTED_ITEMS
 from heedful_server import review
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.site import Visit
 
 Plain = dict[str, Any]
@@ -26,12 +26,12 @@ async def name_choices(
     lesson.
     """
     ids = sorted({choice["lesson"] for choice in choices})
-    rows = await visit.caller.read(figures.present_lessons, ids)
+    rows = await visit.caller.read(counts.present_lessons, ids)
     lessons: Mapping[int, Mapping[str, Any]] = {
         row["id"]: review.visible(visit.caller, row) for row in rows
     }
     edits = await visit.caller.read(
-        figures.rows,
+        counts.rows,
         "words_at",
         token=token(visit.caller.scope),
         ids=json.dumps(ids),

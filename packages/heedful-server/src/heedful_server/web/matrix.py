@@ -11,9 +11,9 @@ from typing import Any
 from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
 from heedful.pages.attempt_table import compared, first_equal
-from heedful.pages.report import STATUS_SIGNS
+from heedful.pages.run_report import STATUS_SIGNS
 from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
-from heedful_server.web.render import stop_words
+from heedful_server.web.page_templates import stop_words
 
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A sign that is neither a cross nor a tick is understood only with its word.

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, StoreError
 from heedful.lessons.commands import quote_words
 from heedful.memory import quarantine
-from heedful.pages.report import STYLE_FILE
+from heedful.pages.run_report import STYLE_FILE
 from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
@@ -48,7 +48,7 @@ from heedful_server.middleware import (
 )
 from heedful_server.problems import RETRY_SOON_HEADERS, Problem
 from heedful_server.setup import Setup
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.addresses import (
     SITE_PATH,
     check_host,
@@ -63,7 +63,7 @@ from heedful_server.web.addresses import (
     raw_path,
 )
 from heedful_server.web.menu import MOVED
-from heedful_server.web.render import DATA_ENDING, address, page_text
+from heedful_server.web.page_templates import DATA_ENDING, address, page_text
 from heedful_server.web.session import Session, Sessions, check_origin, check_token
 
 EVENTS_PATH = "/events"  # below it
@@ -342,9 +342,7 @@ class Site:
         except (HeedfulError, Problem, HTTPException) as error:
             visit: Visit | None = getattr(request.state, "visit", None)
             if visit is not None and problems.of(error).status == 404:
-                near = await visit.caller.read(
-                    figures.rows, "near_ids", path=visit.path
-                )
+                near = await visit.caller.read(counts.rows, "near_ids", path=visit.path)
                 request.state.near = [row["id"] for row in near]
             await self.answer(error, scope)(scope, receive, send)
 
@@ -641,7 +639,7 @@ class Site:
         if request.method == "HEAD":
             return Response(media_type=STREAM_TYPE)
 
-        seen_state = await visit.caller.read(figures.latest)
+        seen_state = await visit.caller.read(counts.latest)
         changes = self._changes(visit, cookie_of(request), request.headers, seen_state)
         return StreamingResponse(changes, media_type=STREAM_TYPE)
 
@@ -664,7 +662,7 @@ class Site:
                 if self.sessions.find(cookie, person=False) is None:
                     raise KeyRefused("the session has ended")
                 await self._caller_of(visit.session, headers)
-                latest = await visit.caller.read(figures.latest)
+                latest = await visit.caller.read(counts.latest)
             except KeyRefused:
                 yield ENDED_EVENT
                 return

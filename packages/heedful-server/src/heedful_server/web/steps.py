@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.pages.report import text
+from heedful.pages.run_report import text
 from heedful.validation import MAX_SHOWN_LINE_CHARS
 
 CALL_ENDING = "_call"

@@ -9,13 +9,13 @@ from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.episodes.signals import signals
 from heedful.errors import InvalidInput
 from heedful.lessons.scope import FAILED_OUTCOMES, source_of
-from heedful.pages.report import cut
+from heedful.pages.run_report import cut
 from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
 from heedful.validation import MAX_SHOWN_ROWS
 from heedful_server.jobs import Work
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.site import (
     REVIEWING,
     Document,
@@ -32,13 +32,13 @@ NO_MODEL_ERROR = "ModelUnavailable"
 async def trace(visit: Visit, digest: str) -> Document:
     """Show an episode as a timeline, with its failing events marked."""
     read = visit.caller.read
-    row, episode = await read(figures.episode, digest)
+    row, episode = await read(counts.episode, digest)
     sources = [
         source_of(row["digest"][:16]),
         source_of(row["session"] or row["digest"]),
     ]
     learnt = await read(
-        figures.rows,
+        counts.rows,
         "learnt_from",
         token=token(visit.caller.scope),
         sources=json.dumps(sources),
@@ -46,7 +46,7 @@ async def trace(visit: Visit, digest: str) -> Document:
     )
 
     lessons_told = await read(
-        figures.rows, "told_in", session=row["session"], limit=MAX_SHOWN_ROWS
+        counts.rows, "told_in", session=row["session"], limit=MAX_SHOWN_ROWS
     )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])

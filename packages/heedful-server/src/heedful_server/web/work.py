@@ -11,16 +11,16 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
 from heedful.pages.attempt_table import worked
-from heedful.pages.report import cut, unjudged
+from heedful.pages.run_report import cut, unjudged
 from heedful.store import calls, episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
 from heedful.wire import split_page
 from heedful_server.arrivals import unknown_spans
 from heedful_server.jobs import Work
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.lists import facet, table, unknown_filters
-from heedful_server.web.loops import MADE_UP_ID_PART, loop_called
+from heedful_server.web.loop_list import MADE_UP_ID_PART, loop_called
 from heedful_server.web.site import READING, Document, SitePage, Visit
 from heedful_server.web.trace import RETRY_COMMAND
 
@@ -117,7 +117,7 @@ async def _read_pipelines(visit: Visit, text: str) -> tuple[list[Document], obje
     """Return the newest runs of pipelines with a text, and where older ones begin."""
     limit = MAX_SOUGHT_RUNS if text else MAX_SHOWN_ROWS
     before = visit.number("older_pipelines")
-    newest = await visit.caller.read(figures.runs, limit + 1, before)
+    newest = await visit.caller.read(counts.runs, limit + 1, before)
     runs, older = split_page(newest, limit, "n")
     rows = []
     for run in runs:
@@ -177,7 +177,7 @@ async def _read_agents(
     summaries: dict[str, Document] = {}
     if may_review:
         digests = [run["digest"] for run in runs]
-        summaries = await visit.caller.read(figures.episodes, digests)
+        summaries = await visit.caller.read(counts.episodes, digests)
     return [_agent_row(run, summaries.get(run["digest"], {})) for run in runs], older
 
 
@@ -280,7 +280,7 @@ def agent_runs(
     """
     # SQLite lowers only ASCII.
     spellings = dict.fromkeys((text.lower(), text, text.upper(), text.capitalize()))
-    rows = figures.rows(
+    rows = counts.rows(
         db,
         scope,
         "agent_runs",

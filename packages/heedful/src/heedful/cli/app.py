@@ -18,7 +18,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 import heedful as package
-from heedful.cli import exits, output
+from heedful.cli import exits, printing
 from heedful.doors import COMMANDS, CommandSet
 from heedful.errors import PackageMissing
 
@@ -193,7 +193,7 @@ def _command_of(function: Callable[..., Any]) -> Any:
 def _store_option(parameter: typer.CallbackParam, value: Any) -> None:
     """Store a setting that is given as an option in the running command line."""
     if value is not None:
-        output.current_command().options[str(parameter.name)] = value
+        printing.current_command().options[str(parameter.name)] = value
 
 
 def _setting_option(help: str, *names: str) -> Any:
@@ -336,13 +336,13 @@ class Commands(TyperGroup):
         renamed = _renamed([word for word in words_before_dashes if word != "--debug"])
         arguments = renamed + words[end:]
 
-        running = output.CommandLine(
+        running = printing.CommandLine(
             arguments=arguments,
             json="--json" in words_before_dashes,
             debug="--debug" in words_before_dashes,
             as_hooks="--as-hooks" in words_before_dashes,
         )
-        token = output.CURRENT_COMMAND.set(running)
+        token = printing.CURRENT_COMMAND.set(running)
         # Typer would print errors itself.
         options["standalone_mode"] = False
         try:
@@ -353,7 +353,7 @@ class Commands(TyperGroup):
         except Exception as error:
             code = exits.report_error(error)
         finally:
-            output.CURRENT_COMMAND.reset(token)
+            printing.CURRENT_COMMAND.reset(token)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -362,7 +362,7 @@ def _renamed(words: list[str]) -> list[str]:
     for name, new_name in RENAMED_COMMANDS.items():
         old_words = name.split()
         if words[: len(old_words)] == old_words:
-            output.say(f"heedful {name} is now heedful {new_name}")
+            printing.say(f"heedful {name} is now heedful {new_name}")
             return new_name.split() + words[len(old_words) :]
     return words
 

@@ -17,11 +17,11 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from heedful.checks.critique import calibrate
-from heedful.cli import output
+from heedful.cli import printing
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.exits import drive
-from heedful.cli.output import TextTable, answer, command_line, say
+from heedful.cli.printing import TextTable, answer, command_line, say
 from heedful.cli.resources import (
     compares_meanings,
     embedder_of,
@@ -319,7 +319,7 @@ def fetch(
     paths = []
     for file in chosen:
         fetching = weights.fetch(
-            file, path=source, cache=values.cache, progress=output.fetched
+            file, path=source, cache=values.cache, progress=printing.fetched
         )
         paths.append(drive(fetching))
 

@@ -10,7 +10,7 @@ from typing import Any
 from typer import Context, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     columns,
     emit,
@@ -19,7 +19,7 @@ from heedful.cli.output import (
     repeated,
     when,
 )
-from heedful.cli.quarantine import Id
+from heedful.cli.quarantine_commands import Id
 from heedful.cli.resources import ask
 from heedful.cli.settings import By, DryRun, Limit, Why
 from heedful.display import counted

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from heedful import errors
-from heedful.cli.output import current_command, name_database, print_json, say
+from heedful.cli.printing import current_command, name_database, print_json, say
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from heedful import doors
 from heedful.cli.databases import ask_store, db_exists
-from heedful.cli.output import fetched
+from heedful.cli.printing import fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,

@@ -24,7 +24,7 @@ import heedful
 from heedful import errors
 from heedful.cli.databases import opened_store
 from heedful.cli.exits import drive, report_error
-from heedful.cli.output import (
+from heedful.cli.printing import (
     Columns,
     TextTable,
     answer,
@@ -34,13 +34,13 @@ from heedful.cli.output import (
     following,
     say,
 )
-from heedful.cli.proof import rung_table
+from heedful.cli.proof_command import rung_table
 from heedful.cli.resources import memory_of, opened_models
 from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
 from heedful.display import counted
-from heedful.drive.drive import Run
 from heedful.drive.generate import Generators, Rung, Writer
+from heedful.drive.run_loop import Run
 from heedful.lessons.commands import quote_words
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies

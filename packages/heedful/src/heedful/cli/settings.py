@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from typer import Option
 
 from heedful import doors
-from heedful.cli.output import current_command, say
+from heedful.cli.printing import current_command, say
 from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
 from heedful.faults import wrong_value
 from heedful.lessons.scope import Scope
@@ -96,10 +96,10 @@ class Settings:
 
     `trust` names sources whose words are told at once, with `strict` a fix waits that
     installs something or follows outside reading, `hook` is what the hooks of
-    coding agents do: see `heedful_agents.hooks.HookSettings`. `forget` is a time
-    such as 180d: every night, services and workers remove lessons that were unused for
-    this long. `forget_loops` is such a time,
-    too: every night, services and workers remove the loops that ended this long ago.
+    coding agents do: see `heedful_agents.call_hooks.HookSettings`. `forget` is a
+    time such as 180d: every night, services and workers remove lessons that were unused
+    for this long. `forget_loops` is such a time, too: every night, services and workers
+    remove the loops that ended this long ago.
 
     The settings from `checks` on are for `heedful serve`. A request may name the
     `checks`; `pins` says which checks, goals and keys measure the loops of a project.

@@ -11,15 +11,15 @@ from typing import Any
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.compat.answers import Record
-from heedful.drive.drive import run
 from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
 from heedful.drive.result import Result
+from heedful.drive.run_loop import run
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
 from heedful.loop.runs import CheckResult, StageAttempt
 from heedful.pipeline import validate
-from heedful.pipeline.validation import ValidationReport
+from heedful.pipeline.stage_report import ValidationReport
 from heedful.validation import as_float, check_share, require
 
 # Rules that end a loop although it has not converged.

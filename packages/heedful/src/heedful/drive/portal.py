@@ -19,9 +19,9 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from heedful.checks.evaluate import blocking, key_of
 from heedful.checks.output import declared_output, returned_type
-from heedful.drive.drive import RUN_OPTIONS, Run
 from heedful.drive.generate import HINT_PARAMETERS
 from heedful.drive.options import validate_options
+from heedful.drive.run_loop import RUN_OPTIONS, Run
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import open_memory
 from heedful.validation import check_options, require

@@ -21,7 +21,7 @@ from heedful.episodes.course import (
 )
 from heedful.episodes.episode import Episode, Event, call_arguments, json_default
 from heedful.episodes.error_lines import error_line
-from heedful.episodes.fixes import found_nothing
+from heedful.episodes.fix_search import found_nothing
 from heedful.lessons.signature import signature
 from heedful.sanitize import clean
 from heedful.validation import check_integer, require

@@ -18,7 +18,7 @@ from typing import Any
 
 from heedful.checks.json_values import ask_for_json
 from heedful.episodes.episode import Ended, Episode, Fault
-from heedful.episodes.fixes import was_dropped
+from heedful.episodes.fix_search import was_dropped
 from heedful.errors import AnswerRefused, InvalidInput
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake, with_origin

@@ -22,7 +22,6 @@ from typing import Any, Literal
 from heedful.episodes.comparison import likeness
 from heedful.episodes.course import Course, given_to
 from heedful.episodes.episode import Episode, Limits
-from heedful.episodes.mistakes import FoundMistake
 from heedful.episodes.procedures import (
     MIN_PROCEDURE_TOOLS,
     Procedure,
@@ -30,6 +29,7 @@ from heedful.episodes.procedures import (
 )
 from heedful.episodes.readers.heedful import write
 from heedful.episodes.reading import read
+from heedful.episodes.run_mistakes import FoundMistake
 from heedful.episodes.signals import Signal
 from heedful.errors import (
     AnswerRefused,

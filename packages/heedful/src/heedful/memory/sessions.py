@@ -13,7 +13,7 @@ from itertools import chain
 from heedful.episodes import course as trace
 from heedful.episodes.course import Course
 from heedful.episodes.episode import Episode, Event
-from heedful.episodes.mistakes import FoundMistake, MistakeFinder, first_text
+from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder, first_text
 from heedful.lessons import render
 from heedful.lessons.action import PATH_ARGUMENTS
 from heedful.lessons.lesson import Lesson, Remembered, source_of

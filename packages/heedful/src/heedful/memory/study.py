@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from heedful.episodes import course as trace
 from heedful.episodes.course import Course
 from heedful.episodes.episode import Episode
-from heedful.episodes.mistakes import FoundMistake, MistakeFinder
 from heedful.episodes.origins import is_outside_at, sources_at
+from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder
 from heedful.episodes.signals import Signal, signals_of
 from heedful.lessons.lesson import Signature
 from heedful.lessons.mistake import Mistake, with_origin

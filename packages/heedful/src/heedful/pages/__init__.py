@@ -1,6 +1,6 @@
 """Pages for people: the report of a run as HTML and as files."""
 
-from heedful.pages.report import (
+from heedful.pages.run_report import (
     html,
     render,
     write,

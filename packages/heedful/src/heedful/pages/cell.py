@@ -13,7 +13,7 @@ from heedful.lessons.lesson import Lesson, Match, Matches
 from heedful.lessons.proof import Proof
 from heedful.lessons.proof_words import say_missing, word_gain
 from heedful.loop.runs import Report
-from heedful.pages.report import STYLE_FILE, environment
+from heedful.pages.run_report import STYLE_FILE, environment
 
 # The template has a macro for each kind of record.
 _MACROS: tuple[tuple[type, str], ...] = (

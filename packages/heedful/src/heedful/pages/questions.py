@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.display import counted
 from heedful.loop.runs import CheckResult, Report, StageReport
-from heedful.pages.report import happened, verdict
+from heedful.pages.run_report import happened, verdict
 from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS
 

@@ -28,18 +28,18 @@ from heedful.checks.evaluate import (
 from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing
 from heedful.display import counted
-from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
 from heedful.drive.options import validate_options
+from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.loop_lessons import MAX_LOOP_LESSONS
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory, open_memory
 from heedful.models import open_model
-from heedful.pages.report import STATUS_SIGNS, write, write_attempt
-from heedful.pipeline import stages, validation
+from heedful.pages.run_report import STATUS_SIGNS, write, write_attempt
+from heedful.pipeline import stage_report, stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.pipeline.thresholds import Guardrails
 from heedful.redact import redact
@@ -431,7 +431,7 @@ class PipelineRun:
             attempts.undo()
             # An error says itself how to continue; Ctrl-C and a cancellation do not.
             if not isinstance(error, Exception):
-                for line in validation.describe_open(self.id, self.pipeline.store):
+                for line in stage_report.describe_open(self.id, self.pipeline.store):
                     self.say(line, logging.WARNING)
             raise
 
@@ -446,7 +446,7 @@ class PipelineRun:
                 reason = f"stage {report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"stage {report.name} is not validated"
-                for line in validation.describe(report, self.id, self.pipeline.store):
+                for line in stage_report.describe(report, self.id, self.pipeline.store):
                     self.say(f"      stage {report.name}: {line}", logging.WARNING)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 
@@ -677,7 +677,7 @@ class StageRunner:
             context,
             checks=checks,
             evaluate=evaluate,
-            instead=validation.unvalidated_finding,
+            instead=stage_report.unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
             refuse=stage.refuse,
         )
@@ -825,7 +825,7 @@ async def validate(
         Context(stage, data=state),
         checks=checks,
         evaluate=None,
-        instead=validation.unvalidated_finding,
+        instead=stage_report.unvalidated_finding,
         refuse=refuse,
     )
     attempt = record.Attempt(

@@ -18,11 +18,11 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Literal
 
-from heedful.checks.claims import words
+from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Cell, Evidence, Lexicon
 from heedful.checks.claims.figures import change_claims, named_cells, number_claims
 from heedful.checks.claims.sentence import Claim, Sentence, Verdict, sentences
-from heedful.checks.claims.words import WEEKDAY_NUMBERS, Date, Token, figure
+from heedful.checks.claims.text_parts import WEEKDAY_NUMBERS, Date, Token, figure
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
@@ -96,7 +96,9 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
         supported = any(date.agrees(other) for other in known_dates)
         name = sentence.text[date.start : date.end].casefold()
         yield _date_claim(
-            sentence, date, supported=supported or words.stem(name) in evidence.words
+            sentence,
+            date,
+            supported=supported or text_parts.stem(name) in evidence.words,
         )
 
 
@@ -154,12 +156,12 @@ def _statement_claims(sentence: Sentence) -> Iterator[Claim]:
     Words that belong to a number, and those of rising and falling, do not count.
     """
     evidence = sentence.evidence
-    stems = words.content_stems(
+    stems = text_parts.content_stems(
         token.low
         for token in sentence.tokens
         if token.kind == "word"
-        and token.low not in words.NUMBER_SCALES
-        and not words.direction([token.low])
+        and token.low not in text_parts.NUMBER_SCALES
+        and not text_parts.direction([token.low])
     )
     shared = sum(map(evidence.knows, stems))
     share = MIN_PROSE_WORD_SHARE if evidence.prose else MIN_DATA_WORD_SHARE

@@ -23,8 +23,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from heedful.checks import tables
-from heedful.checks.claims import words
-from heedful.checks.claims.words import (
+from heedful.checks.claims import text_parts
+from heedful.checks.claims.text_parts import (
     Date,
     Token,
     likeness,
@@ -137,7 +137,7 @@ class EvidenceRow:
         """The name of the row: its first short text, or else its key or its path."""
         for cell in self.cells.values():
             is_short_text = isinstance(cell, str) and len(cell) <= MAX_COLUMN_NAME_CHARS
-            if is_short_text and words.parse_number(cell) is None:
+            if is_short_text and text_parts.parse_number(cell) is None:
                 return str(cell)
         return " ".join(self.key) or self.path
 
@@ -158,7 +158,7 @@ class Cell(NamedTuple):
 def _finite_number(cell: object) -> float | None:
     """Return the finite number in a cell, or None; text must be only a number."""
     if isinstance(cell, str):
-        number = words.parse_number(cell)
+        number = text_parts.parse_number(cell)
     else:
         number = tables.to_number(cell)
     return number if number is not None and isfinite(number) else None
@@ -541,8 +541,10 @@ class Evidence:
         for text in chain(self._texts, names, map(" ".join, split_names)):
             tokens = tokenize(text)
             lows = (token.low for token in tokens if token.kind == "word")
-            self.words.update(words.content_stems(lows))
-            numbers.update(abs(quantity.value) for quantity in words.quantities(tokens))
+            self.words.update(text_parts.content_stems(lows))
+            numbers.update(
+                abs(quantity.value) for quantity in text_parts.quantities(tokens)
+            )
         self.numbers: list[float] = sorted(numbers)
 
     def __bool__(self) -> bool:
@@ -566,7 +568,7 @@ class Evidence:
                         self._rows_by_name[f"{number:g}",].append(row)
                 elif isinstance(value, str):
                     self._texts[value] = None
-                    self.dates += [(date, row) for date in words.dates(value)]
+                    self.dates += [(date, row) for date in text_parts.dates(value)]
                     if len(value) > MAX_COLUMN_NAME_CHARS:
                         self.passages.append((value, row))
                     elif path:
@@ -576,10 +578,12 @@ class Evidence:
         """Index a short text as a name of its row, unless it is a stop word."""
         tokens = [token for token in tokenize(text) if token.kind != "sign"]
         name = tuple(token.low for token in tokens)
-        if name and not (len(name) == 1 and name[0] in words.STOP_WORDS - {"a", "i"}):
+        if name and not (
+            len(name) == 1 and name[0] in text_parts.STOP_WORDS - {"a", "i"}
+        ):
             self._rows_by_name[name].append(row)
         for token in tokens:
-            if token.text[0].isupper() and token.low not in words.STOP_WORDS:
+            if token.text[0].isupper() and token.low not in text_parts.STOP_WORDS:
                 self._rows_by_name_word[token.low].append(row)
 
     def knows(self, word: str) -> bool:
@@ -596,7 +600,7 @@ class Evidence:
         """
         if len(word) < 2 or stem(word) in self.words or word[:4] in self._roots:
             return True
-        return any(words.is_abbreviation(code, word) for code in self._codes)
+        return any(text_parts.is_abbreviation(code, word) for code in self._codes)
 
     def has_number_between(self, low: float, high: float) -> bool:
         """Return whether `numbers` has an absolute value from `low` to `high`."""

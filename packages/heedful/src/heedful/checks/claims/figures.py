@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
 
-from heedful.checks.claims import words
+from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Cell, Evidence, EvidenceRow, Path, Words
 from heedful.checks.claims.sentence import (
     Claim,
@@ -23,7 +23,7 @@ from heedful.checks.claims.sentence import (
     sentences,
     table_cells,
 )
-from heedful.checks.claims.words import Quantity, figure, likeness, split_name
+from heedful.checks.claims.text_parts import Quantity, figure, likeness, split_name
 
 # These follow the name of a number's column: "an RMSE of 3".
 _NUMBER_LINKS = frozenset("of is was at : =".split())
@@ -159,7 +159,7 @@ def _fits(sentence: Sentence, quantity: Quantity, cell: Cell) -> bool:
         return True
     words_before = sentence.phrase(quantity.first - 1, -1)
     words_after = sentence.phrase(quantity.last + 1, 1)
-    is_fall = words.direction((*words_before, *words_after)) < 0
+    is_fall = text_parts.direction((*words_before, *words_after)) < 0
     return is_fall and quantity.fits(-cell.value)
 
 
@@ -247,7 +247,7 @@ def _prose_sentences(evidence: Evidence) -> list[tuple[Sentence, EvidenceRow]]:
 
 def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
     """Return the stems of the words after a number."""
-    return set(words.content_stems(sentence.phrase(quantity.last + 1, 1)))
+    return set(text_parts.content_stems(sentence.phrase(quantity.last + 1, 1)))
 
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
@@ -287,7 +287,7 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     return []
 
 
-def _header_cell(sentence: Sentence, quantity: Quantity) -> list[words.Token]:
+def _header_cell(sentence: Sentence, quantity: Quantity) -> list[text_parts.Token]:
     """Return the tokens of the cell above a number in a table."""
     column = sentence.lows[: quantity.first].count("|")
     return list(sentence.header[column]) if column < len(sentence.header) else []
@@ -420,7 +420,7 @@ def change_claims(sentence: Sentence) -> Iterator[Claim]:
         step = change.end.value - change.start.value
         last = max(change.start.first, change.end.first)
         for position in range(last - 1, -1, -1):
-            direction = words.direction([sentence.lows[position]])
+            direction = text_parts.direction([sentence.lows[position]])
             is_limit = sentence.lows[position : position + 2] == ["up", "to"]
             if not direction or is_limit:
                 continue
@@ -526,7 +526,7 @@ def _totals(
     """Yield the sum, mean or difference of numbers, if the sentence says that it is."""
     if len(values) < 2:
         return
-    stems = set(map(words.stem, sentence.words))
+    stems = set(map(text_parts.stem, sentence.words))
     if not _TOTAL_STEMS.isdisjoint(stems):
         yield sum(values)
     if not _MEAN_STEMS.isdisjoint(stems):
@@ -540,7 +540,7 @@ def _is_difference(sentence: Sentence, quantity: Quantity) -> bool:
     before = sentence.phrase(quantity.first - 1, -1)
     after = sentence.phrase(quantity.last + 1, 1)
     near = (*before, *after)
-    return bool(words.direction(near)) or not _DIFFERENCE_WORDS.isdisjoint(near)
+    return bool(text_parts.direction(near)) or not _DIFFERENCE_WORDS.isdisjoint(near)
 
 
 def _differences(quantity: Quantity, first: float, second: float) -> Iterator[float]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.sentence import sentences
-from heedful.checks.claims.words import Token, split_name, stem, tokenize
+from heedful.checks.claims.text_parts import Token, split_name, stem, tokenize
 from heedful.checks.evaluate import Context, over_http, remade
 from heedful.checks.tables import is_missing
 from heedful.checks.text import TextCheck

@@ -10,9 +10,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from heedful.checks.claims import words
+from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Evidence, EvidenceRow, Mention, Path, Words
-from heedful.checks.claims.words import (
+from heedful.checks.claims.text_parts import (
     STOP_WORDS,
     WEEKDAY_NUMBERS,
     Date,
@@ -135,7 +135,7 @@ class Sentence:
             other_positions.add(0)
         return [
             quantity
-            for quantity in words.quantities(self.tokens)
+            for quantity in text_parts.quantities(self.tokens)
             if quantity.first not in other_positions and not self._is_label(quantity)
         ]
 
@@ -333,8 +333,8 @@ def _has_word_like(sentence_words: Words, part: str) -> bool:
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
-    tokens = evidence.lexicon.read(words.tokenize(text))
-    dates = list(words.dates(text))
+    tokens = evidence.lexicon.read(text_parts.tokenize(text))
+    dates = list(text_parts.dates(text))
     if not evidence.has_times:  # "3:15" may be a ratio
         dates = [date for date in dates if date.hour is None]
     dates.sort(key=lambda date: date.start)

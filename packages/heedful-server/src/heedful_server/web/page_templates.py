@@ -12,7 +12,7 @@ from heedful.lessons.silence import HOLDOUT_REASON
 from heedful.loop.codec import from_document
 from heedful.loop.share import percent
 from heedful.loop.stop import Stop, describe_rule_name, describe_stops
-from heedful.pages.report import environment
+from heedful.pages.run_report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful_server.web.loop_texts import find_folded

@@ -19,7 +19,7 @@ from typing import Annotated
 from typer import Argument
 
 from heedful.cli.exits import drive
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     command_line,
     current_command,
@@ -27,7 +27,7 @@ from heedful.cli.output import (
     say,
     show_progress,
 )
-from heedful.cli.reflect import FailureTable, told_words
+from heedful.cli.reflect_command import FailureTable, told_words
 from heedful.cli.resources import memory_of
 from heedful.cli.settings import (
     Settings,

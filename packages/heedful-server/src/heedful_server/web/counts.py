@@ -1,6 +1,6 @@
 """Count what the pages show: first tries, failures, and what retries fixed.
 
-Each function reads named statements of `figures.sql` in one scope. Figures are of the
+Each function reads named statements of `counts.sql` in one scope. Figures are of the
 newest loops only, so that a page of a large project takes no longer than one of a small
 project. They are computed from at most `MAX_LISTING_BYTES` of records, and a long task
 or output is cut in SQL; they say what was left out.
@@ -34,11 +34,11 @@ Plain = dict[str, Any]
 
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
-    """Return the statements of `figures.sql` by name, as an engine reads them.
+    """Return the statements of `counts.sql` by name, as an engine reads them.
 
     `dialect` is the name of the engine: "sqlite" or "postgres".
     """
-    text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "counts.sql").read_text(encoding="utf-8")
     text = of_dialect(text, dialect)
 
     # A name in braces stands for a part, which may contain parts that come before it.

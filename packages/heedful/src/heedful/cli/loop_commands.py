@@ -17,7 +17,7 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
-from heedful.cli.output import (
+from heedful.cli.printing import (
     TextTable,
     answer,
     columns,
@@ -105,7 +105,7 @@ def why(
     async def read(store: Store, scope: Scope) -> Report | StoredLoop:
         stored_loop = await loop_of(store, scope, loop)
         if html is not None:
-            from heedful.pages.report import write_bundle  # slow to import
+            from heedful.pages.run_report import write_bundle  # slow to import
 
             report, sentence = await report_any(store, scope, stored_loop.id)
             write_bundle(report, sentence, html)

@@ -14,7 +14,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import read
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     columns,
     command_line,

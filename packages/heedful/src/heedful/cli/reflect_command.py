@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     columns,
     command_line,

@@ -14,7 +14,7 @@ from heedful.lessons.origin import ORIGINS
 from heedful.lessons.signature import signature
 from heedful.memory import hardening
 from heedful.memory.memory import Memory
-from heedful_agents.shared import follow_rules, rules_to_share
+from heedful_agents.rule_sharing import follow_rules, rules_to_share
 from heedful_agents.team_rules import read_rules, rule_of, write_rules
 from tests.engines import in_memory
 from tests.hosts import patient_host

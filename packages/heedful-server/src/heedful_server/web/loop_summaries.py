@@ -6,12 +6,12 @@ from typing import Any
 
 from heedful.lessons.scope import Scope
 from heedful.loop.record import DOUBT_STATES
-from heedful.pages.report import text as plain_text
+from heedful.pages.run_report import text as plain_text
 from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
 from heedful.store.recent import RecentLoop
 from heedful.validation import MAX_STORED_TEXT_CHARS
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.loop_texts import find_folded, read_parts, snippet
 
 Plain = dict[str, Any]
@@ -28,14 +28,14 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
     """
     numbers = json.dumps([loop.n for loop in loops])
     chars = MAX_STORED_TEXT_CHARS
-    heads = figures.rows(db, scope, "summaries", numbers=numbers, chars=chars)
+    heads = counts.rows(db, scope, "summaries", numbers=numbers, chars=chars)
     head_of = {row["n"]: dict(row) for row in heads}
     rows = []
     for loop in loops:
         head = head_of.get(loop.n)
         if head is None:
             continue
-        task, left_out = figures.beginning(head["task"], head.pop("task_chars"))
+        task, left_out = counts.beginning(head["task"], head.pop("task_chars"))
         ladder = head.pop("ladder")
         passed = loop.state == "passed"
         row = {
@@ -47,7 +47,7 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
             "attempts": loop.attempts,
             "finding": "" if passed else loop.why,
             "first_finding": loop.first_error.message if loop.first_error else "",
-            "rung": figures.rung_name(ladder, loop.rung) if passed else "",
+            "rung": counts.rung_name(ladder, loop.rung) if passed else "",
             "calls": loop.usage.calls,
             "tokens": loop.usage.tokens,
             "cost": loop.usage.cost,

@@ -29,7 +29,7 @@ from heedful.loop.replay import (
     with_policy_goals,
 )
 from heedful.pipeline import validate as validate_stage
-from heedful.pipeline.validation import ValidationReport
+from heedful.pipeline.stage_report import ValidationReport
 from heedful.store import lessons, loop_notes, loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import StoredLoop

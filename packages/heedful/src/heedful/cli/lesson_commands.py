@@ -20,7 +20,7 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import MIN_KEPT_DAYS
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     columns,
     emit,

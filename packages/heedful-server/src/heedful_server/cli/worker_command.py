@@ -19,7 +19,7 @@ from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, forget_times, opened_store, read
-from heedful.cli.output import (
+from heedful.cli.printing import (
     answer,
     columns,
     current_command,

@@ -13,8 +13,8 @@ from heedful.store.connection import token
 from heedful.validation import MAX_STORED_TEXT_CHARS
 from heedful.wire import lesson_from_wire
 from heedful_server import review
-from heedful_server.web import figures
-from heedful_server.web.lessons import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
+from heedful_server.web import counts
+from heedful_server.web.memory_pages import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
 from heedful_server.web.site import READING, Document, SiteAction, SitePage, Visit
 
 LOOP_SOURCE_PREFIX = "loop:"
@@ -43,7 +43,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     places = await _rows_of(visit, "loops_of", values)
     for place in places:
         if place["task"] is not None:
-            beginning = figures.beginning(place["task"], place["task_chars"])
+            beginning = counts.beginning(place["task"], place["task_chars"])
             place["task"], place["left_out"] = beginning
     sources = await _rows_of(visit, "sources_of", values)
     sessions = await _rows_of(visit, "sessions_of", values)
@@ -51,7 +51,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     links = await _rows_of(visit, "links_of", values)
     heirs = [link["heir"] for link in links if link["heir"]]
     parts = [link for link in links if not link["heir"]]
-    heir_of = await visit.caller.read(figures.named, heirs)
+    heir_of = await visit.caller.read(counts.named, heirs)
     examples = await visit.caller.read(lesson_store.newest_examples, [n])
     waiting = await _read_waiting(visit, record, visit.number("held"))
 
@@ -136,7 +136,7 @@ async def _read_waiting(
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
     """Return the rows of a named statement with these parameters."""
     return [
-        dict(row) for row in await visit.caller.read(figures.rows, statement, **values)
+        dict(row) for row in await visit.caller.read(counts.rows, statement, **values)
     ]
 
 

@@ -12,7 +12,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
-from heedful.cli.output import (
+from heedful.cli.printing import (
     TextTable,
     answer,
     following,

@@ -31,7 +31,7 @@ from heedful.episodes.comparison import differences, edited_files, is_edit
 from heedful.episodes.course import Course, call_failed, call_worked, given_to
 from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.episodes.error_lines import error_line, named_errors
-from heedful.episodes.fixes import (
+from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
     CallIndex,
     FoundFix,

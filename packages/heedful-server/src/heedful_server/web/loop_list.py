@@ -31,9 +31,9 @@ from heedful_server.web.lists import (
     table,
     unknown_filters,
 )
+from heedful_server.web.loop_summaries import found_words, summaries
 from heedful_server.web.loop_texts import search_loops
 from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
-from heedful_server.web.summaries import found_words, summaries
 
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")

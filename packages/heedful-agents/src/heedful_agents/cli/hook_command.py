@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import agrees, answer, command_line, say
+from heedful.cli.printing import agrees, answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.cli.settings import settings_by_door
 from heedful.errors import NotFound, UsageError
@@ -32,10 +32,10 @@ from heedful.store.projects import (
     user_folder,
 )
 from heedful_agents import hook as process, install as plans
+from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import AGENTS, agents_here
 from heedful_agents.call_hooks import follow
 from heedful_agents.file_changes import FileChange, apply_all, read_text
-from heedful_agents.rules import doubt_about_rules
 
 
 def here() -> dict[str, str]:

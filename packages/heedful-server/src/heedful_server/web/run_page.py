@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 from heedful.loop.runs import Report
-from heedful.pages.report import json_text
+from heedful.pages.run_report import json_text
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
 from heedful_server.review import may_review
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.site import READING, Document, SitePage, Visit
 
 
@@ -21,7 +21,7 @@ async def run(visit: Visit, id: str) -> Document:
     report = _as_seen(visit, report)
     sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
     taught = await caller.read(
-        figures.rows,
+        counts.rows,
         "learnt_from",
         token=token(caller.scope),
         sources=json.dumps(sources),

@@ -31,7 +31,7 @@ from heedful.store import editions, exposures
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 from heedful_server import review
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.lists import facet, table, unknown_filters
 from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
 
@@ -138,11 +138,11 @@ async def lessons(visit: Visit) -> Document:
         visit.following = visit.link(f"/lessons/{number[1]}")
 
     measures = await measure(visit)
-    counts = Counter[str]()
+    verdict_counts = Counter[str]()
     cursor = 0
     may_review = review.may_review(visit.caller)
     states = await visit.caller.read(
-        figures.rows, "lesson_states", reviews=may_review, limit=MAX_READ_ROWS
+        counts.rows, "lesson_states", reviews=may_review, limit=MAX_READ_ROWS
     )
     state_counts = Counter({row["state"]: row["lessons"] for row in states})
     silence = NOTHING_IN_USE if states else NOTHING_LEARNT
@@ -157,9 +157,9 @@ async def lessons(visit: Visit) -> Document:
         silence = f"No lesson fits: {matches.silence}"
     else:
         newest = await visit.caller.read(
-            figures.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
+            counts.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
         )
-        counts.update(map(measures.verdict_of, newest))
+        verdict_counts.update(map(measures.verdict_of, newest))
         newest.sort(key=measures.place_of)
         begin = visit.number("cursor")
         end = begin + MAX_SHOWN_ROWS
@@ -175,10 +175,11 @@ async def lessons(visit: Visit) -> Document:
         "before": "recall_box",
         "recall": await recall(visit),
         "facets": [facet(visit, "state", "State", state_counts, labels=STATE_LABELS)],
-        "answer": _say_verdicts(counts),
-        "counts": counts,
+        "answer": _say_verdicts(verdict_counts),
+        "counts": verdict_counts,
         "parts": [
-            (kind, counts[verdict], verdict) for verdict, kind in VERDICT_KINDS.items()
+            (kind, verdict_counts[verdict], verdict)
+            for verdict, kind in VERDICT_KINDS.items()
         ],
         "tables": [
             table("lessons", ("lesson", "gain at the first try", "loops and sessions"))
@@ -192,15 +193,15 @@ async def lessons(visit: Visit) -> Document:
     }
 
 
-def _say_verdicts(counts: Counter[str]) -> Document | None:
+def _say_verdicts(verdict_counts: Counter[str]) -> Document | None:
     """Return how many lessons are proven to help; None without lessons."""
-    if not counts:
+    if not verdict_counts:
         return None
-    number = counts.total()
+    number = verdict_counts.total()
     newest = "the newest " if number == MAX_READ_ROWS else ""
-    of = f"{counts['helps']:,} of {newest}{counted(number, 'lesson')}"
+    of = f"{verdict_counts['helps']:,} of {newest}{counted(number, 'lesson')}"
     words = f"{of} proven to help at the first try"
-    return {"words": words, "kind": "helps" if counts["helps"] else ""}
+    return {"words": words, "kind": "helps" if verdict_counts["helps"] else ""}
 
 
 async def recall(visit: Visit) -> Document:
@@ -251,7 +252,7 @@ async def measure(visit: Visit) -> Measures:
 async def read_proof(visit: Visit, model: str = "") -> ReadProof:
     """Return what the API says memory has proven, of all loops or those of a model."""
     memory = visit.caller.memory
-    (latest,) = await visit.caller.read(figures.rows, "latest")
+    (latest,) = await visit.caller.read(counts.rows, "latest")
     proof = _proofs.get(memory)
     if not model and proof is not None and proof.ruling == latest["rulings"]:
         is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
@@ -272,7 +273,7 @@ async def proof(visit: Visit) -> Document:
     answer = deepcopy(proof.answer)
     lessons = sorted(answer["lessons"][:MAX_SHOWN_ROWS], key=_by_conclusion)
     names = [comparison["lesson"] for comparison in lessons]
-    lesson_of = await visit.caller.read(figures.named, names)
+    lesson_of = await visit.caller.read(counts.named, names)
     for comparison in lessons:
         lesson = lesson_of.get(comparison["lesson"], {"id": 0, "text": ""})
         comparison["name"] = lesson["text"] or comparison["lesson"]
@@ -289,7 +290,7 @@ async def proof(visit: Visit) -> Document:
     trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
 
     newest = await visit.caller.read(
-        figures.rows, "lesson_order", state="", limit=MAX_READ_ROWS
+        counts.rows, "lesson_order", state="", limit=MAX_READ_ROWS
     )
     measures = await measure(visit)
     verdicts = Counter(map(measures.verdict_of, newest))

@@ -26,7 +26,7 @@ from heedful.loop.runs import (
     report_attempt,
     with_reported_names,
 )
-from heedful.pages.report import is_quiet, text
+from heedful.pages.run_report import is_quiet, text
 from heedful.store.connection import Db, bulk
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
@@ -36,8 +36,8 @@ from heedful.validation import (
     MAX_SHOWN_ROWS,
     MAX_STORED_TEXT_CHARS,
 )
-from heedful_server.web import figures
-from heedful_server.web.render import stage_value
+from heedful_server.web import counts
+from heedful_server.web.page_templates import stage_value
 
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
@@ -56,13 +56,13 @@ def window(
     `unshown` what is left out of each, by its number. Without `reviews`, the result
     does not say what waited in quarantine. Raises NotFound.
     """
-    head_rows = figures.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
+    head_rows = counts.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
     if not head_rows:
         raise NotFound("loop", id, "the project")
     head = dict(head_rows[0])
     n = head.pop("n")
     briefing = head.pop("briefing")
-    task, unshown_task = figures.beginning(head.pop("task"), head.pop("task_chars"))
+    task, unshown_task = counts.beginning(head.pop("task"), head.pop("task_chars"))
     latest = json.loads(head.pop("decision") or "{}")
     ladder = head.pop("ladder")
     climb = None
@@ -78,10 +78,10 @@ def window(
     numbers = _fitting_numbers(db, scope, n, wanted)
     block = [number for number in numbers if number in newest]
 
-    rows = figures.rows(db, scope, "decided", n=n, numbers=json.dumps(numbers))
+    rows = counts.rows(db, scope, "decided", n=n, numbers=json.dumps(numbers))
     decisions = {row["attempt"]: json.loads(row["record"]) for row in rows}
     records, outputs, unshown = _read_attempts(db, scope, n, numbers)
-    names = figures.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
+    names = counts.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
     labels = {row["own"]: row["reported"] for row in names}
     stage = StageHead(run=head["run"] or "", name=head["stage"] or id)
     attempts = []
@@ -155,7 +155,7 @@ def _describe_end(head: Plain, latest: Plain) -> str:
 def _fitting_numbers(db: Db, scope: Scope, n: int, wanted: Sequence[int]) -> list[int]:
     """Return the numbers of the first wanted attempts that a page may read, sorted."""
     wanted = list(dict.fromkeys(wanted))
-    rows = figures.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
+    rows = counts.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
     sizes = {row["number"]: row["size"] for row in rows}
     numbers: list[int] = []
     free_bytes = MAX_LISTING_BYTES
@@ -179,7 +179,7 @@ def _read_attempts(
     outputs = {}
     unshown = {}
     for number in numbers:
-        (row,) = figures.rows(
+        (row,) = counts.rows(
             db,
             scope,
             "attempt_of",
@@ -188,7 +188,7 @@ def _read_attempts(
             whole_chars=MAX_INLINE_CHARS,
             chars=MAX_PREVIEW_CHARS,
         )
-        outputs[number], output_chars = figures.beginning(
+        outputs[number], output_chars = counts.beginning(
             row["value"], row["value_chars"]
         )
         record = json.loads(row["record"])

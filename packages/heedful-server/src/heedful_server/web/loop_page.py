@@ -25,17 +25,17 @@ from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
 from heedful_server.review import may_review
-from heedful_server.web import figures
+from heedful_server.web import counts
 from heedful_server.web.failure import (
     count_broken,
     find_remedy,
     is_tied,
 )
 from heedful_server.web.loop_memory import describe_memory, name_choices
+from heedful_server.web.loop_reading import window
 from heedful_server.web.matrix import make_matrix
-from heedful_server.web.runs import run
+from heedful_server.web.run_page import run
 from heedful_server.web.site import READING, Document, SiteAction, SitePage, Visit
-from heedful_server.web.window import window
 
 
 async def loop(visit: Visit, id: str) -> Document:
@@ -74,7 +74,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["matrix"] = make_matrix(facts["tried"].attempts, facts["decided"], marked)
 
     if facts["remedy"]:
-        lessons = await read(figures.named, [facts["remedy"]["name"]])
+        lessons = await read(counts.named, [facts["remedy"]["name"]])
         facts["remedy"]["lesson"] = next(iter(lessons.values()), None)
     facts["same_key"] = await _passed_with_key(visit, facts)
     return {**facts, "page": "loop"}
@@ -88,7 +88,7 @@ async def _passed_with_key(visit: Visit, facts: Document) -> Document | None:
     if facts["state"] != "stopped" or not facts["memory_key"]:
         return None
     rows = await visit.caller.read(
-        figures.rows,
+        counts.rows,
         "passed_of_key",
         key=facts["memory_key"],
         window=2_000,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from heedful.cli.output import (
+from heedful.cli.printing import (
     TextTable,
     answer,
     columns,

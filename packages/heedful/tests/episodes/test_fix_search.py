@@ -8,7 +8,7 @@ import pytest
 
 from heedful import Episode, Event
 from heedful.episodes.course import Course, call_failed, call_worked, course
-from heedful.episodes.fixes import (
+from heedful.episodes.fix_search import (
     CallIndex,
     Correction,
     FoundFix,

@@ -7,7 +7,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_scope, read
-from heedful.cli.output import answer, columns, command_line, emit, when
+from heedful.cli.printing import answer, columns, command_line, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope

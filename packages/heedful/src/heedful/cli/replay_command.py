@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
-from heedful.cli.output import TextTable, answer, columns
+from heedful.cli.printing import TextTable, answer, columns
 from heedful.cli.settings import Texts, scope_of, settings
 from heedful.cli.tasks import EntryShape, fit, json_lines, parse_entries, text_of
 from heedful.display import counted

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from heedful.cli.exits import report_error
-from heedful.cli.output import (
+from heedful.cli.printing import (
     CURRENT_COMMAND,
     MIN_PROGRESS_ITEMS,
     CommandLine,
