@@ -72,10 +72,7 @@ NOT_OUR_WORDS: Mapping[tuple[str, str], str] = {
         "stem(word) in self.words",
     ): "a set of words of a user",
     ("checks/claims/__init__.py", "token.low in evidence.words"): "the same set",
-    (
-        "checks/claims/__init__.py",
-        "text_parts.stem(name) in evidence.words",
-    ): "the same set",
+    ("checks/claims/__init__.py", "stem(name) in evidence.words"): "the same set",
     (
         "store/patterns.py",
         "MASK_PATTERN.sub(' ', wording.words)",

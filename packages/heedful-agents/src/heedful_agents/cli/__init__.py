@@ -7,7 +7,7 @@ AGENT_COMMANDS = CommandSet(
     groups={
         "Learn and keep": {
             "learn-sessions": (
-                "sessions:learn_sessions",
+                "learn_sessions:learn_sessions",
                 "Learn from sessions of coding agents.",
             ),
             "rules": (
@@ -17,7 +17,7 @@ AGENT_COMMANDS = CommandSet(
         },
         "Set up and serve": {
             "hook": (
-                "hook:hook",
+                "hook_command:hook",
                 "Install the hooks of a coding agent, and answer them.",
             ),
             "mcp": ("mcp:mcp", "Serve tools to an agent over MCP, on standard input."),

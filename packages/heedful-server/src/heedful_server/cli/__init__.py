@@ -11,9 +11,12 @@ SERVER_COMMANDS = CommandSet(
                 "Serve heedful over HTTP until SIGTERM or Ctrl-C.",
             ),
             "ui": ("serve:ui", "Look at loops, lessons and proof in the browser."),
-            "worker": ("worker:worker", "Run the jobs that services put on the queue."),
+            "worker": (
+                "worker_command:worker",
+                "Run the jobs that services put on the queue.",
+            ),
             "key": (
-                "keys:service_keys",
+                "key_command:service_keys",
                 "Create, list and revoke keys; read the audit.",
             ),
         },

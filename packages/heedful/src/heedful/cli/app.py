@@ -31,53 +31,56 @@ OWN_GROUPS = {
             "Run tasks with and without memory, and compare the results.",
         ),
         "why": (
-            "loops:why",
+            "loop_commands:why",
             "Explain why a loop or a stage continued and why it stopped.",
         ),
         "loops": (
-            "loops:loops",
+            "loop_commands:loops",
             "List the newest loops; override, cancel, correct them.",
         ),
         "lessons": (
-            "lessons:lessons",
+            "lesson_commands:lessons",
             "List the lessons; show, edit, pin, prune, harden them.",
         ),
-        "seen": ("lessons:seen", "Say whether an error was seen, and what fixed it."),
+        "seen": (
+            "lesson_commands:seen",
+            "Say whether an error was seen, and what fixed it.",
+        ),
         "before": (
-            "lessons:before",
+            "lesson_commands:before",
             "Say how a command failed before, and what fixed it.",
         ),
         "recall": (
-            "lessons:recall",
+            "lesson_commands:recall",
             "Show the answers that memory recalls for a task.",
         ),
         "proof": (
-            "proof:proof",
+            "proof_command:proof",
             "Show whether memory helps, with confidence intervals.",
         ),
         "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
     },
     "Learn and keep": {
         "reflect": (
-            "reflect:reflect",
+            "reflect_command:reflect",
             "List what failed in runs of agents, and learn from it.",
         ),
         "trust": (
-            "quarantine:trust",
+            "quarantine_commands:trust",
             "Trust sources: agents see their texts at once; list and remove them.",
         ),
         "quarantine": (
-            "quarantine:quarantine",
+            "quarantine_commands:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
         "dream": ("dreams:dreams", "Reflect on what recurs, and end outdated rules."),
-        "export": ("transfer:export", "Write all lessons to a file."),
+        "export": ("transfer_commands:export", "Write all lessons to a file."),
         "import": (
-            "transfer:import_",
+            "transfer_commands:import_",
             "Import lessons, also those of earlier systems.",
         ),
         "replay": (
-            "replay:replay",
+            "replay_command:replay",
             "Compare what policies would cost on recorded loops.",
         ),
     },
@@ -87,7 +90,7 @@ OWN_GROUPS = {
             "Fetch the weights of embedded models; check a judge.",
         ),
         "db": (
-            "transfer:db",
+            "transfer_commands:db",
             "Copy a SQLite file; create the tables in PostgreSQL.",
         ),
     },

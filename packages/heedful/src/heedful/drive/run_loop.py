@@ -116,24 +116,53 @@ class Run(Generic[C]):
 
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
+        self._prepare_functions()
+        self._prepare_journal(may_exist)
+        self._judges = Judges(
+            checks=self.checks,
+            evaluate=self.evaluate,
+            output=self._output,
+            refuse=self.refuse,
+            names=self._judge_names,
+            stage_checks=self.judges,
+            memory=self._memory,
+        )
+        self._budgets = [
+            rule for rule in self.policy.rules if isinstance(rule, stop.Budget)
+        ]
+
+        self._state: RunState | None = None
+        self._stored_briefing: Briefing | None = None
+        # The number of attempts that the loop had when this process opened it.
+        self._resumed_after: int | None = None
+        self._lock = asyncio.Lock()
+        self._began = 0.0
+        # When the last call was reserved: what it uses counts on the same day.
+        self._reserved_at = 0.0
+
+    def _prepare_functions(self) -> None:
+        """Find out what the functions of the caller are: the rungs and the judges."""
+        self._output = declared_output(self.output)
         # One for each rung. What memory knows of the model before it has answered is
         # the name of the first.
-        self._output = declared_output(self.output)
         self._producers = producers(self.generate, self.model, self._output)
         self._ladder: Ladder | None = None
         if len(self._producers) > 1:
-            names = tuple(producer.name for producer in self._producers)
-            self._ladder = Ladder(names=names)
+            self._ladder = Ladder(names=tuple(rung.name for rung in self._producers))
         if self.store is None and any(
             producer.allowance is not None for producer in self._producers
         ):
-            allowed = "a store, which counts what a rung spends in a day"
-            raise errors.InvalidInput("store", None, allowed)
+            raise errors.InvalidInput(
+                "store", None, "a store, which counts what a rung spends in a day"
+            )
+
         self._pure = pure(self.checks, self.evaluate)
         # Those of a stage are called by its `evaluate`.
-        own_names = judge_names(self.checks, self.evaluate, self._output)
-        self._judge_names = self.stage.checks if self.stage else own_names
-
+        self._judge_names = (
+            self.stage.checks
+            if self.stage
+            else judge_names(self.checks, self.evaluate, self._output)
+        )
         if self.memory_key is None:
             self.memory_key = (
                 ""
@@ -141,6 +170,8 @@ class Run(Generic[C]):
                 else default_memory_key(self._producers[0], self.checks)
             )
 
+    def _prepare_journal(self, may_exist: bool) -> None:
+        """Name the store, the lease and the memory of the loop; nothing is read yet."""
         memory = None
         memory_store = None
         scope = self.scope
@@ -162,30 +193,6 @@ class Run(Generic[C]):
             writer=self._lease,
             memory=self._memory,
         )
-        self._stored_briefing: Briefing | None = None
-
-        self._budgets = [
-            rule for rule in self.policy.rules if isinstance(rule, stop.Budget)
-        ]
-        limits = [rule.seconds for rule in self._budgets if rule.seconds]
-        self._max_seconds = min(limits, default=inf)
-
-        self._judges = Judges(
-            checks=self.checks,
-            evaluate=self.evaluate,
-            output=self._output,
-            refuse=self.refuse,
-            names=self._judge_names,
-            stage_checks=self.judges,
-            memory=self._memory,
-        )
-        self._state: RunState | None = None
-        # The number of attempts that the loop had when this process opened it.
-        self._resumed_after: int | None = None
-        self._lock = asyncio.Lock()
-        self._began = 0.0
-        # When the last call was reserved: what it uses counts on the same day.
-        self._reserved_at = 0.0
 
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
@@ -462,9 +469,8 @@ class Run(Generic[C]):
         if state.answer is not None:
             began -= state.answer.usage.seconds
 
-        budget = self._max_seconds
-        if budget < inf:
-            budget -= state.loop.usage.seconds
+        limits = (rule.seconds for rule in self._budgets if rule.seconds)
+        budget = min(limits, default=inf) - state.loop.usage.seconds
         budget_left = max(0.001, budget + began - time.perf_counter())
         limit = min(budget_left, self.timeout or budget_left)
 

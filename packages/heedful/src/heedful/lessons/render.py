@@ -40,7 +40,7 @@ def call_words(call: Call) -> str:
 
 
 def _argument_words(argument: tuple[str, str]) -> str:
-    """Return an argument in words: "path “a.py”"."""
+    """Return an argument in words: "path “a.py”"; without a name, its value alone."""
     name, value = argument
     return f"{name} “{value}”".strip()
 

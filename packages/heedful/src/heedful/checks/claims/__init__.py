@@ -22,7 +22,13 @@ from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Cell, Evidence, Lexicon
 from heedful.checks.claims.figures import change_claims, named_cells, number_claims
 from heedful.checks.claims.sentence import Claim, Sentence, Verdict, sentences
-from heedful.checks.claims.text_parts import WEEKDAY_NUMBERS, Date, Token, figure
+from heedful.checks.claims.text_parts import (
+    WEEKDAY_NUMBERS,
+    Date,
+    Token,
+    figure,
+    stem,
+)
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
@@ -96,9 +102,7 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
         supported = any(date.agrees(other) for other in known_dates)
         name = sentence.text[date.start : date.end].casefold()
         yield _date_claim(
-            sentence,
-            date,
-            supported=supported or text_parts.stem(name) in evidence.words,
+            sentence, date, supported=supported or stem(name) in evidence.words
         )
 
 
