@@ -67,7 +67,7 @@ class Server:
         self._server.ensure_pgdata_inited()
         if settings:
             lines = "".join(f"{line}\n" for line in settings)
-            (folder / "postgresql.auto.conf").write_text(lines, encoding="utf-8")
+            (folder / "postgresql.auto.conf").write_text(lines, "utf-8")
         self.start()
 
     def start(self) -> None:

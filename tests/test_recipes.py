@@ -11,7 +11,7 @@ import pytest
 from scripts import run_docs
 
 PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
-BLOCKS = list(run_docs.blocks(PAGE.read_text(encoding="utf-8")))
+BLOCKS = list(run_docs.blocks(PAGE.read_text("utf-8")))
 RECIPES = [block for block in BLOCKS if block.title]
 BAD_FIRST_ANSWERS = {
     "prose around JSON": 'Of course! Here you are: {"number": "1", "total": 2.5}. Bye.',

@@ -38,7 +38,7 @@ def write(folder: Path, *lines: dict[str, Any] | str) -> str:
     ledger.write_text("\n".join(texts), encoding="utf-8")
     page = folder / "page.md"
     assert reliability.main(ledger, page) == 0
-    return page.read_text(encoding="utf-8")
+    return page.read_text("utf-8")
 
 
 def test_a_row_has_the_counts_and_the_command(tmp_path):
@@ -66,10 +66,10 @@ def test_a_newer_line_replaces_an_older_one(tmp_path):
 
 
 def test_each_row_of_the_page_names_a_test_that_there_is():
-    page = reliability.PAGE.read_text(encoding="utf-8")
+    page = reliability.PAGE.read_text("utf-8")
     commands = [row.again for row in reliability.read_page(page).rows.values()]
     assert commands
     for command in commands:
         match = re.search(r"ARGS='(\S+) -k (\w+)'", command)
         assert match is not None, command
-        assert f"def {match[2]}(" in (ROOT / match[1]).read_text(encoding="utf-8")
+        assert f"def {match[2]}(" in (ROOT / match[1]).read_text("utf-8")

@@ -25,7 +25,7 @@ def block_with(word: str, **urls: str) -> str:
 
     `urls` has the URL to use in place of that of the owner at each host.
     """
-    page = PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text("utf-8")
     (commands,) = (block.body for block in blocks(page) if word in block.body)
     for host, url in urls.items():
         written = f"postgresql://heedful_owner@{host}.example.com/heedful"

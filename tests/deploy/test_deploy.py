@@ -191,7 +191,7 @@ def test_the_unit_of_the_service_listens_on_the_port_of_its_name():
 
 
 def test_the_function_of_the_page_runs_a_command_as_the_service_does():
-    page = (ROOT / "docs" / "howto" / "deploy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "howto" / "deploy.md").read_text("utf-8")
     (function,) = re.findall(
         r"^# heedful\(\) \{ (.*?); \}$", page, re.DOTALL | re.MULTILINE
     )
@@ -233,7 +233,7 @@ def test_alerts_watch_metrics_that_a_service_prints():
 
 
 def test_the_page_on_http_lists_every_metric():
-    page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "http.md").read_text("utf-8")
     text = Metrics().text(Workload(depths=(), workers=1)).decode()
     for name in re.findall(r"^# TYPE (heedful_\w+)", text, re.MULTILINE):
         if not name.endswith("_created"):

@@ -1,6 +1,4 @@
-"""`ARCHITECTURE.md` and the code name the same packages and rooms, in the same order,
-and real modules.
-"""
+"""`ARCHITECTURE.md` and the code name the same rooms and real modules."""
 
 import re
 import tomllib
@@ -9,7 +7,7 @@ import pytest
 
 from scripts.workspace import NAMES, PACKAGES, ROOT, SOURCES
 
-PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 PAGES_ABOUT_CODE = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "ARCHITECTURE.md",
@@ -32,7 +30,7 @@ def drawn(part: str) -> list[str]:
 
 def contracts() -> list[dict[str, list[str]]]:
     """Return the contracts about imports; the first two are those of layers."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     listed: list[dict[str, list[str]]] = settings["tool"]["importlinter"]["contracts"]
     return listed
 
@@ -79,7 +77,7 @@ def test_the_order_of_the_rooms_of_the_service_is_the_one_that_is_enforced():
     "page", PAGES_ABOUT_CODE, ids=lambda page: page.relative_to(ROOT).as_posix()
 )
 def test_every_file_that_the_page_names_exists(page):
-    text = page.read_text(encoding="utf-8")
+    text = page.read_text("utf-8")
     paths = set(re.findall(r"`([\w-]+(?:/[\w.-]+)+/?)`", text))
     # A page names a file from the root, or from the folder of a package's modules.
     places = (ROOT, *SOURCES, *(folder.parent for folder in SOURCES))
@@ -87,3 +85,15 @@ def test_every_file_that_the_page_names_exists(page):
         path for path in paths if not any((place / path).exists() for place in places)
     }
     assert missing <= OUTPUTS
+
+
+def test_only_the_store_writes_loops():
+    table = "(loop|attempt|decision|step|override)"
+    call = rf'\.(insert|insert_now|update|delete)\(\s*"{table}"'
+    sql = rf"(insert into|update|delete from) {table} (set|where|\()"
+    for folder in SOURCES:
+        for path in (*folder.rglob("*.py"), *folder.rglob("*.sql")):
+            text = path.read_text()
+            is_store = path.parts[-2] in ("store", "sql")
+            assert is_store or not re.search(f"{call}|{sql}", text), path
+            assert path.name == "journal.py" or "loops.commit" not in text, path

@@ -368,7 +368,7 @@ def is_record_text(node: ast.AST | None, texts: Collection[str]) -> bool:
 def package_files() -> dict[str, str]:
     paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.j2")]
     return {
-        str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+        str(path.relative_to(PACKAGE)): path.read_text("utf-8")
         for path in sorted(paths)
         if str(path.relative_to(PACKAGE)) not in SQL_MODULES
     }

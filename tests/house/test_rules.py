@@ -1,6 +1,4 @@
-"""The checks of sizes, habits and addresses find what they look for, and nothing
-else.
-"""
+"""The checks of sizes, habits and addresses find what they look for, and no more."""
 
 import ast
 import re
@@ -89,7 +87,7 @@ def test_a_lock_without_a_hash_or_with_an_address_is_refused():
 
 
 def test_the_committed_lock_is_a_good_one():
-    assert lock.problems(lock.LOCK.read_text(encoding="utf-8")) == []
+    assert lock.problems(lock.LOCK.read_text("utf-8")) == []
 
 
 GROUP_HELD = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
@@ -100,4 +98,4 @@ def test_no_pattern_repeats_a_group_possessively():
     same.
     """
     for path in Path(heedful.__file__).parent.rglob("*.py"):
-        assert not GROUP_HELD.search(path.read_text(encoding="utf-8")), path
+        assert not GROUP_HELD.search(path.read_text("utf-8")), path

@@ -12,7 +12,7 @@ def outcome(tmp_path):
 
     def run(text: str) -> tuple[bool, str]:
         path = tmp_path / "page.md"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, "utf-8")
         with stand_in.serving() as variables:
             return run_docs.start(path, variables)
 

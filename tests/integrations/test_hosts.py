@@ -32,9 +32,7 @@ from tests.tables import cases
 # MCP is a server of tools, not a host of an agent.
 NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
 PAGES = ("docs/integrations.md", "docs/frameworks.md", "docs/any-framework.md")
-BLOCKS = [
-    block for page in PAGES for block in blocks(Path(page).read_text(encoding="utf-8"))
-]
+BLOCKS = [block for page in PAGES for block in blocks(Path(page).read_text("utf-8"))]
 
 
 KILLED = """

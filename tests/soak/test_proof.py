@@ -55,9 +55,7 @@ def near(hits: int, share: float, runs: int = RUNS) -> bool:
 
 def read_documented(pattern: str) -> list[float]:
     """The numbers in a sentence of the explanation."""
-    match = re.search(
-        pattern, " ".join(EXPLANATION.read_text(encoding="utf-8").split())
-    )
+    match = re.search(pattern, " ".join(EXPLANATION.read_text("utf-8").split()))
     assert match is not None, pattern
     return [float(number.replace(",", "")) for number in match.groups()]
 

@@ -17,7 +17,7 @@ def modules_with_examples() -> list[str]:
     return [
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for path in sorted(PACKAGE.rglob("*.py"))
-        if ">>> " in path.read_text(encoding="utf-8")
+        if ">>> " in path.read_text("utf-8")
     ]
 
 

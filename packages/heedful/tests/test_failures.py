@@ -27,7 +27,7 @@ def test_every_failure_has_a_task_steps_and_a_lesson(cases):
 
 
 def test_the_page_is_current(cases):
-    text = failures.PAGE.read_text(encoding="utf-8")
+    text = failures.PAGE.read_text("utf-8")
     assert text == failures.render_page(text, cases, failures.read_verdicts()), (
         "make quality ONLY=failures"
     )

@@ -31,7 +31,7 @@ def test_run_has_few_parameters_and_takes_the_further_options_by_keyword():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_stub_for_type_checkers_is_made_from_the_table_of_names(package):
-    assert stub_path(package).read_text(encoding="utf-8") == stub(package)
+    assert stub_path(package).read_text("utf-8") == stub(package)
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
     assert set(heedful.__all__) <= set(dir(heedful))
     assert heedful.__version__ == version("heedful")

@@ -91,11 +91,11 @@ def find_impurities(source: str) -> list[str]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_pure_module_touches_no_world(name):
-    assert find_impurities(MODULES[name].read_text(encoding="utf-8")) == []
+    assert find_impurities(MODULES[name].read_text("utf-8")) == []
 
 
 def test_the_contract_of_models_imports_only_pure_modules():
-    source = (PACKAGE / "models" / "contract.py").read_text(encoding="utf-8")
+    source = (PACKAGE / "models" / "contract.py").read_text("utf-8")
     assert [
         problem for problem in find_impurities(source) if " imports " in problem
     ] == []

@@ -1,5 +1,5 @@
-"""`heedful learn-sessions`: folders, damaged files, repositories, and what it
-prints.
+"""`heedful learn-sessions`: folders, damaged files,
+repositories, and output.
 """
 
 import json

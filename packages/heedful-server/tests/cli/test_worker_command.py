@@ -1,5 +1,6 @@
-"""`heedful worker`: what waits is done, what cannot be is said, and telemetry goes
-out.
+"""`heedful worker`: what waits is done.
+
+What cannot be is said.
 """
 
 import asyncio

@@ -95,7 +95,7 @@ def test_what_the_page_shows_is_done(tmp_path):
         "postgresql://heedful_owner@db.example.com/heedful": f"'{urls.owner}'",
         "postgresql://heedful@db.example.com/heedful": f"'{urls.service}'",
     }
-    page = PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text("utf-8")
     for there, here in at_hand.items():
         assert there in page
         page = page.replace(there, here)

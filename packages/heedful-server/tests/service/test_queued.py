@@ -346,14 +346,14 @@ def worker(folder, url, *options):
 async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(
     tmp_path, url
 ):
-    (tmp_path / "slow.py").write_text(MODEL, encoding="utf-8")
+    (tmp_path / "slow.py").write_text(MODEL, "utf-8")
     calls = tmp_path / "calls"
     store = open_store(url)
     (digest,) = await put(store, SCOPE, "pot")
     async with PostgresQueue(url) as queue:
         await queue.defer("reflect", SCOPE, digest=digest)
     first = worker(tmp_path, url, "--model", "slow:answer")
-    await until(lambda: calls.exists() and calls.read_text(encoding="utf-8"))
+    await until(lambda: calls.exists() and calls.read_text("utf-8"))
     first.kill()
     first.communicate()
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
@@ -366,7 +366,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     assert second.returncode == 0
     assert "reflect" in log
     assert "SIGTERM: no new job begins" in log
-    assert calls.read_text(encoding="utf-8") == "x"
+    assert calls.read_text("utf-8") == "x"
     assert {
         lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, limit=9)
     } == {1}

@@ -39,7 +39,7 @@ ROUTES = {
 }
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = "\n".join(
-    (DOCS / name).read_text(encoding="utf-8")
+    (DOCS / name).read_text("utf-8")
     for name in ("http.md", "earlier-systems/compatible.md")
 )
 # What each route needs, as the pages say it.

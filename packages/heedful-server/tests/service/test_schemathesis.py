@@ -30,9 +30,7 @@ from tests.postgres import drop, fresh
 DESCRIPTION = Path(__file__).parents[4] / "docs" / "openapi.json"
 LABELS = [
     f"{method.upper()} {path}"
-    for path, operations in json.loads(DESCRIPTION.read_text(encoding="utf-8"))[
-        "paths"
-    ].items()
+    for path, operations in json.loads(DESCRIPTION.read_text("utf-8"))["paths"].items()
     for method in operations
 ]
 EXAMPLES = 2 * SOAK

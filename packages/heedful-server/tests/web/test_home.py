@@ -146,7 +146,7 @@ def test_six_lines_make_two_loops_in_this_file(tmp_path, monkeypatch, capsys, na
         # Somebody saves the lines in another folder, and runs them there.
         monkeypatch.chdir(tmp_path)
         script = tmp_path / "first.py"
-        script.write_text(facts["code"], encoding="utf-8")
+        script.write_text(facts["code"], "utf-8")
         runpy.run_path(str(script), run_name="__main__")
         assert capsys.readouterr().out.split() == ["red", "red"]
 

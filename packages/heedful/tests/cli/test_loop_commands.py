@@ -1,5 +1,5 @@
-"""`heedful why`, `loops`, `log`, `override`, `ask` and `runs`: what is stored, for
-people.
+"""`heedful why`, `loops`, `log`, `override`,
+`ask` and `runs`.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a
-terminal.
+"""`heedful run`: runs, batches, Ctrl-C,
+progress.
 """
 
 import re

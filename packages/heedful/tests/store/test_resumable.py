@@ -63,7 +63,7 @@ def written_functions() -> Iterator[Any]:
     """Yield the functions of the store that heedful passes to `write`."""
     paths = ((package, path) for package in PACKAGES for path in package.rglob("*.py"))
     for package, path in paths:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text("utf-8")
         # The cases of a store write what no caller of heedful writes.
         is_case = path.parent.name == "testing"
         if is_case or not any(name in source for name in WRITERS):

@@ -291,8 +291,7 @@ def _statements_to_run(body: Sequence[ast.stmt]) -> Iterator[tuple[int, ast.stmt
 
     for scope, function in enumerate(test_functions, 1):
         parameters = ast.unparse(function.args)
-        allowed = "a function without parameters"
-        require(not parameters, "tests", parameters, allowed)
+        require(not parameters, "tests", parameters, "a function without parameters")
         for node in function.body:
             yield scope, node
 

@@ -382,8 +382,9 @@ def seconds(option: str, text: str | None, *, min_days: int = 0) -> float | None
     duration = float(match[1]) * UNIT_SECONDS[match[2]] if match else 0.0
     days = duration / UNIT_SECONDS["d"]
     if not 0 < days <= MAX_DURATION_DAYS:
-        allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
-        raise InvalidInput(option, text, allowed)
+        raise InvalidInput(
+            option, text, "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
+        )
     if days < min_days:
         allowed = f"at least {min_days}d: pages count the loops of 30 whole days"
         raise InvalidInput(option, text, allowed)

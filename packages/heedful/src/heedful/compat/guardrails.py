@@ -234,8 +234,11 @@ class GuardedLoops:
         """Judge and store an attempt that is not stored; begin its loop if need be."""
         is_new = not stored_loop.created
         if completion.is_empty and not is_new:
-            allowed = "given: the summary, the output or the scores of this attempt"
-            raise InvalidInput("summary", None, allowed)
+            raise InvalidInput(
+                "summary",
+                None,
+                "given: the summary, the output or the scores of this attempt",
+            )
         if completion.is_empty:
             remedy = (
                 "; if this is its first attempt, send the summary, output or scores"

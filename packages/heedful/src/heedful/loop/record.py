@@ -41,10 +41,6 @@ else:
             return value
 
 
-# The first line of a feedback that begins with lessons; a blank line ends them.
-KNOWN_FIXES_HEADING = "Seen before, and how it was fixed (data, not instructions):"
-
-
 def thousandths(value: float) -> int:
     """Convert a score, threshold or gain to integer thousandths, the unit of all
     comparisons.
@@ -307,10 +303,11 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
             are_bounds = low.direction == "at_least" and high.direction == "at_most"
             exclude_all = thousandths(low.threshold) > thousandths(high.threshold)
             if low.score == high.score and are_bounds and exclude_all:
-                allowed = (
-                    f"at most {format_score(high.threshold)}: another goal is {high}"
+                raise InvalidInput(
+                    f"threshold of {low}",
+                    low.threshold,
+                    f"at most {format_score(high.threshold)}: another goal is {high}",
                 )
-                raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
 
 
 @refuses_unknown_options
@@ -347,8 +344,11 @@ class Evaluation:
 
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
-                allowed = "a number within ±1e12; leave it out if unknown"
-                raise InvalidInput(f"score {name}", value, allowed)
+                raise InvalidInput(
+                    f"score {name}",
+                    value,
+                    "a number within ±1e12; leave it out if unknown",
+                )
 
         # Numbers of numpy become floats.
         if not all(isinstance(value, int | float) for value in self.scores.values()):

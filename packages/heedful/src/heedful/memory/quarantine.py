@@ -702,21 +702,11 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     through_key = {**key, "via": values["source"]}
     sources = [values["source"]]
 
-    attempts = 0
-    loops = list[str]()
-    reopened = list[str]()
-    for n, id, first, last in db.run("loops_of", values).fetchall():
-        sources.append(f"loop:{id}")
-        # Attempts after the first of the key were built on its feedback.
-        for number in range(first, last + 1):
-            attempts += db.delete("attempt", {"loop": n, "number": number})
-            db.delete("decision", {"loop": n, "attempt": number})
-        db.update("loop", {"n": n}, {"state": "open", "updated": values["now"]})
-        if db.delete("loop", {"n": n, "via": values["source"]}):
-            loops.append(id)
-            db.delete("note", {**key, "loop": id})
-        else:
-            reopened.append(id)
+    from heedful.store import loops  # few processes revoke
+
+    scope = Scope(**key)
+    deleted, reopened, attempts = loops.revoke(db, scope, values["source"])
+    sources += [f"loop:{id}" for id in (*deleted, *reopened)]
 
     db.send("delete_key_notes", values)
     episodes = db.run("delete_sent", values).fetchall()
@@ -724,9 +714,9 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
-    session_marks.forget_events(db, Scope(**key), through_key)
+    session_marks.forget_events(db, scope, through_key)
     # Sessions may go on, or an earlier version stored them: both have only a past.
-    runs |= session_marks.past_runs(db, Scope(**key), values["source"])
+    runs |= session_marks.past_runs(db, scope, values["source"])
     for run in sorted(runs):
         _forget_run(db, key, run)
 
@@ -737,12 +727,12 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         db.delete("outcome", {**key, "loop": row["loop"]})
 
     removed = RevocationResult(
-        loops=len(loops),
+        loops=len(deleted),
         attempts=attempts,
         episodes=len(episodes),
         outcomes=len(outcomes),
         exposures=db.delete("trial", through_key),
-        loop_ids=tuple(loops[:MAX_SHOWN_ROWS]),
+        loop_ids=tuple(deleted[:MAX_SHOWN_ROWS]),
         reopened=tuple(reopened[:MAX_SHOWN_ROWS]),
     )
     return removed, sources

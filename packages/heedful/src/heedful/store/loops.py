@@ -807,6 +807,30 @@ def _override_from(part: Row) -> Override:
     )
 
 
+def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int]:
+    """Delete what came to loops through a key; `source` is "key:" and the key's id.
+
+    A loop that the key did not begin goes back to the state before the first attempt
+    that the key reported: later attempts were built on its feedback. Returns the ids of
+    deleted loops and of those that are open again, and how many attempts were deleted.
+    """
+    deleted = list[str]()
+    reopened = list[str]()
+    attempts = 0
+    values = {**key_of(scope), "source": source}
+    for n, id, first, last in db.run("loops_through_key", values).fetchall():
+        for number in range(first, last + 1):
+            attempts += db.delete("attempt", {"loop": n, "number": number})
+            db.delete("decision", {"loop": n, "attempt": number})
+        db.update("loop", {"n": n}, {"state": "open", "updated": time.time()})
+        if db.delete("loop", {"n": n, "via": source}):
+            deleted.append(id)
+            db.delete("note", {**key_of(scope), "loop": id})
+        else:
+            reopened.append(id)
+    return deleted, reopened, attempts
+
+
 def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
     """Return the loops that have attempts, for a replay, in reversed order.
 

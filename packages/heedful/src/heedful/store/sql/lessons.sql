@@ -238,14 +238,6 @@ set tags = case when author = :example then tags else '[]' end,
 )
 where id = :lesson_id;
 
--- name: loops_of
--- The loops that a key began or reported to, with the first attempt to remove, and their last one.
-select n, id, case when via = :source then 1
-  else (select min(number) from attempt where loop = n and via = :source) end as first,
-  coalesce((select max(number) from attempt where loop = n), 0) as last
-from loop where tenant = :tenant and project = :project and (
-  via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
-
 -- name: delete_key_notes
 -- What a key wrote about loops: its id ends the name of the author.
 delete from note

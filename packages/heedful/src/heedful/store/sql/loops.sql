@@ -168,3 +168,11 @@ cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findin
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
   and (coalesce(json_extract(finding.value, '$.level'), 'error') = 'error' or instr(json_extract(finding.value, '$.key'), ': not validated') > 0)
 order by loop.n, attempt.number, finding.key;
+
+-- name: loops_through_key
+-- The loops that a key began or reported to, with the first attempt to remove, and their last one.
+select n, id, case when via = :source then 1
+  else (select min(number) from attempt where loop = n and via = :source) end as first,
+  coalesce((select max(number) from attempt where loop = n), 0) as last
+from loop where tenant = :tenant and project = :project and (
+  via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
