@@ -35,7 +35,7 @@ def write(folder: Path, *lines: dict[str, Any] | str) -> str:
     """Write the page from these lines of a ledger; return the page."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     ledger = folder / "soak.jsonl"
-    ledger.write_text("\n".join(texts), encoding="utf-8")
+    ledger.write_text("\n".join(texts), "utf-8")
     page = folder / "page.md"
     assert reliability.main(ledger, page) == 0
     return page.read_text("utf-8")

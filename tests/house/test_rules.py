@@ -46,7 +46,7 @@ def find_addresses(tmp_path, monkeypatch):
 
     def look(text: str, name: str = "a.py") -> list[str]:
         path: Path = tmp_path / name
-        path.write_text(text.replace("~", ""), encoding="utf-8")
+        path.write_text(text.replace("~", ""), "utf-8")
         return list(addresses.problems(path))
 
     return look

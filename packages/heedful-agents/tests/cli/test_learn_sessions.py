@@ -1,6 +1,4 @@
-"""`heedful learn-sessions`: folders, damaged files,
-repositories, and output.
-"""
+"""`heedful learn-sessions`: folders, damaged files, repositories, and output."""
 
 import json
 import signal

@@ -1,7 +1,4 @@
-"""`heedful worker`: what waits is done.
-
-What cannot be is said.
-"""
+"""`heedful worker`: what waits is done, and what cannot be is said."""
 
 import asyncio
 import gzip

@@ -1,6 +1,4 @@
-"""`heedful why`, `loops`, `log`, `override`,
-`ask` and `runs`.
-"""
+"""`heedful why`, `loops`, `log`, `override`, `ask`, `runs`: what is stored."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""`heedful run`: runs, batches, Ctrl-C,
-progress.
-"""
+"""`heedful run`: runs, batches, Ctrl-C, and progress on a terminal."""
 
 import re
 import signal

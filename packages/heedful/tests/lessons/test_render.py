@@ -57,8 +57,8 @@ def test_the_words_of_a_mistake_are_those_of_its_file(name, golden):
     )
     file = GOLDEN / f"{name.replace(' ', '_')}.txt"
     if golden:
-        file.write_text(words, encoding="utf-8")
-    assert words == file.read_text(encoding="utf-8")
+        file.write_text(words, "utf-8")
+    assert words == file.read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", MISTAKES)
