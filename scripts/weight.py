@@ -252,7 +252,7 @@ def figures_of_texts() -> dict[str, float]:
     return {
         "tables": len(tables),
         "lines of SQL": count_lines(sql),
-        "lines of tests": 71_780count_lines(files_of_tests()),
+        "lines of tests": count_lines(files_of_tests()),
         "words of docs": sum(pages),
     }
 
