@@ -69,7 +69,8 @@ JOURNEYS: Mapping[str, int] = {
     "Change or add a stop rule": 9,
     "Add a column of a loop": 13,
     "Add a check": 4,
-    "Add a coding agent": 7,
+    "Add a coding agent": 5,
+    "Add a reader of traces": 6,
     "Change what a lesson says": 10,
 }
 
