@@ -44,10 +44,6 @@ class Door(Generic[T]):
         """Return what all installed distributions add, by its name."""
         return {name: entry.load() for name, entry in _entries(self.group).items()}
 
-    def places(self) -> dict[str, str]:
-        """Return where each entry is, as `module:attribute`, without importing it."""
-        return {name: entry.value for name, entry in _entries(self.group).items()}
-
 
 @cache
 def _entries(group: str) -> dict[str, EntryPoint]:
@@ -96,10 +92,6 @@ COMMANDS: Door[CommandSet] = Door("heedful.commands")
 # reader must pass. They are asked after the readers of heedful, but before that of
 # chats, because runs of many formats have a chat in them.
 READERS: Door[type[Reader]] = Door("heedful.readers")
-
-# Adapters of frameworks for agents, by the framework's name. `heedful doctor` lists
-# them; users import them. `heedful.testing` has the cases that their host must pass.
-ADAPTERS: Door[Any] = Door("heedful.adapters")
 
 # Settings that replace those of the command line: a function of a folder. "hooks" has
 # those of `--as-hooks`.

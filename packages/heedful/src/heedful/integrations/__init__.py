@@ -1,20 +1,23 @@
 """heedful in other people's agents: the core (`Host`), and a module a framework.
 
 A module imports its framework and the core, nothing else, and is imported by its own
-name, such as `heedful.integrations.langchain`. No framework is pinned.
+name, such as `heedful.integrations.langchain`. No framework is pinned. An adapter for
+another framework drives the `Attempts` of each run.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the hook process decides when to import the core
+    from heedful.integrations.attempts import Attempts
     from heedful.integrations.host import Advice, Host, HostRun
     from heedful.integrations.results import verdict_of
 
-__all__ = ["Advice", "Host", "HostRun", "verdict_of"]
+__all__ = ["Advice", "Attempts", "Host", "HostRun", "verdict_of"]
 # The hook process decides when to import the core.
 _HOMES = {
     "Advice": "heedful.integrations.call_host",
+    "Attempts": "heedful.integrations.attempts",
     "Host": "heedful.integrations.host",
     "HostRun": "heedful.integrations.host",
     "verdict_of": "heedful.integrations.results",

@@ -50,6 +50,12 @@ def checked_host(host: Any) -> Host:
 class Attempts:
     """The attempts of one run: what each request shows, and the best answer.
 
+    An adapter awaits `begin`, before each request asks for the `early_answer`, and
+    sends what `advised` returns. It adds the usage of the request to `spent` (or
+    calls `count` with the total), gives a text to `hear`, an answer to `judge`, and
+    runs a call by `watch`, or between `ask` and `keep`. When the run is over, also by
+    an error, it awaits `end`.
+
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
     rejected, `feedback` what is wrong with it. `spent` is the usage of the current
     attempt, `counted` that of the run before it. `running` has the tools of calls
@@ -79,7 +85,7 @@ class Attempts:
     async def begin(self) -> None:
         """Recall; if an earlier process was interrupted, go on after its last answer.
 
-        If that process ended the run, `known_answer` is its best answer.
+        If that process ended the run, its best answer is the `early_answer`.
         """
         self.recalled = (await self.run.recall()).text
         loop = self.run.loop
@@ -104,13 +110,6 @@ class Attempts:
         id = f"{self.run.id}~{secrets.token_hex(4)}"
         self.run = self.run.host.run(id, self.run.task)
         await self.begin()
-
-    @property
-    def known_answer(self) -> Any:
-        """The best answer of an earlier process that ended the run, or None."""
-        loop = self.run.loop
-        ended_before = loop is not None and loop.ended and not self.run.outputs
-        return self.run.best if ended_before else None
 
     @property
     def has_better(self) -> bool:
@@ -176,7 +175,9 @@ class Attempts:
 
         It is the best one of an earlier process that ended the run, or the `closing`.
         """
-        if self.known_answer is not None:
+        loop = self.run.loop
+        ended_before = loop is not None and loop.ended and not self.run.outputs
+        if ended_before and self.run.best is not None:
             return self.best_text or EMPTY_ANSWER
         return self.closing(heard, at_limit=at_limit)
 

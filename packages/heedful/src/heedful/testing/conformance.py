@@ -6,10 +6,10 @@
 
 A case is an async function, and its docstring is the promise. It takes a function that
 makes what is tested: a Model, an Embedder, a Store (each call opens the same database,
-which is empty before the case), or a `SampleFile`. A case of `HOST` takes the function
-that drives an agent of the framework (`Drive`); one of `MODEL_DOWN` or `EMBEDDER_DOWN`
-takes one that makes a model or an embedder whose provider fails. A broken promise
-raises AssertionError, or the error that it leads to.
+which is empty before the case), or a `SampleFile`. A case of `HOST` or `HOST_BY_ID`
+takes a `Drive`, the function that drives an agent of the framework; one of `MODEL_DOWN`
+or `EMBEDDER_DOWN` takes one that makes a model or an embedder whose provider fails. A
+broken promise raises AssertionError, or the error that it leads to.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from heedful.episodes.reading import readers
 from heedful.errors import AttemptTaken, Conflict, ModelError, UsageError
 from heedful.integrations.host import Host
 from heedful.models.contract import Finish
-from heedful.store import session_marks
+from heedful.store import loops, session_marks
 from heedful.store.connection import Db
 from heedful.testing import FixedEmbedder
 
@@ -467,13 +467,19 @@ def _host(**options: Any) -> Host:
 
 
 async def host_asks_again_and_recalls(drive: Drive) -> None:
-    """A rejected answer is asked again with feedback; a later run has it at first."""
+    """A rejected answer is asked again with feedback; a later run has it at first.
+
+    The run counts its requests to the model.
+    """
     host = _host(checks=[severity], memory_key="severity")
-    driven = await drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    turns: list[Turn] = [ScriptedCall("ls"), Say("high"), Say("P1")]
+    driven = await drive(host, TASK, turns, id="one")
     _expect_equal(driven.answer, "P1", "the second answer comes back")
     _expect_equal(driven.verdict, Done(2, passed=True), "the second attempt passes")
-    _expect_equal(len(driven.prompts), 2, "two attempts are two requests")
-    _expect(CURE in driven.prompts[1], "the second has feedback", driven.prompts)
+    _expect_equal(len(driven.prompts), 3, "a call and two attempts are three requests")
+    _expect(CURE in driven.prompts[2], "the third has feedback", driven.prompts)
+    stored_loop = await host.store.read(host.own_scope, loops.read, "one")
+    _expect_equal(stored_loop.loop.usage.calls, 3, "the run counts its requests")
     later = await drive(host, "Grade: the roof is off", [Say("P0")], id="two")
     _expect(CURE in later.prompts[0], "the first request has a lesson", later.prompts)
 
@@ -493,16 +499,42 @@ async def host_returns_the_best_answer(drive: Drive) -> None:
 
 
 async def host_warns_of_a_call_that_failed(drive: Drive) -> None:
-    """Failures of tools are kept: a later run is told of them, once, with its call."""
+    """Runs learn from failures of tools; a later run is told once, with its call."""
     host = _host()
     results = {"npm run build": RuntimeError('Cannot find module "pads"')}
     turns: list[Turn] = [ScriptedCall("npm run build"), Say("gave up")]
     for id in ("one", "two"):
         await drive(host, "build it", turns, id=id, results=results)
+    count = await Memory(host.store, host.own_scope).count()
+    _expect_equal(count, 1, "runs that have ended leave a lesson")
     driven = await drive(host, "build the app", turns, id="three", results=results)
     words = "this command failed in 2 sessions and has not worked since"
     _expect_equal(driven.prompts[-1].count(words), 1, "the warning is there once")
     _expect_equal(driven.commands, ["npm run build"], "the call runs once")
+
+
+async def host_continues_an_interrupted_run(drive: Drive) -> None:
+    """A run with the id and task of one that was killed goes on after its answer."""
+    host = _host(checks=[severity])
+    await host.run("one", TASK).verdict("high")
+    driven = await drive(host, TASK, [Say("P2")], id="one")
+    _expect_equal(driven.verdict, Done(2, passed=True), "the second attempt passes")
+    _expect(CURE in driven.prompts[0], "the first request has feedback", driven.prompts)
+
+
+async def host_knows_the_answer_of_an_id(drive: Drive) -> None:
+    """A run that has ended returns its answer; its id has no other task."""
+    host = _host(checks=[severity])
+    await drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    driven = await drive(host, TASK, [Say("P0")], id="one")
+    _expect_equal(driven.answer, "P1", "the answer of the run comes back")
+    _expect_equal(driven.verdict, Done(2, passed=True), "it has the same verdict")
+    _expect_equal(driven.prompts, [], "the model gets no request")
+    await _expect_error(
+        drive(host, "another", [Say("P0")], id="one"),
+        Conflict,
+        "another task is a Conflict",
+    )
 
 
 async def host_stops_a_call_that_repeats(drive: Drive) -> None:
@@ -553,5 +585,8 @@ HOST: tuple[Case, ...] = (
     host_asks_again_and_recalls,
     host_returns_the_best_answer,
     host_warns_of_a_call_that_failed,
+    host_continues_an_interrupted_run,
     host_stops_a_call_that_repeats,
 )
+# For an adapter whose caller gives each run its id.
+HOST_BY_ID: tuple[Case, ...] = (host_knows_the_answer_of_an_id,)
