@@ -71,6 +71,7 @@ JOURNEYS: Mapping[str, int] = {
     "Add a check": 4,
     "Add a coding agent": 5,
     "Add a reader of traces": 6,
+    "Add an adapter": 6,
     "Change what a lesson says": 10,
 }
 
