@@ -7,6 +7,8 @@ also have an exception, which the model raises.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,11 +44,15 @@ def shell_of(
 ) -> Any:
     """Return the tool; it keeps the commands that ran, and raises as `error` what it
     raises.
+
+    The command "kill" kills the process.
     """
 
     def shell(command: str) -> str:
         """Run a command."""
         commands.append(command)
+        if command == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         result = results.get(command, "done")
         if isinstance(result, Exception):
             raise error(str(result)) if error else result

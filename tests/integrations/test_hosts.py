@@ -4,7 +4,9 @@ in.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from heedful import Finding, Memory, policy
-from heedful.errors import HeedfulError
+from heedful import Done, Finding, Memory, policy
+from heedful.errors import Conflict, HeedfulError
 from heedful.integrations import Host
 from heedful.store import loops
 from heedful.store.sqlite import in_file
@@ -31,6 +33,19 @@ from tests.tables import cases
 NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
 PAGES = ("docs/integrations.md", "docs/frameworks.md", "docs/any-framework.md")
 BLOCKS = [block for page in PAGES for block in blocks(Path(page).read_text("utf-8"))]
+
+
+KILLED = """
+import asyncio, importlib, pathlib, sys
+import tests.integrations.conftest  # turns the telemetry of frameworks off
+from tests.integrations.doubles import Call, Say
+from heedful.testing.conformance import TASK
+from tests.integrations.test_hosts import host_that_judges, memory_in
+
+host = host_that_judges(memory_in(pathlib.Path(sys.argv[2])))
+turns = [Say("high"), Call("kill")]
+asyncio.run(importlib.import_module(sys.argv[1]).drive(host, TASK, turns, id="one"))
+"""
 
 
 def broken(candidate: Any, _: Any) -> Sequence[Finding]:
@@ -54,17 +69,6 @@ def double(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("case", conformance.HOST, ids=conformance.name)
 async def test_a_host(double: Any, case: Any) -> None:
-    await case(double.drive)
-
-
-# An id of these has the number of the user's turn; CrewAI asks its model first.
-NUMBERED = ("langchain", "agent_framework", "crewai")
-
-
-@pytest.mark.parametrize("case", conformance.HOST_BY_ID, ids=conformance.name)
-async def test_a_host_whose_caller_gives_ids(double: Any, case: Any) -> None:
-    if name_of(double) in NUMBERED:
-        pytest.skip("each turn is a run")
     await case(double.drive)
 
 
@@ -100,6 +104,25 @@ async def test_a_tool_called_after_a_rejected_answer_follows_it(double: Any) -> 
     assert prompt.index(TASK) < prompt.index("high") < prompt.rindex("done")
 
 
+# An id of these has the number of the user's turn; CrewAI asks its model first.
+NUMBERED = ("langchain", "agent_framework", "crewai")
+
+
+async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task(
+    double: Any,
+) -> None:
+    if name_of(double) in NUMBERED:
+        pytest.skip("each turn is a run")
+    host = host_that_judges(None)
+    await double.drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    driven = await double.drive(host, TASK, [Say("P0")], id="one")
+    assert driven.answer == "P1"
+    assert driven.verdict == Done(2, passed=True)
+    assert driven.prompts == []
+    with pytest.raises(Conflict):
+        await double.drive(host, "another", [Say("P0")], id="one")
+
+
 async def test_what_the_host_raises_reaches_its_caller(
     double: Any, tmp_path: Path
 ) -> None:
@@ -133,6 +156,17 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
         assert f"could not judge an output: {reason}" in caplog.text
     with pytest.raises(HeedfulError):
         await double.drive(host_that_judges(memory), TASK, [Say("high")], id="two")
+
+
+async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, double.__name__, str(tmp_path)]
+    assert await asyncio.to_thread(subprocess.call, command) == -signal.SIGKILL
+    memory = memory_in(tmp_path)
+    driven = await double.drive(host_that_judges(memory), TASK, [Say("P2")], id="one")
+    assert driven.answer == "P2"
+    assert "answer with one of P0 to P3" in driven.prompts[0]
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
 
 
 @cases(

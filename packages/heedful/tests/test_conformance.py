@@ -299,9 +299,7 @@ async def test_a_broken_reader_is_refused(case: Any, reader: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "case", [*conformance.HOST, *conformance.HOST_BY_ID], ids=conformance.name
-)
+@pytest.mark.parametrize("case", conformance.HOST, ids=conformance.name)
 async def test_an_adapter_that_does_nothing_is_refused(case: Any) -> None:
     with pytest.raises(AssertionError, match="broken promise"):
         await case(drive_without_heedful)

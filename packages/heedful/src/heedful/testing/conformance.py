@@ -6,9 +6,9 @@
 
 A case is an async function, and its docstring is the promise. It takes a function that
 makes what is tested: a Model, an Embedder, a Store (each call opens the same database,
-which is empty before the case), or a `SampleFile`. A case of `HOST` or `HOST_BY_ID`
-takes a `Drive`, the function that drives an agent of the framework; one of `MODEL_DOWN`
-or `EMBEDDER_DOWN` takes one that makes a model or an embedder whose provider fails. A
+which is empty before the case), or a `SampleFile`. A case of `HOST` takes a `Drive`,
+the function that drives an agent of the framework; one of `MODEL_DOWN` or
+`EMBEDDER_DOWN` takes one that makes a model or an embedder whose provider fails. A
 broken promise raises AssertionError, or the error that it leads to.
 """
 
@@ -513,30 +513,6 @@ async def host_warns_of_a_call_that_failed(drive: Drive) -> None:
     _expect_equal(driven.commands, ["npm run build"], "the call runs once")
 
 
-async def host_continues_an_interrupted_run(drive: Drive) -> None:
-    """A run with the id and task of one that was killed goes on after its answer."""
-    host = _host(checks=[severity])
-    await host.run("one", TASK).verdict("high")
-    driven = await drive(host, TASK, [Say("P2")], id="one")
-    _expect_equal(driven.verdict, Done(2, passed=True), "the second attempt passes")
-    _expect(CURE in driven.prompts[0], "the first request has feedback", driven.prompts)
-
-
-async def host_knows_the_answer_of_an_id(drive: Drive) -> None:
-    """A run that has ended returns its answer; its id has no other task."""
-    host = _host(checks=[severity])
-    await drive(host, TASK, [Say("high"), Say("P1")], id="one")
-    driven = await drive(host, TASK, [Say("P0")], id="one")
-    _expect_equal(driven.answer, "P1", "the answer of the run comes back")
-    _expect_equal(driven.verdict, Done(2, passed=True), "it has the same verdict")
-    _expect_equal(driven.prompts, [], "the model gets no request")
-    await _expect_error(
-        drive(host, "another", [Say("P0")], id="one"),
-        Conflict,
-        "another task is a Conflict",
-    )
-
-
 async def host_stops_a_call_that_repeats(drive: Drive) -> None:
     """The third equal result is noted, the fifth call does not run, the run ends."""
     results = {"find": "Error: no order A-1"}
@@ -585,8 +561,5 @@ HOST: tuple[Case, ...] = (
     host_asks_again_and_recalls,
     host_returns_the_best_answer,
     host_warns_of_a_call_that_failed,
-    host_continues_an_interrupted_run,
     host_stops_a_call_that_repeats,
 )
-# For an adapter whose caller gives each run its id.
-HOST_BY_ID: tuple[Case, ...] = (host_knows_the_answer_of_an_id,)
