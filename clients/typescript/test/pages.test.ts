@@ -61,7 +61,7 @@ test("the package has what its exports name, and no dependency", async () => {
   assert.equal(dependencies, undefined);
   const files = Object.values<Record<string, string>>(exports).flatMap(Object.values);
   for (const file of files) await readFile(join(folder, "node_modules", "heedful", file));
-  const project = await readFile(join(PACKAGE, "../../pyproject.toml"), "utf8");
+  const project = await readFile(join(PACKAGE, "../../packages/heedful/pyproject.toml"), "utf8");
   assert.ok(project.includes(`version = "${version}"`), version);
 });
 

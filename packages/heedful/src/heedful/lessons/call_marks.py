@@ -116,7 +116,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """Earlier calls with the same mark, such as the same path, failed.
+    """A failure that earlier calls with the same path, name or command had.
 
     `kind`, `name`, `tool` and `digest` are those of the mark; `name` is "" for a whole
     call. The calls failed in `runs` runs, last at the time `failed`, in seconds since
