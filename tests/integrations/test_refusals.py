@@ -4,6 +4,7 @@ loop around the same code does it, too. Each model answers wrongly, then rightly
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -161,7 +162,8 @@ def ask_pydantic_ai(double: Double, kind: Any, retries: int) -> Ask:
         output_type=pydantic_ai.PromptedOutput(kind),
         retries=retries,
     )
-    return lambda prompt: agent.run_sync(prompt).output
+    # `run_sync` of an agent leaves the event loop that it makes open.
+    return lambda prompt: asyncio.run(agent.run(prompt)).output
 
 
 LIBRARIES = [
