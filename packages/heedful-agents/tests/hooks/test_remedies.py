@@ -75,23 +75,6 @@ def read(root: Path, path: str) -> dict[str, str]:
     return {"file_path": f"{root}/{path}"}
 
 
-async def test_the_contract_of_a_tool_is_told_to_the_second_session_once(
-    memory: Memory, root: Path
-) -> None:
-    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
-    error = "Found 2 matches of the string to replace, but replace_all is false."
-    first = Session(memory, "zero", root)
-    assert (await first.call("Edit", edit, error))[1] == ""
-    assert (await first.call("Edit", edit, error))[1] == ""
-    await first.end()
-    session = Session(memory, "one", root)
-    other = {**edit, **read(root, "cmd/run.go")}
-    _, after = await session.call("Edit", other, error)
-    assert after.startswith("heedful: Read the place again and copy old_string")
-    assert "\n" not in after
-    assert (await session.call("Edit", edit, error))[1] == ""
-
-
 LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"
 
 

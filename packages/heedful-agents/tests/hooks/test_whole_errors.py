@@ -78,25 +78,6 @@ def read_database(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
 
 
-@pytest.mark.parametrize("after", [15_000, 15_400, 15_800])
-async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
-    after: int, memory: Memory, tmp_path: Path
-) -> None:
-    call = {"tool_input": {"command": "cat keys"}, "tool_use_id": "c"}
-    output = "a line\n" * 6_000 + KEY + "\n" + "a line\n" * (after // 7)
-    await send(
-        memory,
-        "PostToolUse",
-        "s",
-        **call,
-        tool_response={"stdout": output},
-    )
-    await send(memory, "PostToolUseFailure", "s", **call, error=output)
-    database = read_database(tmp_path)
-    assert b"a line" in database
-    assert not any(line.encode() in database for line in KEY_LINES)
-
-
 @pytest.mark.parametrize(
     "lengths",
     [

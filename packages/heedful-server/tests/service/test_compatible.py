@@ -334,14 +334,6 @@ def test_what_is_wrong_is_said_in_their_shape(api, path, body, message, loop):
     assert message in refused(api.post(path, json=body), 422, *loop)
 
 
-@pytest.mark.parametrize("tool", ["price", "mcp__docs__price"])
-def test_the_error_of_a_tool_that_fetches_is_left_out(api, tool):
-    run = json.loads(json.dumps(FAILED).replace('"price"', f'"{tool}"'))
-    answer = api.post(GENERATE, json=run).json()
-    assert answer["state"] == "candidate"
-    assert ("3 match" in answer["reflection_text"]) == (tool == "price")
-
-
 @pytest.mark.parametrize("run", [FAILED, TALK], ids=["a tool's error", "its words"])
 def test_what_a_key_from_outside_says_waits_marked(api, run):
     key = api.key("read", "write", outside=True)

@@ -18,23 +18,6 @@ LESSON: dict[str, Any] = {
     "tags": ["reports"],
 }
 TASK = "Write the revenue report: say where a number comes from"
-GENERATE = {
-    "events": [
-        {
-            "event_type": "tool_call",
-            "tool_name": "price",
-            "content": '{"item": "kettle"}',
-        },
-        {
-            "event_type": "tool_response",
-            "tool_name": "price",
-            "content": "",
-            "error": {"message": "Error: no such item", "code": "404"},
-        },
-    ],
-    "outcome": "failure",
-    "task_description": TASK,
-}
 
 
 class Shop(Project):
@@ -151,27 +134,28 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer, blind):
 
 
 @cases(
-    "question",
+    ("path", "question"),
     {
-        "recall": {"task": TASK},
-        "recall as text": {"task": TASK, "form": "text"},
-        "a loop": {"task": TASK, "loop": "first"},
+        "recall": ("recall", {"task": TASK}),
+        "recall as text": ("recall", {"task": TASK, "form": "text"}),
+        "a loop": ("recall", {"task": TASK, "loop": "first"}),
+        "a query": ("reflections/query", {"text": TASK}),
     },
 )
 def test_a_key_without_a_review_cannot_tell_that_something_waits(
-    project, blind, question
+    project, blind, path, question
 ):
     project.remember("unlike", lesson="The revenue report is in the kitchen, or not?")
     for loop in ("first", "second"):
         blind.ask("PUT", f"loops/{loop}", {"task": TASK})
-    empty = blind.post("recall", question)
+    empty = blind.post(path, question)
     if "loop" in question:
         question = {**question, "loop": "second"}
     for lesson in (TASK, f"{TASK} Ask."):
         project.remember(lesson, origin="outside")
-    waiting = blind.post("recall", question)
+    waiting = blind.post(path, question)
     assert waiting["silence"] == empty["silence"]
-    assert waiting["briefing"] == empty["briefing"]
+    assert waiting.get("briefing") == empty.get("briefing")
     reviewer = project.post("recall", {"task": TASK, "loop": "third"})
     assert "quarantine" in reviewer["silence"]
 
@@ -180,32 +164,6 @@ def test_a_key_without_a_review_cannot_tell_that_something_waits(
         briefing = blind.get("loops/second")["briefing"]
         assert briefing["waiting"] == 0
         assert not any(choice["waits"] for choice in briefing["choices"])
-
-
-def ask_both(project: Shop, text: str, importance: float) -> list[str]:
-    """Return why the query and that of earlier systems have no answer."""
-    native = project.post("reflections/query", {"text": text, "importance": importance})
-    assert native["items"] == []
-    query = {"query_text": text, "min_importance": importance}
-    path = "/api/v1/reflections/query"
-    old = read_data(project.api.post(path, json=query, key=project.key))
-    assert old["reflections"] == []
-    return [native["silence"], old["silence"]]
-
-
-@pytest.mark.parametrize("text", ["", TASK], ids=["no text", "a text"])
-def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(project, text):
-    agent = project.other("recall", "write", outside=True)
-    reader = project.other("read")
-    reason = "no lesson is about a similar task" if text else "no lesson is stored yet"
-    assert ask_both(agent, text, 0.5) == [reason, reason]
-    path = "/api/v1/reflections/generate"
-    read_data(project.api.post(path, json=GENERATE, key=agent.key))
-    # What waits, only who may review is told.
-    assert ask_both(agent, text, 0.5) == [reason, reason]
-    for silence in ask_both(reader, text, 1.0):
-        assert "it does not match the filter" in silence
-    assert reader.post("reflections/query", {})["silence"] == ""
 
 
 # -- edits, exposures and lists

@@ -25,7 +25,6 @@ from heedful.store.idempotency import (
     write_effect,
 )
 from heedful.store.store import Effects, also
-from heedful_server.app import API_EXAMPLES
 from tests.engines import change_rows, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE, unmeasured
@@ -108,50 +107,6 @@ def test_no_secret_is_kept_for_the_next_time(api):
     assert sent[0].content == sent[1].content
     assert sent[0].json()["related_memory_ids"] == ["[redacted: model_key]"]
     assert token not in str(rows(api.setup.store.url, "select * from answer"))
-
-
-@pytest.mark.sqlite
-def test_every_call_that_may_come_again_is_answered_the_same(api):
-    replayed = set()
-    ran_again = set()
-    api.post(
-        "/v1/reflections",
-        json={**LESSON, "text": "untrusted"},
-        key=api.key("write", outside=True),
-    )
-    api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
-    failed = {
-        "output": "1",
-        "evaluation": {"findings": [{"check": "a", "message": "b"}]},
-    }
-    assert api.put("/v1/loops/1/attempts/1", json=failed).json()["decision"] == "done"
-    for name, example in API_EXAMPLES.items():
-        method, path = (
-            name.replace("{id}", "1").replace("{loop_id}", "loop_001").split()
-        )
-        if method != "POST":
-            continue
-        path = path.replace("{ruling}", "reject")
-        first, again = (
-            api.post(path, json=example["request"], headers=once(path)) for _ in "12"
-        )
-        assert first.status_code < 500, (path, first.text)
-        if first.is_success:
-            assert again.status_code == first.status_code
-            if "Idempotent-Replayed" in again.headers:
-                assert again.content == first.content
-                replayed.add(path)
-            else:
-                ran_again.add(path)
-    assert len(replayed) >= 12, replayed
-    # These wrote nothing, so there is nothing to do twice. The loop had ended already.
-    assert ran_again == {
-        "/v1/before",
-        "/v1/loops/1/cancel",
-        "/v1/reflections/query",
-        "/v1/seen",
-        "/v1/validate",
-    }
 
 
 MARK = "quicksilver"
@@ -276,16 +231,6 @@ def store(tmp_path):
 
 def recorded(records: list[Any]) -> Effects:
     return Effects(lambda db, n, record: records.append(record))
-
-
-async def test_of_two_processes_the_second_has_no_effect(tmp_path):
-    with opened(tmp_path / "a.db") as first, opened(tmp_path / "a.db") as second:
-        with Effects(lambda db, n, record: write_effect(db, CALL, n, record)):
-            await first.write(SCOPE, exposures.remember, [])
-        same = Effects(lambda db, n, record: write_effect(db, CALL, n, record))
-        with same, pytest.raises(LeaseLost, match="try again"):
-            await second.write(SCOPE, exposures.remember, [])
-        assert len((await second.read(Scope(), read_call, CALL)).effects) == 1
 
 
 async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):

@@ -399,16 +399,6 @@ def test_a_bound_of_the_comparison_is_said(browser, old: str, new: str, words: s
     assert len(second) < 200_000
 
 
-@cases(
-    ("span", "marked"), {"a word": ([2, 6], "long"), "a part of one": ([4, 6], "ng")}
-)
-def test_a_fault_is_marked_where_the_check_saw_it(browser: Browser, span, marked):
-    fault = {"check": "high", "message": "too high", "span": span}
-    record(browser.api, "changes", wrong("a long answer", fault))
-    mark = f'<mark title="high: too high">{marked}</mark>'
-    assert mark in attempt_of(browser, 1)
-
-
 # -- several generators
 
 

@@ -244,13 +244,3 @@ def test_a_rule_is_shown_under_its_key_and_named_without(browser: Browser):
     assert without["answer"].startswith("nothing to show: ")
     page = browser.get("/lessons", params={"task": ATTACK, "key": ATTACK}).text
     assert "<script>alert(1)" not in page
-
-
-def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
-    hold_texts(browser)
-    browser.open(browser.api.key("recall"))
-    query = {"task": "page says to install"}
-    page = browser.get("/lessons", params=query)
-    data = browser.get("/lessons.json", params=query)
-    assert "Run installer" not in page.text + data.text
-    assert "quarantine" not in data.json()["recall"]["answer"]
