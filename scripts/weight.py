@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_579,
-    "statements of heedful": 33_878,
+    "statements": 41_578,
+    "statements of heedful": 33_877,
     "statements of heedful_server": 5_369,
     "statements of heedful_agents": 2_332,
     "statements of lab, scripts, examples": 11_150,
@@ -56,7 +56,7 @@ CEILINGS: Mapping[str, float] = {
     "circles inside rooms": 0,
     "basenames used again": 10,
     "tables": 34,
-    "lines of SQL": 2_707,
+    "lines of SQL": 2_704,
     "lines of tests": 71_242,
     "words of docs": 32_000,
     "public names": 74,
@@ -67,7 +67,7 @@ CEILINGS: Mapping[str, float] = {
 # opens a file that a command of the recipe writes.
 JOURNEYS: Mapping[str, int] = {
     "Change or add a stop rule": 9,
-    "Add a column of a loop": 13,
+    "Add a column of a loop": 7,
     "Add a check": 4,
     "Add a coding agent": 5,
     "Add a reader of traces": 6,

@@ -185,8 +185,9 @@ def test_a_stopped_loop_leads_to_one_of_its_key_that_passed(browser: Browser):
     record(browser.api, "failed", *failures, memory_key="sorting")
     record(browser.api, "alone", *failures, memory_key="other")
     record(browser.api, "no key", *failures)
-    record(browser.api, "passed", right("b"), memory_key="sorting")
+    record(browser.api, "passed", right("b"), memory_key="sorting", model="large")
 
+    assert "memory key sorting · model large" in read_page(browser, "passed")
     assert "Same key, passed: passed." in read_page(browser, "failed")
     for other in ("alone", "no key", "passed"):
         assert "Same key" not in read_page(browser, other)

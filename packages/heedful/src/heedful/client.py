@@ -226,13 +226,10 @@ class Client(AbstractAsyncContextManager["Client"]):
             "context": context,
             "goals": list(goals),
             "policy": policy,
+            "memory_key": memory_key,
+            "model": model,
+            "rungs": list(rungs),
         }
-        if memory_key:
-            body["memory_key"] = memory_key
-        if model:
-            body["model"] = model
-        if rungs:
-            body["rungs"] = list(rungs)
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
@@ -268,9 +265,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "evaluation": evaluation,
             "checks": list(checks),
             "usage": usage,
+            "model": model,
         }
-        if model:
-            body["model"] = model
         answer = await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
         return verdict(answer)
 
@@ -315,9 +311,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                 "accepted": example.accepted,
                 "rejected": example.rejected,
                 "wrong": example.wrong,
+                "model": example.model,
             }
-            if example.model:
-                pair["model"] = example.model
 
         body = {
             "error_type": error_type,
@@ -429,13 +424,10 @@ class Client(AbstractAsyncContextManager["Client"]):
             "calls": outcome.calls,
             "signatures": sorted(outcome.signatures),
             "memory_key": outcome.memory_key,
+            "model": outcome.model,
+            "climbed": outcome.climbed,
+            "cost": outcome.cost,
         }
-        if outcome.model:
-            body["model"] = outcome.model
-        if outcome.climbed is not None:
-            body["climbed"] = outcome.climbed
-        if outcome.cost:
-            body["cost"] = outcome.cost
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self, model: str = "") -> Proof:

@@ -1,7 +1,6 @@
 """Every field of what a loop begins with is stored and read back, on both engines.
 
-Each field here has another value than its default, so that a new field fails until it
-is stored.
+Each field has another value than its default: a new one fails until it is stored.
 """
 
 from dataclasses import MISSING, fields

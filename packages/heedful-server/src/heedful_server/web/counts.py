@@ -22,6 +22,7 @@ from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
 from heedful.store.connection import Db, Row, bulk, key_of
+from heedful.store.head import HEAD_PLAIN
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
@@ -39,7 +40,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     `dialect` is the name of the engine: "sqlite" or "postgres".
     """
     text = (Path(__file__).parent / "counts.sql").read_text(encoding="utf-8")
-    text = of_dialect(text, dialect)
+    text = of_dialect(text, dialect).replace("{head}", ", ".join(HEAD_PLAIN))
 
     # A name in braces stands for a part, which may contain parts that come before it.
     pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"

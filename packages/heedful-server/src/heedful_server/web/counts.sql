@@ -28,8 +28,8 @@ select n, id, kind, run, stage, ladder, substr(task, 1, cast(:chars as integer))
 from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
 
 -- name: head
-select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, {shown_state} as state, kind, run, stage,
-       memory_key, model, ladder, created, updated, cancelled,
+select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, {head}, briefing, {shown_state} as state, run, stage,
+       ladder, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,

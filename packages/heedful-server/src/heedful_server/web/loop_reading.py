@@ -28,6 +28,7 @@ from heedful.loop.runs import (
 )
 from heedful.pages.run_report import is_quiet, text
 from heedful.store.connection import Db, bulk
+from heedful.store.head import HEAD_DATA
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.validation import (
@@ -68,7 +69,7 @@ def window(
     climb = None
     if ladder:
         climb = Climb("", (), names=from_document(Ladder, json.loads(ladder)).names)
-    goals = json.loads(head["goals"])
+    head |= {name: json.loads(head[name]) for name in HEAD_DATA}
     is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
     is_large = head.pop("size") > MAX_READ_BYTES
 
@@ -87,7 +88,7 @@ def window(
     attempts = []
     for record in with_reported_names(records, labels):
         number = record.number
-        report = report_attempt(stage, record, goals=from_goals(goals))
+        report = report_attempt(stage, record, goals=from_goals(head["goals"]))
         checks = tuple(check for check in report.checks if _is_known(check))
         output = outputs[number]
         if head["stage"]:
@@ -96,13 +97,12 @@ def window(
         # Of two long answers, the parts that are not read may differ.
         if unshown[number]["output"]:
             output_text += f"\n… (digest {record.candidate.digest})"
-        feedback = decisions.get(number, {}).get("feedback", "")
         attempts.append(
             replace(
                 report,
                 checks=checks,
                 output=output_text,
-                feedback_for_agent=feedback,
+                feedback_for_agent=decisions.get(number, {}).get("feedback", ""),
             )
         )
 
@@ -111,8 +111,6 @@ def window(
         **_memory_facts(briefing, reviews=reviews),
         "task": task,
         "left_out": {"task": unshown_task},
-        "goals": goals,
-        "policy": json.loads(head["policy"]),
         "name": id,
         "first": min(block, default=1),
         "last": max(block, default=0),
@@ -141,9 +139,7 @@ def from_goals(goals: Sequence[Plain]) -> tuple[Goal, ...]:
 
 def _describe_end(head: Plain, latest: Plain) -> str:
     """Return how a loop ended; `latest` is its last decision, {} if there is none."""
-    doubt = ""
-    if head["state"] == "not_validated":
-        doubt = "a check raised an error"
+    doubt = "a check raised an error" if head["state"] == "not_validated" else ""
     return describe_end(
         verdict_from(latest) if latest else Again(),
         head["attempts"],

@@ -14,6 +14,7 @@ from heedful.loop.share import percent
 from heedful.loop.stop import Stop, describe_rule_name, describe_stops
 from heedful.pages.run_report import environment
 from heedful.sanitize import visible
+from heedful.store.head import HEAD_PLAIN
 from heedful.store.loop_names import short_id
 from heedful_server.web.loop_texts import find_folded
 from heedful_server.web.menu import MENU
@@ -55,6 +56,7 @@ def _pages() -> "Environment":
     pages.globals |= {
         "address": address,
         "fact": pass_context(lambda context, name: context.get(name)),
+        "HEAD_PLAIN": HEAD_PLAIN,
         "HOLDOUT_REASON": HOLDOUT_REASON,
         "MENU": MENU,
     }

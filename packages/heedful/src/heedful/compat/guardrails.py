@@ -343,7 +343,7 @@ class GuardedLoops:
         policy = self.policy
         return StoredLoop(
             id=id,
-            head=Head(task="", goals=(), policy=codec.policy_to(policy)),
+            head=Head(task="", policy=codec.policy_to(policy)),
             loop=record.Loop(id, policy.goals),
             values=(),
             decisions=(),

@@ -347,15 +347,18 @@ class Lease:
 
 
 def _is_same_head(stored_head: Head, head: Head) -> bool:
-    """Return True if `head` changes nothing; without a model, it keeps the stored."""
-    return (
-        stored_head.kind == head.kind
-        and stored_head.stage == head.stage
-        and stored_head.memory_key == head.memory_key
-        and head.model in ("", stored_head.model)
-        and list(stored_head.goals) == list(head.goals)
-        and dict(stored_head.policy) == dict(head.policy)
+    """Return True if `head` changes nothing.
+
+    Without a model, it keeps the stored one. Task, context and ladder are not compared.
+    """
+    unchanged = replace(
+        head,
+        task=stored_head.task,
+        context=stored_head.context,
+        ladder=stored_head.ladder,
+        model=head.model or stored_head.model,
     )
+    return unchanged == stored_head
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,7 @@ def validate_options(
     `goals`, the goals are those of the policy. Other options are not checked here.
     Raises InvalidInput, UnknownName.
     """
-    if not isinstance(policy, decide.Policy):
-        policy = policies.policy(policy)
+    policy = policies.policy(policy)
     if max_attempts is not None:
         policy = policies.limit_attempts(policy, max_attempts)
 

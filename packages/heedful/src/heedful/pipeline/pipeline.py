@@ -356,7 +356,7 @@ class PipelineRun:
 
         names = [stage.name for stage in pipeline.stages]
         task = {"pipeline": pipeline.name, "stages": names}
-        head = Head(task=task, goals=(), policy=runs.PIPELINE_POLICY, kind="run")
+        head = Head(task=task, policy=runs.PIPELINE_POLICY, kind="run")
 
         with self._lease:
             run = await self._lease.open(head)

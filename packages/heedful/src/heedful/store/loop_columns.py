@@ -7,7 +7,7 @@ needs no connection, so what is large can be converted before the transaction.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from heedful.loop.runs import StageHead
 from heedful.redact import redact_data
 from heedful.store import ladders
 from heedful.store.connection import storable
+from heedful.store.head import HEAD_DATA, HEAD_TEXTS
 from heedful.store.records import (
     FAILURE_STEP,
     EntryColumns,
@@ -27,12 +28,6 @@ from heedful.store.records import (
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
-# The fields of a `Head` that are texts, and those that most loops of a process share,
-# as JSON data. What is left is the task with its context, and records.
-HEAD_TEXTS = {field.name for field in fields(Head) if isinstance(field.default, str)}
-HEAD_DATA = {field.name for field in fields(Head) if field.compare}.difference(
-    HEAD_TEXTS, ("task", "context", "stage", "ladder")
-)
 T = TypeVar("T")
 
 

@@ -40,6 +40,7 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
+from heedful.store.head import HEAD_FIELDS
 from heedful.store.loop_columns import (
     dump,
     entry_columns,
@@ -47,7 +48,6 @@ from heedful.store.loop_columns import (
     head_from,
 )
 from heedful.store.records import (
-    HEAD_FIELDS,
     Head,
     JournalEntry,
     LoopState,
@@ -202,9 +202,7 @@ def begin(
     row = loop.fetchall()[0]
     if is_new:
         return _stored_loop(row, [])
-    fields = [*HEAD_FIELDS]
-    if not any_key:
-        fields.append("memory_key")
+    fields = HEAD_FIELDS if any_key else (*HEAD_FIELDS, "memory_key")
     _check_same(row, head, fields)
     return None
 

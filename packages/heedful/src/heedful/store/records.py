@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -20,6 +20,7 @@ from heedful.loop.decide import (
 from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
+from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -27,45 +28,8 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.lesson_check import Alarm, LessonCheck
     from heedful.loop.explain import Explanation
 
-Kind = Literal["loop", "run", "stage"]
 # The key of the journal under which it says why the current attempt failed.
 FAILURE_STEP = "failure"
-# The fields of a `Head` in which `begin` and the stored loop must agree.
-HEAD_FIELDS = ("task", "goals", "policy", "context")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """What is stored when a loop begins: its task, and goals and policy as plain data.
-
-    `context` becomes the `Context.data` of the checks, unless the driver of the loop
-    sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
-    of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
-    with "" it learns none. `model` makes its attempts; if nobody named one when the
-    loop began, it is that of the first attempt. Without a `ladder`, the loop has one
-    rung. `columns` are those of its row, if they were made before the transaction to
-    keep it short.
-    """
-
-    task: Any
-    goals: Sequence[Mapping[str, Any]] = ()
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    context: Any = None
-    kind: Kind = "loop"
-    stage: StageHead | None = None
-    memory_key: str = ""
-    model: str = ""
-    ladder: Ladder | None = None
-    columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-
-    def plain(self) -> dict[str, Any]:
-        """Return what the caller who began the loop set, as JSON data by its name."""
-        inner = ("kind", "stage", "ladder", "columns")
-        return {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.name not in inner
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

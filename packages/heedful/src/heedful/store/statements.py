@@ -12,11 +12,25 @@ from functools import cache
 from typing import Final, Literal
 
 from heedful.errors import StoreNewer, StoreOlder
+from heedful.store.head import HEAD_COLUMNS
 
 Dialect = Literal["sqlite", "postgres"]
-SCHEMA_VERSION: Final = 8  # that of `schema_sqlite.sql` and `schema_postgres.sql`
 SQL_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 _OTHER_FILE: dict[Dialect, str] = {"sqlite": "postgres.sql", "postgres": "sqlite.sql"}
+# The first line of the schema begins with its number, `-- Schema 1.`
+with open(os.path.join(SQL_FOLDER, "schema_tables.sql"), encoding="utf-8") as _schema:
+    SCHEMA_VERSION: Final = int(_schema.readline().split(".")[0].split()[-1])
+# What stands in the files in place of the columns of a head and their parameters. Of
+# those that a resumed loop may change, the model has a condition of its own.
+HEAD_SQL = {
+    "{head}": ", ".join(HEAD_COLUMNS),
+    "{:head}": ", ".join(f":{column}" for column in HEAD_COLUMNS),
+    "{head = :head}": ", ".join(
+        f"{column} = :{column}"
+        for column in HEAD_COLUMNS
+        if column not in ("task", "context", "model")
+    ),
+}
 
 
 @cache
@@ -29,7 +43,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
     for file in os.listdir(SQL_FOLDER):
         if file.startswith("schema_") or file == _OTHER_FILE[dialect]:
             continue
-        for part in read_sql(file, dialect).split("-- name: ")[1:]:
+        text = read_sql(file, dialect)
+        for placeholder, columns in HEAD_SQL.items():
+            text = text.replace(placeholder, columns)
+        for part in text.split("-- name: ")[1:]:
             name, _, sql = part.partition("\n")
             by_name[name] = sql.strip()
     return by_name

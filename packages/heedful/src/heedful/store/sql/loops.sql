@@ -1,11 +1,10 @@
 -- Leases are set and compared by the clock of the store, which all drivers share.
 
 -- name: insert_loop
-insert into loop (
-  tenant, project, id, kind, run, stage, memory_key, model, ladder, via, settings, task, goals, policy, context, owner, unanswered, lease, created, updated
-) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :via, :settings, :task, :goals, :policy, :context, :owner, :unanswered, store_clock() + :lease, :now, :now
-) on conflict do nothing returning n;
+-- Here and in `change_head`, `store.statements` puts the columns of the head, which are those of `store.head`.
+insert into loop (tenant, project, id, {head}, via, owner, unanswered, lease, created, updated)
+values (:tenant, :project, :id, {:head}, :via, :owner, :unanswered, store_clock() + :lease, :now, :now)
+on conflict do nothing returning n;
 
 -- name: fence
 -- Renew the lease, if the driver still has its epoch.
@@ -15,10 +14,7 @@ returning n, state, exists (select 1 from step where step.loop = n) as steps;
 
 -- name: change_head
 -- A resumed loop keeps its task and context. Without a :model, it keeps the one that an attempt may have named.
-update loop
-set kind = :kind, run = :run, stage = :stage, memory_key = :memory_key, ladder = :ladder, settings = :settings, goals = :goals,
-    policy = :policy, model = case when :model = '' then model else :model end
-where n = :n;
+update loop set {head = :head}, model = case when :model = '' then model else :model end where n = :n;
 
 -- name: claim_loop
 update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1, unanswered = unanswered + 1 where n = :n;

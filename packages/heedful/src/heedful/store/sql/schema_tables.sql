@@ -1,3 +1,4 @@
+-- Schema 8. Raise the number with each change of a schema, so that heedful refuses files with the old one.
 -- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
