@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import SOAK
-from heedful.lessons.holdout import plan_holdout
-from heedful.lessons.lesson import LoopExposures, MemoryVerdict
+from heedful.lessons.holdout import LoopExposures, MemoryVerdict, plan_holdout
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,

@@ -16,10 +16,11 @@ from dataclasses import dataclass, fields, replace
 
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons import render
-from heedful.lessons.lesson import Signature, digest_of
+from heedful.lessons.lesson import Signature
 from heedful.lessons.lesson_check import call_words
 from heedful.lessons.mistake import Fix, Mistake
 from heedful.lessons.origin import ORIGINS, Origin, lowest_origin, read_origin
+from heedful.lessons.scope import digest_of
 from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.sanitize import sanitize
@@ -116,8 +117,7 @@ class SharedRule:
         """The signature by which the lesson of the rule is found."""
         if not self.error:
             return signature(self.tool, self.text)
-        digest = digest_of(self.tool, self.error)
-        return Signature(digest, self.error, digest=digest, error_type=self.tool)
+        return Signature.of(self.tool, self.error)
 
     @property
     def line(self) -> str:

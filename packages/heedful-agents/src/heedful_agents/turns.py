@@ -16,7 +16,7 @@ from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import shorten_failure
 from heedful.integrations.call_host import CallRun
-from heedful.lessons.lesson import digest_of
+from heedful.lessons.scope import digest_of
 from heedful.loop.decide import Again
 from heedful.loop.record import Evaluation, Finding
 from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start

@@ -23,8 +23,7 @@ from typing import Any, Literal
 from heedful import doors, errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.run_loop import Run
-from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Scope
-from heedful.lessons.scope import DAY_SECONDS, name_scope
+from heedful.lessons.scope import DAY_SECONDS, DEFAULT_HOLDOUT_SHARE, Scope, name_scope
 from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory

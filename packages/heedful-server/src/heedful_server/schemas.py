@@ -20,10 +20,9 @@ from pydantic import (
 
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
-from heedful.lessons import lesson as lessons, proof, quarantine
+from heedful.lessons import lesson as lessons, proof, quarantine, scope as scopes
 from heedful.lessons.call_marks import ActionHistory, KnownFailure
-from heedful.lessons.holdout import SessionTally
-from heedful.lessons.lesson import MemoryVerdict
+from heedful.lessons.holdout import MemoryVerdict, SessionTally
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.proof_words import ProofWords
@@ -555,7 +554,7 @@ class TrialOffer(Body):
     source: Name
     loop: Name
     texts: Annotated[list[Text], Field(max_length=MAX_LOOP_TEXTS)]
-    holdout: Annotated[float, Field(ge=0, lt=1)] = lessons.DEFAULT_HOLDOUT_SHARE
+    holdout: Annotated[float, Field(ge=0, lt=1)] = scopes.DEFAULT_HOLDOUT_SHARE
     keep_texts: bool = False
 
 

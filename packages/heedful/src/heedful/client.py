@@ -22,7 +22,7 @@ from heedful import errors
 from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
-from heedful.lessons import lesson as records
+from heedful.lessons import lesson as records, scope as scopes
 from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
@@ -444,7 +444,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         loop: str,
         texts: Sequence[str],
         *,
-        holdout: float = records.DEFAULT_HOLDOUT_SHARE,
+        holdout: float = scopes.DEFAULT_HOLDOUT_SHARE,
         keep_texts: bool = False,
     ) -> list[str]:
         """Return the texts of a memory that a loop is to be shown: all, or none.

@@ -15,8 +15,8 @@ from pydantic_core import core_schema
 
 from heedful import errors
 from heedful.errors import HeedfulError
-from heedful.lessons.lesson import State, older_state, state_from_older
-from heedful.lessons.scope import Scope, name_scope
+from heedful.lessons.lesson import older_state, state_from_older
+from heedful.lessons.scope import Scope, State, name_scope
 from heedful.loop import codec, decide
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import figure_loop

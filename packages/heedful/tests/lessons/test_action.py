@@ -2,7 +2,7 @@
 stored.
 """
 
-from heedful.lessons.action import action
+from heedful.lessons.call_marks import whole_call
 from tests.tables import cases
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
@@ -37,11 +37,11 @@ CALLS = {
 
 @cases("first, second, same", CALLS)
 def test_the_same_action_in_other_particulars_or_another_action(first, second, same):
-    assert (action(*first).whole == action(*second).whole) == same
+    assert (whole_call(*first) == whole_call(*second)) == same
 
 
 def test_no_secret_is_in_the_text():
     assert (
         "AKIAIOSFODNN7EXAMPLE"
-        not in action("", "aws --key AKIAIOSFODNN7EXAMPLE ls").text
+        not in whole_call("", "aws --key AKIAIOSFODNN7EXAMPLE ls").name
     )

@@ -19,7 +19,7 @@ NOW = 1_000_000_000.0
 
 
 def lesson(id: int, text: str, **fields: Any) -> DreamLesson:
-    fields = {"kind": "error", "signature": f"{id:016x}", "error_type": "k", **fields}
+    fields = {"kind": "error", "signature": f"{id:016x}", **fields}
     fields = {"state": "unverified", "trust": "user", "last_seen": NOW + id, **fields}
     return DreamLesson(id=id, text=text, **fields)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from heedful.lessons.briefing import draw_exposures
-from heedful.lessons.holdout import plan_holdout
-from heedful.lessons.lesson import Example, LoopExposures, Match
+from heedful.lessons.holdout import LoopExposures, plan_holdout
+from heedful.lessons.lesson import Example, Match
 from tests.tables import cases
 
 LOOPS = 1_000

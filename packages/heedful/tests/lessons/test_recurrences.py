@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.lessons import render
-from heedful.lessons.dream_proposals import DreamLesson, Recurrences, find_recurrences
+from heedful.lessons.dream_proposals import DreamLesson, Recurrence, find_recurrences
 from heedful.lessons.links import LessonWords
 from heedful.lessons.mistake import Call, Fix, Mistake
 from tests.tables import cases
@@ -28,7 +28,7 @@ def find(
     runs: int = 1,
     runs_of: Sequence[str] = (),
     **fields: Any,
-) -> Recurrences:
+) -> list[Recurrence]:
     """Find what recurs in lessons of these texts, each seen in so many runs.
 
     `runs_of` names the run of each lesson instead.
@@ -42,7 +42,6 @@ def find(
         values = {
             "kind": "reflection",
             "signature": f"{id:016x}",
-            "error_type": "error",
             "state": "unverified",
             "trust": "local",
             "last_seen": NOW,
@@ -94,20 +93,19 @@ CURED = [failure(f"Bash git {verb}", f"Bash git {verb} -f") for verb in "abc"]
 )
 def test_failures_with_one_thing_recur(texts, fields, things):
     recurrences = find(texts, **fields)
-    patterns = [reflection.signature.pattern for reflection in recurrences.reflections]
+    patterns = [reflection.signature.pattern for reflection in recurrences]
     assert patterns == [f"recurring: {thing}" for thing in things]
-    assert bool(recurrences.silence) is not bool(things)
 
 
 def test_strategies_of_one_run_are_failures_of_their_own():
     texts = [failure(f"Bash make {n}", f"Bash mise {n}") for n in "abcd"]
     runs = ["x", "x", "x", "y"]
     recurrences = find(texts, kind="strategy", mended=True, runs_of=runs)
-    [reflection] = recurrences.reflections
+    [reflection] = recurrences
     assert reflection.why == "4 failures with the tool make in 2 runs"
 
 
 def test_a_failure_is_not_cited_by_two_reflections_alone():
     calls = [failure(f"Bash git {n} | tail", f"Bash git {n} -q") for n in "abc"]
-    [reflection] = find(calls).reflections
+    [reflection] = find(calls)
     assert reflection.why == "3 failures with the tool git in 3 runs"

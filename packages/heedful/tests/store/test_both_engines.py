@@ -9,8 +9,7 @@ import pytest
 
 from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.action import action
-from heedful.lessons.call_marks import Mark, Step
+from heedful.lessons.call_marks import Mark, Step, whole_call
 from heedful.lessons.lesson import Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -107,12 +106,12 @@ async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypat
     read = partial(store.read, SCOPE)
     write = partial(store.write, SCOPE)
     monkeypatch.setattr(episodes, "MAX_SESSION_EVENTS", 10)
-    listing = action("Bash", "ls x")
+    listing = whole_call("Bash", "ls x")
     call = {
         "type": "tool_call",
         "tool": "Bash",
         "call": "",
-        "action": listing.whole,
+        "action": listing.digest,
         "failed": False,
         "record": json.dumps({"tool": "Bash", "arguments": {}, "error": "it failed"}),
     }

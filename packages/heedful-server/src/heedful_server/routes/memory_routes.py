@@ -30,7 +30,7 @@ from heedful.lessons.origin import (
 )
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import name_scope, short_digest
 from heedful.lessons.signature import signature
 from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
@@ -436,7 +436,7 @@ async def edit(
     # The audit log keeps a digest of the new words, not the words.
     changes = body.model_dump(exclude={"tenant"}, exclude_none=True)
     if body.text:
-        changes["text"] = lesson.short_digest(redact(body.text))
+        changes["text"] = short_digest(redact(body.text))
     caller.record("reflection.edit", str(id), **changes)
 
     edited = await caller.write(

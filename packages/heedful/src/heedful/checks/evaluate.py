@@ -41,8 +41,9 @@ from heedful.checks.refusal import (
     refuses,
 )
 from heedful.errors import UserCode
-from heedful.lessons.lesson import Match, short_digest
+from heedful.lessons.lesson import Match
 from heedful.lessons.prompt import as_text
+from heedful.lessons.scope import short_digest
 from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel

@@ -19,8 +19,7 @@ from heedful.display import counted
 from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import SessionTally, Shown
-from heedful.lessons.lesson import LoopExposures
+from heedful.lessons.holdout import LoopExposures, SessionTally, Shown
 from heedful.lessons.proof_words import say_draws, say_missing, word_proof
 from heedful.loop.ladder import LadderFigures, RungFigures
 from heedful.memory.memory import Memory

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example, Lesson, Remembered, State, older_state
+from heedful.lessons.lesson import Example, Lesson, Remembered, older_state
+from heedful.lessons.scope import State
 from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from heedful.loop.record import thousandths
 from heedful.memory.memory import Memory

@@ -26,10 +26,10 @@ from heedful.lessons.lesson import (
     Match,
     Scope,
     older_state,
-    short_digest,
 )
 from heedful.lessons.origin import read_origin
 from heedful.lessons.ranking import claimed_importance
+from heedful.lessons.scope import short_digest
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome

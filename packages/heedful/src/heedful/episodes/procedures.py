@@ -14,7 +14,7 @@ from heedful.episodes.comparison import LETTERS_PATTERN
 from heedful.episodes.course import Course
 from heedful.lessons.lesson import Signature
 from heedful.lessons.ranking import MIN_SHARED_WORDS
-from heedful.lessons.scope import MIN_SAME_RUNS, digest_of
+from heedful.lessons.scope import MIN_SAME_RUNS
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 
@@ -37,9 +37,7 @@ class Procedure:
     @property
     def signature(self) -> Signature:
         """The signature of the strategy: the tools in their order."""
-        pattern = f"procedure: {self.steps}"
-        digest = digest_of("strategy", pattern)
-        return Signature(digest, pattern, digest=digest, error_type="strategy")
+        return Signature.of("strategy", f"procedure: {self.steps}")
 
     @property
     def steps(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.episodes.error_lines import named_errors
-from heedful.lessons.action import action, arguments_of
+from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     FileReading,
@@ -20,6 +20,7 @@ from heedful.lessons.call_marks import (
     contract_marks,
     failed_marks,
     marks_of,
+    whole_call,
 )
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson_check import Alarm, LessonCheck
@@ -194,11 +195,11 @@ def _list_alarms(
     for event in events:
         if event["type"] != "tool_call":
             continue
-        called = action(event["tool"], event["arguments"] or {})
+        call = whole_call(event["tool"], event["arguments"] or {})
         is_false = (event["agent"], event["call"]) in worked
         alarms += [
             Alarm(check.lesson, is_false=is_false)
             for check in checks
-            if check.judges_tool(called.tool) and check.refuses(called.text)
+            if check.refuses_call(call.tool, call.name)
         ]
     return tuple(alarms)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.episodes.signals import canonical_json
-from heedful.lessons.lesson import digest_of
+from heedful.lessons.scope import digest_of
 from heedful.lessons.signature import mask_moments
 from heedful.loop.stop import Repeat, Stop
 from heedful.sanitize import clean

@@ -97,9 +97,8 @@ class Step:
     the marks that these errors are about, each with its error line. `lesson` is the id
     of the lesson about the failure, 0 if there is none. `at` is the time of the result
     in seconds since 1970, 0 if unknown. `calls` is what the failure cost: the call, and
-    those after it until a like call passed. `contract` is the name of the contract that
-    the call broke, "" if none. `origin` is that of what the call reads, and so of its
-    errors.
+    those after it until a like call passed. `origin` is that of what the call reads,
+    and so of its errors.
     """
 
     marks: tuple[Mark, ...]
@@ -110,7 +109,6 @@ class Step:
     lesson: int = 0
     at: float = 0.0
     calls: int = 1
-    contract: str = ""
     origin: Origin = "local"
 
 

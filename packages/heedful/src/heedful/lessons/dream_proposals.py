@@ -19,12 +19,11 @@ from typing import Literal, NamedTuple
 
 from heedful.display import counted
 from heedful.lessons import render
-from heedful.lessons.lesson import Signature, digest_of
+from heedful.lessons.lesson import Signature
 from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
-from heedful.lessons.scope import MIN_SAME_RUNS
-from heedful.lessons.silence import say
+from heedful.lessons.scope import MIN_SAME_RUNS, digest_of
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
 from heedful.loop.similarity import decisive_tokens
@@ -72,18 +71,14 @@ class DreamLesson:
     id: int
     kind: str
     signature: str
-    error_type: str
     text: str
     state: str
     trust: Origin
     failure: str = ""
     by: str = ""
-    importance: float = 0.5
     pinned: bool = False
     held: bool = False
     mended: bool = False
-    useful: float = 1.0
-    seen: int = 1
     first_seen: float = 0.0
     last_seen: float = 0.0
     mistake: Mistake | None = None
@@ -178,30 +173,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """A reflection to write: its text, and the lessons that it cites.
+    """A reflection to write: its text, and the ids of the lessons that it cites.
 
     `why` says what they have in common. `signature` depends on the thing, the lessons
     and their words, but not on how often they were seen.
     """
 
     text: str
-    cited: tuple[DreamLesson, ...]
+    cited_ids: tuple[int, ...]
     why: str
     signature: Signature
-
-    @property
-    def cited_ids(self) -> tuple[int, ...]:
-        """The ids of the lessons that it cites."""
-        return tuple(lesson.id for lesson in self.cited)
-
-
-@dataclass(frozen=True, slots=True)
-class Recurrences:
-    """The reflections to write; `silence` says why there are none."""
-
-    reflections: tuple[Recurrence, ...] = ()
-    _: KW_ONLY
-    silence: str = ""
 
 
 def find_recurrences(
@@ -209,7 +190,7 @@ def find_recurrences(
     words: Iterable[LessonWords],
     runs: Mapping[int, Collection[str]],
     now: float,
-) -> Recurrences:
+) -> list[Recurrence]:
     """Return the reflections that these lessons call for, by the thing.
 
     `lessons` may be cited, by id; `words` are those of all lessons in use, and `runs`
@@ -247,8 +228,7 @@ def find_recurrences(
             recurrences.append(recurrence)
             cited.update(recurrence.cited_ids)
 
-    silence = "" if recurrences else say("nothing recurs")
-    return Recurrences(tuple(recurrences), silence=silence)
+    return recurrences
 
 
 def _failing_words(lesson: LessonWords) -> LessonWords:
@@ -319,7 +299,7 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
     exact = digest_of(str(link), "\n".join(words))
     return Recurrence(
         text="\n".join([head, *map(str, failures)]),
-        cited=tuple(cited),
+        cited_ids=tuple(lesson.id for lesson in cited),
         why=f"{len(failures)} failures with the {link} in {len(runs)} runs",
         signature=Signature(
             exact,

@@ -16,25 +16,19 @@ from typing import Any, Literal, get_args
 from heedful.display import line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import release_command
-from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict, Outcome
+from heedful.lessons.holdout import Exposure, Outcome
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import (
-    DEFAULT_HOLDOUT_SHARE,
     MAX_SOURCE_NAME_CHARS,
     MIN_UNBROKEN_CASES,
-    PROMPT_BUDGET_TOKENS,
     Figures,
     JudgedState,
     Remembered,
     Scope,
     State,
-    check_holdout,
     digest_of,
-    lesson_name,
-    name_tenant,
     short_digest,
-    source_of,
 )
 from heedful.lessons.silence import Obstacle
 from heedful.lessons.words import difference
@@ -51,25 +45,8 @@ from heedful.validation import (
     require,
 )
 
-# Names that quick modules declare, and that every record of memory is found with.
-__all__ = [
-    "DEFAULT_HOLDOUT_SHARE",
-    "PROMPT_BUDGET_TOKENS",
-    "Exposure",
-    "Figures",
-    "LoopExposures",
-    "MemoryVerdict",
-    "Outcome",
-    "Remembered",
-    "Scope",
-    "State",
-    "check_holdout",
-    "digest_of",
-    "lesson_name",
-    "name_tenant",
-    "short_digest",
-    "source_of",
-]
+# The records that quick modules declare, and that are found with those of memory.
+__all__ = ["Exposure", "Outcome", "Remembered", "Scope"]
 # Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
 # a `candidate`: callers rely on the word of the first version.
 OlderState = Literal["candidate", JudgedState]
@@ -97,6 +74,12 @@ class Signature:
     _: KW_ONLY
     digest: str
     error_type: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, error_type: str, pattern: str) -> "Signature":
+        """Return the name of something that has this pattern and no other text."""
+        digest = digest_of(error_type, pattern)
+        return cls(digest, pattern, digest=digest, error_type=error_type)
 
     @property
     def figures(self) -> Figures:

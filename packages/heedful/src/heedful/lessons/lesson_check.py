@@ -202,12 +202,13 @@ class LessonCheck:
         """Return True if a text breaks the rule; an empty one does not."""
         return bool(text.strip()) and not fits(self.kind, self.rule, text)
 
-    def judges_tool(self, tool: str) -> bool:
-        """Return True if the check judges calls of a tool; "" is the shell.
+    def refuses_call(self, tool: str, text: str) -> bool:
+        """Return True if a call of a tool breaks the rule; "" is the shell.
 
         A command is judged whatever tool runs it.
         """
-        return not tool or self.error_type.strip().lower() == tool
+        is_judged = not tool or self.error_type.strip().lower() == tool.strip().lower()
+        return is_judged and self.refuses(text)
 
     def retired(self, now: float) -> str:
         """Return why an accepted check no longer judges; "" if it does."""

@@ -17,10 +17,10 @@ from math import log
 from mimetypes import MimeTypes
 from typing import Literal, NamedTuple
 
-from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State
+from heedful.lessons.lesson import EPISODE_LESSON_KINDS
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
-from heedful.lessons.scope import FAILED_OUTCOMES
+from heedful.lessons.scope import FAILED_OUTCOMES, State
 from heedful.lessons.shell import programs_of
 from heedful.lessons.silence import say
 

@@ -23,8 +23,9 @@ from heedful.lessons.finding_rules import (
     Declared,
     mask_finding,
 )
-from heedful.lessons.lesson import Cause, Example, Lesson, Outcome, State, clip
+from heedful.lessons.lesson import Cause, Example, Lesson, Outcome, clip
 from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
+from heedful.lessons.scope import State
 from heedful.lessons.signature import signature
 from heedful.lessons.words import difference
 from heedful.loop.record import (

@@ -14,13 +14,14 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, product
 from math import exp, floor, fsum, inf, log, log1p, pi, sin
-from typing import Literal
+from typing import Literal, TypeVar
 
 from heedful.display import line_text, screen_text
 from heedful.loop.ladder import LadderFigures
 from heedful.loop.share import percent, points, without
 from heedful.notebook import html_form
 
+K = TypeVar("K", bound=tuple[float, *tuple[object, ...]])
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).
 Cells = Mapping[tuple[float, bool, float], int]
@@ -355,19 +356,11 @@ def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
     if not any(cost.cost for cost in costs):
         return None
 
-    compared = [cost for cost in costs if cost.share > 0] or costs
-    means: list[float | None] = []
-    for is_shown in (True, False):
-        weighted_cost = 0.0
-        weighted_loops = 0.0
-        for cost in compared:
-            if cost.shown == is_shown:
-                probability = 1 - cost.share if is_shown else cost.share
-                weight = 1 / probability
-                weighted_cost += weight * cost.cost
-                weighted_loops += weight * cost.loops
-        means.append(weighted_cost / weighted_loops if weighted_loops else None)
-    return MeanCost(*means)
+    cells = Counter[tuple[float, bool, float]]()
+    for cost in costs:
+        cells[cost.share, cost.shown, cost.cost / cost.loops] += cost.loops
+    compared = _drawn(cells)
+    return MeanCost(_mean(compared, was_shown=True), _mean(compared, was_shown=False))
 
 
 def usefulness(comparison: Comparison) -> float:
@@ -502,36 +495,48 @@ def _level(evidence: Sequence[float]) -> float:
     return END_ERROR_LEVEL * proven / count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _drawn(counts: Mapping[K, int]) -> Mapping[K, int]:
+    """Return the counts of what a draw decided, or else all counts.
+
+    A key begins with the probability that a lesson is withheld: where no draw decided,
+    that is 0.
+    """
+    return {key: n for key, n in counts.items() if key[0] > 0} or counts
+
+
+@dataclass(frozen=True, slots=True)
 class _Table:
-    """The results of one lesson: how often each value of each measure occurred."""
+    """The `results` of one lesson: how often each value of each measure occurred.
+
+    The measures are "right", "again", "calls" and "climbs".
+    """
 
     lesson: str | None
-    right: Cells
-    again: Cells
-    calls: Cells
-    climbs: Cells
+    results: Mapping[str, Cells]
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> "_Table":
         """Return the table of the cases that a draw decided, or else of all cases."""
-        # Where no draw decided, the lesson is withheld with the probability 0.
-        cases = {case: n for case, n in cases.items() if case[0] > 0} or cases
-        right = Counter[tuple[float, bool, float]]()
-        recurrences = Counter[tuple[float, bool, float]]()
-        calls = Counter[tuple[float, bool, float]]()
-        climbs = Counter[tuple[float, bool, float]]()
-        for case, n in cases.items():
+        results: defaultdict[str, Counter[tuple[float, bool, float]]]
+        results = defaultdict(Counter)
+        for case, n in _drawn(cases).items():
             share, was_shown, at_once, recurred, calls_made, climbed = case
             counted_calls = min(max(calls_made, 0), MAX_COUNTED_CALLS)
-            right[share, was_shown, float(at_once)] += n
-            recurrences[share, was_shown, float(recurred)] += n
-            calls[share, was_shown, counted_calls / MAX_COUNTED_CALLS] += n
-            if climbed is not None:
-                climbs[share, was_shown, float(climbed)] += n
-        return cls(
-            lesson=lesson, right=right, again=recurrences, calls=calls, climbs=climbs
-        )
+            values = {
+                "right": at_once,
+                "again": recurred,
+                "calls": counted_calls / MAX_COUNTED_CALLS,
+                "climbs": climbed,
+            }
+            for measure, value in values.items():
+                if value is not None:
+                    results[measure][share, was_shown, float(value)] += n
+        return cls(lesson, results)
+
+    @property
+    def right(self) -> Cells:
+        """Whether loops passed at the first attempt."""
+        return self.results["right"]
 
     def evidence(self, better: bool) -> float:
         """Return the log of the evidence that the lesson helps (`better`) or hurts."""
@@ -550,11 +555,13 @@ class _Table:
         """
         uplift = _effect(self.right, low, high)
         level = END_ERROR_LEVEL
-        recurrence = _effect(self.again, level, level, fewer=True)
-        calls = _effect(self.calls, level, level, fewer=True, unit=MAX_COUNTED_CALLS)
+        recurrence = _effect(self.results["again"], level, level, fewer=True)
+        calls = _effect(
+            self.results["calls"], level, level, fewer=True, unit=MAX_COUNTED_CALLS
+        )
         climbs = None
-        if self.climbs:
-            climbs = _effect(self.climbs, level, level, fewer=True)
+        if self.results["climbs"]:
+            climbs = _effect(self.results["climbs"], level, level, fewer=True)
 
         shown_loops = _count_shown(self.right)
         return Comparison(
@@ -616,35 +623,24 @@ def prove_trial(
     Loops without a holdout count only if there are no others, and `pairs` only if no
     other loop ended.
     """
-    if pairs and not results:
-        return _prove_pairs(source, pairs)
-
-    cells = {cell: n for cell, n in results.items() if cell[0] > 0} or dict(results)
+    cells = _drawn(results)
     uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
     shown_loops = _count_shown(cells)
+    withheld_loops = sum(cells.values()) - shown_loops
+    tasks = 0
+    if pairs and not results:
+        uplift = compare_pairs(pairs)
+        tasks = sum(pairs.values())
+        shown_loops = tasks
+        withheld_loops = tasks
     return TrialProof(
         source=source,
         shown=shown_loops,
-        withheld=sum(cells.values()) - shown_loops,
+        withheld=withheld_loops,
         pending=pending,
         uplift=uplift,
         conclusion=_conclude(uplift),
         missing=_missing_loops(cells, END_ERROR_LEVEL, END_ERROR_LEVEL),
-    )
-
-
-def _prove_pairs(source: str, pairs: Pairs) -> TrialProof:
-    """Return what pairs of loops prove about the texts of a source."""
-    uplift = compare_pairs(pairs)
-    tasks = sum(pairs.values())
-    return TrialProof(
-        source=source,
-        shown=tasks,
-        withheld=tasks,
-        pending=0,
-        uplift=uplift,
-        conclusion=_conclude(uplift),
-        missing=None,
         pairs=tasks,
     )
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
-from heedful.lessons.lesson import Example, Lesson, State, clip
+from heedful.lessons.lesson import Example, Lesson, clip
 from heedful.lessons.origin import NETWORK_SOURCE, Origin, names_to_state
+from heedful.lessons.scope import State
 
 Action = Literal["release", "reject"]
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import exp2, sqrt
 
-from heedful.lessons.lesson import (
-    ANY_LESSON,
-    EPISODE_LESSON_KINDS,
-    PROMPT_BUDGET_TOKENS,
-    Filter,
-    Match,
-)
+from heedful.lessons.lesson import ANY_LESSON, EPISODE_LESSON_KINDS, Filter, Match
 from heedful.lessons.prompt import as_messages, as_text
-from heedful.lessons.scope import DAY_SECONDS, FAILED_OUTCOMES, MAX_PROMPT_LESSONS
+from heedful.lessons.scope import (
+    DAY_SECONDS,
+    FAILED_OUTCOMES,
+    MAX_PROMPT_LESSONS,
+    PROMPT_BUDGET_TOKENS,
+)
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import tokens

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from heedful.lessons.lesson import Signature, digest_of, short_digest
-from heedful.lessons.scope import MAX_READ_CHARS
+from heedful.lessons.lesson import Signature
+from heedful.lessons.scope import MAX_READ_CHARS, digest_of, short_digest
 from heedful.lessons.words import compiled
 from heedful.redact import TERMINAL_CODES
 
@@ -83,9 +83,7 @@ def strategy_signature(failure: Signature) -> Signature:
 
     The pattern has no words of the failure, because these may be trusted less.
     """
-    pattern = f"of reflection {failure.digest}"
-    digest = digest_of("strategy", pattern)
-    return Signature(digest, pattern, digest=digest, error_type="strategy")
+    return Signature.of("strategy", f"of reflection {failure.digest}")
 
 
 def _pattern_of(error_type: str, text: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.errors import InvalidInput
 from heedful.lessons.check_findings import add_findings
-from heedful.lessons.lesson import Lesson, Remembered, digest_of
+from heedful.lessons.lesson import Lesson, Remembered
 from heedful.lessons.loop_lessons import learn
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import Scope, digest_of
 from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, text_of
 from heedful.redact import redact, redact_data

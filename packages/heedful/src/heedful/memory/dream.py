@@ -22,12 +22,12 @@ from heedful.lessons.dream_proposals import (
     DreamLesson,
     Proposal,
     Recurrence,
-    Recurrences,
     find_recurrences,
     find_superseded,
 )
 from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, Scope
 from heedful.lessons.mistake import from_json, without_outside
+from heedful.lessons.silence import say
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.models.embedding import embed, space_of
@@ -159,9 +159,8 @@ async def consolidate(
         if proposal.outcome == "proposed":
             gone.update(proposal.members)
     recurrences = await _find_recurrences(memory, sources, gone, now)
-    drafts = await _draft_reflections(memory, recurrences.reflections)
-
-    reflections = zip(drafts, recurrences.reflections, strict=True)
+    drafts = await _draft_reflections(memory, recurrences)
+    silence = "" if recurrences else say("nothing recurs")
     proposals = [
         *superseded,
         *(
@@ -171,14 +170,11 @@ async def consolidate(
                 survivor=survivor,
                 why=recurrence.why,
             )
-            for survivor, recurrence in reflections
+            for survivor, recurrence in zip(drafts, recurrences, strict=True)
         ),
     ]
     if not dry_run:
-        report = {
-            "before": len(lessons),
-            "silence": recurrences.silence,
-        }
+        report = {"before": len(lessons), "silence": silence}
         id = await memory.store.write(
             memory.scope,
             supersede,
@@ -200,7 +196,7 @@ async def consolidate(
         at=now,
         before=len(lessons),
         proposals=tuple(proposals),
-        silence=recurrences.silence,
+        silence=silence,
         texts=texts,
     )
 
@@ -210,7 +206,7 @@ async def _find_recurrences(
     sources: Sequence[DreamLesson],
     gone: Collection[int],
     now: float,
-) -> Recurrences:
+) -> list[Recurrence]:
     """Return what recurs among the lessons without a part in quarantine.
 
     It leaves out the lessons `gone`, which others replace.
@@ -510,7 +506,6 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
             if name_of(survivor) in new_names:
                 db.update("lesson", key, {"state": "superseded"})
 
-    now = time.time()
     rule(
         db,
         scope,
@@ -518,7 +513,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         subject=f"dream/{id}",
         by=by,
         why=why,
-        now=now,
+        now=time.time(),
     )
     return restored
 

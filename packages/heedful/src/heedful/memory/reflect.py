@@ -39,13 +39,7 @@ from heedful.errors import (
     StoreError,
 )
 from heedful.lessons import render
-from heedful.lessons.action import (
-    Action,
-    action,
-    arguments_of,
-    path_of,
-    relative_path,
-)
+from heedful.lessons.action import arguments_of, path_of, relative_path
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     FileReading,
@@ -57,16 +51,7 @@ from heedful.lessons.call_marks import (
 )
 from heedful.lessons.commands import release_command, trust_command
 from heedful.lessons.contracts import find_contract
-from heedful.lessons.lesson import (
-    Example,
-    Lesson,
-    Remembered,
-    Scope,
-    Signature,
-    State,
-    short_digest,
-    source_of,
-)
+from heedful.lessons.lesson import Example, Lesson, Remembered, Signature
 from heedful.lessons.mistake import Mistake, with_origin, with_words
 from heedful.lessons.origin import (
     Origin,
@@ -76,6 +61,7 @@ from heedful.lessons.origin import (
     read_origin,
 )
 from heedful.lessons.quarantine import initial_state
+from heedful.lessons.scope import State, short_digest, source_of
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.call_memory import log_failure
@@ -100,14 +86,13 @@ from heedful.memory.user_rules import USER_SOURCE, correction_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.store import (
-    calls,
     episode_lessons,
     episodes,
     lessons,
     patterns,
     user_rules,
 )
-from heedful.store.connection import Db, resumable, storable
+from heedful.store.connection import storable
 from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
 from heedful.validation import (
@@ -769,7 +754,6 @@ def steps_of(
     relative to it.
     """
     steps: list[Step] = []
-    actions: list[Action] = []
     reading = FileReading()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
@@ -805,68 +789,35 @@ def steps_of(
                 ),
                 path=relative_path(path_of(arguments), folder),
                 at=run.events[result].at or 0,
-                contract=contract.name if contract else "",
                 origin=call_origin(event.tool, arguments),
             )
         )
         if not error_texts:
             reading = reading.after(arguments, folder)
-        actions.append(action(event.tool, given_to(event)))
     return tuple(
-        replace(step, calls=1 + _calls_until_passed(steps, actions, position))
+        replace(step, calls=1 + _calls_until_passed(steps, position))
         if step.errors
         else step
         for position, step in enumerate(steps)
     )
 
 
-def _calls_until_passed(
-    steps: Sequence[Step], actions: Sequence[Action], failed: int
-) -> int:
+def _calls_until_passed(steps: Sequence[Step], failed: int) -> int:
     """Return how many calls lie between a failure and a like call that passed.
 
     At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
     """
-    following = range(failed + 1, min(len(steps), failed + 1 + MAX_NEXT_CALLS))
-    for position in following:
-        same_tool = actions[failed].tool == actions[position].tool
-        if steps[position].errors or not same_tool:
+    step = steps[failed]
+    call = step.marks[0]
+    following = steps[failed + 1 : failed + 1 + MAX_NEXT_CALLS]
+    for count, next_step in enumerate(following):
+        next_call = next_step.marks[0]
+        if next_step.errors or call.tool != next_call.tool:
             continue
-        paths = [steps[n].path for n in (failed, position)]
-        is_same_file = paths[0] != "" and paths[0] == paths[1]
-        if is_same_file or likeness(actions[failed].text, actions[position].text):
-            return min(position - failed - 1, MAX_LOST_CALLS)
+        is_same_file = step.path != "" and step.path == next_step.path
+        if is_same_file or likeness(call.name, next_call.name):
+            return min(count, MAX_LOST_CALLS)
     return 0
-
-
-@resumable(result=list[Remembered])
-def _record(
-    db: Db,
-    scope: Scope,
-    digest: str,
-    steps: Sequence[Step],
-    source: str,
-    procedure: Procedure,
-    new_lessons: Sequence[Lesson],
-    *,
-    is_trusted: bool,
-    **limits: Any,
-) -> list[Remembered]:
-    """Write an episode's lessons.
-
-    Unless the episode `is_trusted`, its steps and its procedure do not count.
-    """
-    answers = episode_lessons.record_lessons(db, scope, digest, new_lessons, **limits)
-
-    if is_trusted:
-        linked_steps = episode_lessons.linked(steps, new_lessons, answers)
-        calls.record_run(db, scope, source, linked_steps)
-        episodes.note_procedure(
-            db, scope, digest, steps=procedure.steps, task=procedure.task
-        )
-        if procedure.has_failed:
-            episode_lessons.end_procedure(db, scope, procedure.signature.digest)
-    return answers
 
 
 async def _write_lessons(
@@ -880,11 +831,11 @@ async def _write_lessons(
     answers = await write_lessons(
         memory,
         reflection.lessons,
-        _record,
+        episode_lessons.record_lessons,
         digest,
-        reflection.steps,
-        reflection.source,
-        reflection.procedure,
+        source=reflection.source,
+        steps=reflection.steps,
+        procedure=reflection.procedure,
         is_trusted=reflection.origin != "outside",
     )
     if answers:

@@ -16,9 +16,10 @@ from heedful.episodes.episode import Episode, Event
 from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder, first_text
 from heedful.lessons import render
 from heedful.lessons.action import PATH_ARGUMENTS
-from heedful.lessons.lesson import Lesson, Remembered, source_of
+from heedful.lessons.lesson import Lesson, Remembered
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import is_outside, keys_in
+from heedful.lessons.scope import source_of
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests

@@ -15,14 +15,16 @@ import json
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass, replace
-from functools import cache, partial
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
 from shutil import copyfileobj
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import Annotated, Any, BinaryIO, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.faults import allowed_value
@@ -34,14 +36,14 @@ from heedful.lessons.lesson import (
     OlderState,
     Scope,
     Signature,
-    State,
     clip,
     older_state,
     state_from_older,
 )
 from heedful.lessons.mistake import Mistake, from_json, with_origin
-from heedful.lessons.origin import read_origin
+from heedful.lessons.origin import Origin
 from heedful.lessons.quarantine import clip_lesson
+from heedful.lessons.scope import State
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -69,31 +71,15 @@ IMPORT_BATCH_LESSONS = 100  # lessons that are written in one transaction
 DAMAGED_EXPORT_FIX = "copy or export the file again"
 
 
-class FieldBounds:
-    """Constraints on a field of a record, such as `ge=0`, that pydantic checks.
-
-    They have the names of pydantic's core schema. pydantic itself, which is slow to
-    import, is not imported until a record is decoded.
-    """
-
-    def __init__(self, **constraints: Any) -> None:
-        self._constraints = constraints
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: Callable[[Any], Any]
-    ) -> Any:
-        return {**handler(source), **self._constraints}
-
-
-Count = Annotated[int, FieldBounds(ge=0, le=2**53)]
-Share = Annotated[float, FieldBounds(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Share = Annotated[float, Field(ge=0, le=1)]
 # Seconds since 1970, before the year 10000; 0 is unknown.
-Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
+Time = Annotated[float, Field(ge=0, le=253_402_300_800)]
 # The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
-Digest = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 # The kind and signature of a lesson, such as `error/0f3a9c51d2e87b64`.
 LessonName = Annotated[
-    str, FieldBounds(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
+    str, Field(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
 ]
 
 
@@ -116,12 +102,12 @@ class ExampleRecord:
     compare a query with `words`. `sources` are all sources of the example.
     """
 
-    digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
+    digest: Annotated[str, Field(pattern="^(lesson|[0-9a-f]{16})$")]
     author: bool
     lesson: str
     mistake: Mistake | None = None
     state: OlderState
-    trust: str
+    trust: Origin
     at: Time
     example: Example
     words: str
@@ -156,11 +142,11 @@ class LessonRecord:
     text: str
     tags: tuple[str, ...]
     state: OlderState
-    trust: str
+    trust: Origin
     importance: Share
     source: str
     pinned: bool
-    useful: Annotated[float, FieldBounds(ge=0, le=2)]
+    useful: Annotated[float, Field(ge=0, le=2)]
     seen: Count
     first_seen: Time
     last_seen: Time
@@ -180,6 +166,13 @@ class End:
 
 
 Record = Header | LessonRecord | End
+_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
+    setattr(kind, "__pydantic_config__", _CONFIG)  # noqa: B010 - not a field of the record
+# Their field `type` says which record it is.
+RECORDS: TypeAdapter[Record] = TypeAdapter(
+    Annotated[Record, Field(discriminator="type")]
+)
 
 
 def encode(record: Record) -> bytes:
@@ -195,10 +188,8 @@ def decode(line: bytes) -> Record:
 
     Raises InvalidInput if a field is missing, unknown or wrong.
     """
-    from pydantic import ValidationError
-
     try:
-        record = cast("Record", _record_adapter().validate_json(line))
+        return RECORDS.validate_json(line)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"])) or "line"
@@ -206,28 +197,6 @@ def decode(line: bytes) -> Record:
         if isinstance(value, bytes):  # the whole line
             value = value.decode("utf-8", "replace").rstrip()
         raise InvalidInput(place, value, allowed_value(problem)) from None
-    return _with_origins(record) if isinstance(record, LessonRecord) else record
-
-
-def _with_origins(record: LessonRecord) -> LessonRecord:
-    """Return a record whose words of earlier versions are origins."""
-    examples = tuple(
-        replace(example, trust=read_origin(example.trust, "lesson.examples.trust"))
-        for example in record.examples
-    )
-    origin = read_origin(record.trust, "lesson.trust")
-    return replace(record, trust=origin, examples=examples)
-
-
-@cache
-def _record_adapter() -> Any:
-    """Return pydantic's adapter for records; their field `type` says which they are."""
-    from pydantic import ConfigDict, Field, TypeAdapter
-
-    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
-        setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
-    return TypeAdapter(Annotated[Record, Field(discriminator="type")])
 
 
 def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 
 from heedful.errors import Conflict, InvalidInput, NotFound
 from heedful.lessons.holdout import is_source_withheld
-from heedful.lessons.lesson import (
+from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
+from heedful.lessons.scope import (
+    DAY_SECONDS,
     DEFAULT_HOLDOUT_SHARE,
     Scope,
     check_holdout,
     short_digest,
 )
-from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
-from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.record import thousandths
 from heedful.redact import redact
 from heedful.store import open_store

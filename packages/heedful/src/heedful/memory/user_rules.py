@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
-from heedful.lessons.lesson import Example, Lesson, Signature, digest_of, short_digest
+from heedful.lessons.lesson import Example, Lesson, Signature
 from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import (
     RULE_TYPE,
@@ -38,16 +38,9 @@ USER_SOURCE = "user"
 
 def rule_lesson(text: str, source: str) -> Lesson:
     """Return the lesson of a rule: each wording, with its figures, is its own."""
-    pattern = " ".join(text.lower().split())
-    signature = Signature(
-        short_digest(f"{RULE_TYPE}:{pattern}"),
-        pattern,
-        digest=digest_of(RULE_TYPE, pattern),
-        error_type=RULE_TYPE,
-    )
     return Lesson(
         "reflection",
-        signature,
+        Signature.of(RULE_TYPE, " ".join(text.lower().split())),
         error_type=RULE_TYPE,
         text=text,
         sighting=text,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons import render
-from heedful.lessons.action import action, arguments_of
+from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     ActionHistory,
@@ -411,11 +411,11 @@ def _checks_of(
     db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any] | str
 ) -> "tuple[LessonCheck, ...]":
     """Return the active checks of lessons that refuse this action."""
-    called = action(tool, arguments)
+    call = whole_call(tool, arguments)
     return tuple(
         check
         for check in exposures.active_checks(db, scope, calls=True)
-        if check.judges_tool(called.tool) and check.refuses(called.text)
+        if check.refuses_call(call.tool, call.name)
     )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from heedful.episodes.procedures import Procedure
 from heedful.errors import Conflict
 from heedful.lessons import render
 from heedful.lessons.call_marks import Step
@@ -39,14 +40,19 @@ def record_lessons(
     digest: str,
     new_lessons: Sequence[Lesson],
     *,
+    source: str = "",
+    steps: Sequence[Step] = (),
+    procedure: Procedure = Procedure(),
+    is_trusted: bool = False,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode.
+    """Write the lessons of an episode, its steps and its procedure.
 
-    The first lesson is linked to the second one if that is its strategy. `most` and
-    `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
-    its lessons already, InvalidInput, QuotaExceeded.
+    The first lesson is linked to the second one if that is its strategy. `source` names
+    the run. Unless it `is_trusted`, its steps and its procedure do not count. `most`
+    and `quota` are limits as in `exposures.remember`. Raises Conflict if the episode
+    has its lessons already, InvalidInput, QuotaExceeded.
     """
     if not episodes.settle(db, scope, digest=digest, state="reflected", error=""):
         raise Conflict(
@@ -62,10 +68,18 @@ def record_lessons(
         parent, child = (f"{lesson.kind}/{lesson.signature.digest}" for lesson in pair)
         link = {"child": child, "relation": "strategy", "parent": parent}
         db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
-    return lessons.evict(db, scope, answers, most)
+    answers = lessons.evict(db, scope, answers, most)
+
+    if is_trusted:
+        calls.record_run(db, scope, source, linked(steps, new_lessons, answers))
+        values = {"tools": storable(procedure.steps), "task": storable(procedure.task)}
+        db.update("episode", {**key_of(scope), "digest": digest}, values)
+        if procedure.has_failed:
+            _end_procedure(db, scope, procedure.signature.digest)
+    return answers
 
 
-def end_procedure(db: Db, scope: Scope, signature: str) -> None:
+def _end_procedure(db: Db, scope: Scope, signature: str) -> None:
     """Retire the strategy of a procedure, because a run that did so failed."""
     key = {**key_of(scope), "kind": "strategy", "signature": signature}
     live = {**key, "state": "unverified"}

@@ -20,7 +20,7 @@ from heedful.episodes.episode import (
 )
 from heedful.episodes.error_lines import error_lines, named_errors
 from heedful.errors import Conflict
-from heedful.lessons.action import Action, action
+from heedful.lessons.call_marks import Mark, whole_call
 from heedful.lessons.scope import Scope
 from heedful.store import calls, session_marks
 from heedful.store.connection import (
@@ -130,12 +130,6 @@ def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
     rows = db.select("state", "episode", {**key_of(scope), "digest": digest})
     return rows[0]["state"] if rows else None
-
-
-def note_procedure(db: Db, scope: Scope, digest: str, *, steps: str, task: str) -> None:
-    """Note the tools of an episode in their order, and its task."""
-    values = {"tools": storable(steps), "task": storable(task)}
-    db.update("episode", {**key_of(scope), "digest": digest}, values)
 
 
 def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
@@ -263,7 +257,7 @@ def event_row(event: Event) -> dict[str, Any]:
     """
     action_digest = ""
     if event.type == "tool_call":
-        action_digest = action(event.tool, event.arguments or {}).whole
+        action_digest = whole_call(event.tool, event.arguments or {}).digest
 
     event = clean_event(event, Limits().content)
     record = {
@@ -324,7 +318,7 @@ def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
 
 
 def course_of(
-    db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
+    db: Db, scope: Scope, session: str, tool: str, call: str, action: Mark
 ) -> tuple[bool, bool]:
     """Return whether a call is stored, and whether its tool or action failed last.
 
@@ -336,7 +330,7 @@ def course_of(
         session=storable(session),
         tool=storable(tool),
         call=storable(call),
-        action=storable(action.whole),
+        action=action.digest,
     )
     return bool(row["known"]), bool(row["failed"])
 

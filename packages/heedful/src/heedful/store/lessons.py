@@ -28,9 +28,6 @@ from heedful.lessons.lesson import (
     Lesson,
     Remembered,
     Scope,
-    State,
-    short_digest,
-    source_of,
 )
 from heedful.lessons.mistake import (
     Mistake,
@@ -44,6 +41,7 @@ from heedful.lessons.mistake import (
 from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
 from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
+from heedful.lessons.scope import State, short_digest, source_of
 from heedful.lessons.signature import signature, untitled_digest
 from heedful.lessons.words import words
 from heedful.store import session_marks
