@@ -35,9 +35,9 @@ MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
 # A busy machine may need more than the time limits of hooks.
 PROGRAM = """
-from heedful_agents import call_hooks, hook
+from heedful_agents import hook, session_hooks
 
-call_hooks.LOOKUP_SECONDS = 600.0
+session_hooks.LOOKUP_SECONDS = 600.0
 hook.HOOK_TIMEOUT_SECONDS = 600.0
 hook.run()
 """

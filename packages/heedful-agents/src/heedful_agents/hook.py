@@ -18,17 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from heedful.errors import HeedfulError, UnknownName, UsageError
+from heedful.errors import HeedfulError, UsageError
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
-    own_db,
     own_settings,
-    prepare_database,
     private,
-    project_top,
     user_folder,
     write_private,
 )
@@ -39,12 +36,14 @@ from heedful_agents.agents import (
     Agent,
     Answer,
     Kind,
+    find_agent,
     in_our_names,
 )
 from heedful_agents.transcripts import FailedCall, failed_calls
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
-    from heedful_agents import call_hooks
+    from heedful.integrations.call_host import CallHost
+    from heedful_agents.session_hooks import Reply
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -211,10 +210,7 @@ def _answer_event(
     start_work: Callable[[str, str, Path], object],
 ) -> None:
     """Print the answer to an event, and start the work that it leaves."""
-    if agent not in AGENTS:
-        raise UnknownName("coding agent", agent, list(AGENTS))
-
-    row = AGENTS[agent]
+    row = find_agent(agent)
     kind = row.events.get(event)
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
@@ -227,8 +223,8 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks = _import_hooks(kind)
-    rules, host = _open_host(folder, settings, strict, hooks)
+    asyncio, hooks, host_type = _import_hooks(kind)
+    rules, host = hooks.follow(settings, folder, strict, host_type=host_type)
     if kind == "stop":
         _limit_time(0)
 
@@ -262,7 +258,7 @@ def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | Non
     return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
-def _delivered(row: Agent, event: str, reply: "call_hooks.Reply") -> Answer | None:
+def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
     """Return the answer to an event of an agent that shows some advice later.
 
     The advice waits in a file of the user until the event that shows it. What none has
@@ -287,23 +283,6 @@ def _delivered(row: Agent, event: str, reply: "call_hooks.Reply") -> Answer | No
     return row.context(event, "\n".join(lines))
 
 
-def _open_host(
-    folder: Path, settings: Mapping[str, Any], strict: bool, hooks: ModuleType
-) -> tuple[Any, Any]:
-    """Return the rules and the host of hooks in a folder.
-
-    `hooks` is the module that answers, and has the type of the host.
-    """
-    database = prepare_database(settings["db"])
-    rules, host = hooks.follow(settings, database, strict, host_type=hooks.HOST_TYPE)
-    host.root = str(project_top(folder))
-    # Hooks may use the user's own database for the project, too.
-    user_db = str(own_db())
-    if os.path.realpath(settings["db"]) != os.path.realpath(user_db):
-        host.everywhere = user_db
-    return rules, host
-
-
 def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
     """Print an answer for the agent, if there is one."""
     if answer is not None:
@@ -321,22 +300,25 @@ def _do_work(event: str, session: str, strict: bool) -> None:
 
         from heedful_agents import session_work
 
-    _, host = _open_host(folder, settings, strict, session_work)
+    _, host = session_work.follow(settings, folder, strict, host_type=session_work.Host)
     asyncio.run(session_work.work(host, session, cast("Any", event)))
 
 
-def _import_hooks(kind: Kind | None) -> tuple[ModuleType, ModuleType]:
-    """Return asyncio, and the module that answers the events of a kind."""
+def _import_hooks(
+    kind: Kind | None,
+) -> tuple[ModuleType, ModuleType, "type[CallHost]"]:
+    """Return asyncio, the module that answers, and the host for events of a kind."""
     with _without_tls():
         import asyncio
 
+        from heedful_agents import session_hooks
+
+        host_type = session_hooks.HOST_TYPE
         if kind == "prompt":
-            from heedful_agents import session_hooks
+            from heedful.integrations.task_host import TaskHost
 
-            return asyncio, session_hooks
-        from heedful_agents import call_hooks
-
-        return asyncio, call_hooks
+            host_type = TaskHost
+    return asyncio, session_hooks, host_type
 
 
 @contextmanager

@@ -1,42 +1,230 @@
-"""What heedful answers to the hooks of coding agents, prompts among them, and learns.
+"""What heedful answers to the hooks of coding agents: JSON data in, JSON data out.
 
 A hook that has nothing to say answers nothing. Advice is context; an action is denied
 only if the settings ask for it. Learning takes too long for a hook: `Reply.work` says
-what is to be done later.
+what is to be done later. How each agent speaks is in `heedful_agents.agents`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import json
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from heedful.episodes.episode import Event
-from heedful.integrations.task_host import PromptRun, TaskHost
-from heedful_agents.call_hooks import (
-    HookSettings,
-    Moment,
-    Reply,
-    answer_call,
-    answer_moment,
-    follow,
-    open_moment,
+from heedful.episodes.episode import Event, Limits, json_data
+from heedful.episodes.error_lines import shorten_failure
+from heedful.errors import UnknownName
+from heedful.integrations.call_host import Advice, CallHost, CallRun
+from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
+from heedful.lessons.scope import Scope
+from heedful.sanitize import cut_middle, redact_ends
+from heedful.store import episodes
+from heedful.store.projects import own_db, prepare_database, project_top
+from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
+from heedful_agents.agents import (
+    Agent,
+    Answer,
+    Kind,
+    find_agent,
+    in_our_names,
+    session_of,
+    tool_name,
 )
 from heedful_agents.transcripts import FailedCall
 
-# What a process of hooks makes of the settings; `hook` asks the module for both.
-__all__ = ["HOST_TYPE", "HookSettings", "Reply", "follow", "reply"]
-HOST_TYPE = TaskHost
+if TYPE_CHECKING:  # only a prompt needs it
+    from heedful.integrations.task_host import PromptRun
+
+Work = Literal["", "study", "end"]
+H = TypeVar("H", bound=CallHost)
+# The host that an event needs, unless it is a prompt.
+HOST_TYPE: type[CallHost] = CallHost
+# The time of a look-up for an event; a process has half a second more for its answer.
+LOOKUP_SECONDS = 2.0
+# A longer text of an event is redacted and cut before anything else.
+MAX_HOOK_TEXT_CHARS = 4 * Limits().content
+# Fields that may be JSON as text.
+_JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
 )
+# Work in the background that goes on for a whole session, such as a server.
+LASTING_WORK_TYPES = frozenset({"shell", "monitor"})
+# The fields of a result that may have its text.
+_RESPONSE_TEXT_FIELDS = (
+    "stdout",
+    "stderr",
+    "output",
+    "llmContent",
+    "text_result_for_llm",
+    "content",
+    "text",
+    "result",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookSettings:
+    """The table `[hook]` of the settings.
+
+    `stop` are commands that must exit with 0 before a turn ends; each takes at most
+    `seconds`. The turn goes on as long as `policy` allows. With `deny`, an action that
+    failed before is denied once a session, with the advice as the reason.
+    """
+
+    stop: tuple[str, ...] = ()
+    deny: bool = False
+    seconds: float = 300.0
+    policy: str = "default"
+
+    def __post_init__(self) -> None:
+        is_list = not isinstance(self.stop, str)
+        are_lines = is_list and all(isinstance(line, str) for line in self.stop)
+        allowed = 'a list of commands, as ["make test"]'
+        require(are_lines, "hook.stop", self.stop, allowed)
+        object.__setattr__(self, "stop", tuple(self.stop))
+        require(isinstance(self.deny, bool), "hook.deny", self.deny, "true or false")
+        check_number("hook.seconds", self.seconds, low=0.001, high=3_600)
+
+
+def follow(
+    settings: Mapping[str, Any],
+    folder: Path,
+    strict: bool = False,
+    *,
+    host_type: type[H],
+) -> tuple[HookSettings, H]:
+    """Return the rules and the host of the settings of hooks in a folder.
+
+    Raises UsageError.
+    """
+    table = settings["hook"]
+    check_options("[hook]", table, list(HookSettings.__dataclass_fields__))
+    database = settings["db"]
+    # Words only: to load an embedder takes longer than a hook may.
+    memory = host_type.memory_type(
+        prepare_database(database),
+        Scope(settings["tenant"], settings["project"]),
+        holdout=settings["holdout"],
+        trust=settings["trust"],
+        strict=settings["strict"],
+    )
+    root = str(project_top(folder))
+    host = host_type(memory=memory, strict=strict, seconds=LOOKUP_SECONDS, root=root)
+    # Hooks may use the user's own database for the project, too.
+    user_db = str(own_db())
+    if os.path.realpath(database) != os.path.realpath(user_db):
+        host.everywhere = user_db
+    return HookSettings(**table), host
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The `answer` to print, None for nothing, and the `work` left for the session.
+
+    `advice` is the text of memory in the answer. A person hears the `notices` once.
+    """
+
+    answer: Answer | None = None
+    work: Work = ""
+    session: str = ""
+    advice: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def _cut_texts(value: Any) -> Any:
+    """Redact and cut each long text of a value."""
+    if isinstance(value, Mapping):
+        return {key: _cut_texts(content) for key, content in value.items()}
+    if isinstance(value, list):
+        return [_cut_texts(content) for content in value]
+    is_long = isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS
+    return redact_ends(value, MAX_HOOK_TEXT_CHARS) if is_long else value
+
+
+def _cut_error(text: str) -> str:
+    """Redact and cut a long error; its error lines stay."""
+    if len(text) <= MAX_HOOK_TEXT_CHARS:
+        return text
+
+    return shorten_failure(redact_ends(text, MAX_LOOKED_UP_CHARS), MAX_HOOK_TEXT_CHARS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """An event of a run, with the fields of its data.
+
+    `name` is the agent's own name of the event; fields are named as in Claude Code.
+    """
+
+    name: str
+    agent: Agent
+    data: Mapping[str, Any]
+    run: CallRun
+    settings: HookSettings
+
+    def get(self, field: str) -> Any:
+        """Return the value of a field, or None."""
+        return self.data.get(field)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the event."""
+        return self.agent.events[self.name]
+
+    def text(self, field: str) -> str:
+        """Return the text of a field, "" if it has no text; it may be in parts."""
+        value = self.get(field)
+        if isinstance(value, list):
+            texts = [part.get("text") for part in value if isinstance(part, Mapping)]
+            return "\n".join(text for text in texts if isinstance(text, str))
+        return value if isinstance(value, str) else ""
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool; a tool of an MCP server is always named as one."""
+        server = self.get("mcp_server") or self.get("mcp_context")
+        return tool_name(self.text("tool_name"), server)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the call; a value that is not an object is named "input"."""
+        value = self.get("tool_input")
+        return value if isinstance(value, Mapping) else {"input": value}
+
+    @property
+    def call(self) -> str:
+        """The id of the call."""
+        return self.text("tool_use_id")
+
+    @property
+    def subagent(self) -> str:
+        """The id of the subagent that makes the call, if any."""
+        return self.text("agent_id")
+
+    @property
+    def folder(self) -> str:
+        """The folder of the project, or that of this process."""
+        folder = os.environ.get("CLAUDE_PROJECT_DIR") or self.text("cwd")
+        return folder if folder and Path(folder).is_dir() else str(Path.cwd())
+
+    def advise(self, advice: Advice, work: Work = "") -> Reply:
+        """Return the reply that shows an advice, if this event can show one."""
+        if not advice or self.kind not in self.agent.takes:
+            return Reply(None, work, self.run.id)
+        text = cut_middle(advice.text, self.agent.max_chars)
+        answer = self.agent.context(self.name, text)
+        return Reply(answer, work, self.run.id, advice=text)
 
 
 async def reply(
     name: str,
     data: Mapping[str, Any],
-    host: TaskHost,
+    host: CallHost,
     *,
     agent: str = "claude-code",
     settings: HookSettings = HookSettings(),
@@ -44,28 +232,131 @@ async def reply(
 ) -> Reply:
     """Return the reply to an event of a coding agent; `data` is the event as JSON data.
 
-    `failed_calls` are calls with their results, of which perhaps no event told. They
-    are kept, and what helps after the last one is said if nothing else is.
+    A prompt needs a TaskHost. `failed_calls` are calls with their results, of which
+    perhaps no event told. They are kept, and what helps after the last one is said if
+    nothing else is.
     If heedful fails or takes too long, the reply is empty. Raises UnknownName and
     InvalidInput for anything that is not an event of the agent.
     """
-    moment = open_moment(name, data, host.run, agent=agent, settings=settings)
-    answer = _on_prompt if moment.kind == "prompt" else answer_call
-    return await answer_moment(moment, answer, failed_calls)
+    moment = _open_moment(name, data, host, agent=agent, settings=settings)
+    failure = await host.guarded(
+        "keep calls that no event told",
+        _keep_unheard(moment, failed_calls),
+        otherwise=None,
+    )
+    kind = moment.kind
+    if failure is not None and kind in ("stop", "end"):
+        await moment.run.keep(failure[1])
+    # A stop is not limited in time here: the commands of the user take theirs.
+    if kind == "stop":
+        return await _on_stop(moment)
+    if kind == "end":
+        return Reply(None, "end", moment.run.id)
+
+    answer = _ANSWERS.get(kind, _after_call)
+    answered = await host.guarded(f"answer {name}", answer(moment), Reply())
+    if failure is None:
+        return answered
+    return await host.guarded(
+        "explain a call that no event told",
+        _explain(moment, failure, answered),
+        answered,
+    )
 
 
-async def _on_prompt(moment: Moment[PromptRun]) -> Reply:
+def _open_moment(
+    name: str,
+    data: Mapping[str, Any],
+    host: CallHost,
+    *,
+    agent: str,
+    settings: HookSettings,
+) -> Moment:
+    """Return an event with its run. Raises UnknownName and InvalidInput."""
+    row = find_agent(agent)
+    if name not in row.events:
+        raise UnknownName(f"event of {agent}", name, list(row.events))
+
+    fields = dict(in_our_names(row, data))
+    run = host.run(session_of(fields))
+    for json_field in _JSON_TEXT_FIELDS.intersection(fields):
+        fields[json_field] = json_data(fields[json_field])
+    texts = {field: _cut_texts(value) for field, value in fields.items()}
+    error = fields.get("error")
+    if isinstance(error, str):
+        texts["error"] = _cut_error(error)
+    kind = row.events[name]
+    shows = kind in row.takes or (kind == "before" and settings.deny)
+    run.room = MAX_MOMENT_CHARS if shows else 0
+    return Moment(name=name, agent=row, data=texts, run=run, settings=settings)
+
+
+async def _keep_unheard(
+    moment: Moment, failed_calls: Sequence[FailedCall]
+) -> FailedCall | None:
+    """Keep failed calls whose result no event told, but the result of the last one.
+
+    Returns the last one. The call of this event is told by it.
+    """
+    run = moment.run
+    memory = run.host.own_memory
+    if memory is None or not failed_calls:
+        return None
+
+    answered = await memory.store.read(memory.scope, episodes.answered_calls, run.id)
+    heard = {moment.call, *answered}
+    unheard = [pair for pair in failed_calls if pair[0].call not in heard]
+    for call, result in unheard:
+        is_kept, _ = await run.course(call.tool, call.arguments, call.call)
+        if not is_kept:
+            await run.keep(call)
+        if call is not unheard[-1][0]:
+            await run.keep(result)
+    return unheard[-1] if unheard else None
+
+
+async def _explain(moment: Moment, failure: FailedCall, answered: Reply) -> Reply:
+    """Keep the result of a failed call; say what helps if nothing else is said."""
+    call, result = failure
+    if answered.answer is not None:
+        await moment.run.keep(result)
+        return replace(answered, work=answered.work or "study", session=moment.run.id)
+
+    advice = await moment.run.seen(
+        result.tool, result.error, result.call, arguments=call.arguments
+    )
+    return moment.advise(advice, answered.work or "study")
+
+
+async def _on_start(moment: Moment) -> Reply:
+    """Show what came back most often; a person hears what waits."""
+    # After a resumption or a compaction, an agent does not know what it has read.
+    start = Event("system_event", code=moment.text("source"))
+    await moment.run.keep(start)
+    opening = moment.advise(await moment.run.opening())
+    host = moment.run.host
+    if host.own_memory is None or not moment.agent.says_at_start:
+        return opening
+
+    waiting = await host.own_memory.quarantine.waiting()
+    if not waiting:
+        return opening
+    note = f"lessons that wait for you: {len(waiting)}; next: heedful quarantine list"
+    return replace(opening, notices=(note,))
+
+
+async def _on_prompt(moment: Moment) -> Reply:
     """Show what fits the words of the user.
 
     Words of a machine are only kept, as those of others: a user's are trusted.
     """
-
+    run = cast("PromptRun", moment.run)
     prompt = moment.text("prompt")
     if not prompt.strip():
         return Reply()
     # A model writes the prompts of its subagents, perhaps in words of others.
     if moment.subagent or moment.text("source") in MACHINE_PROMPT_SOURCES:
-        await moment.run.keep(
+        await run.keep(
             Event(
                 "system_event",
                 prompt,
@@ -76,11 +367,149 @@ async def _on_prompt(moment: Moment[PromptRun]) -> Reply:
         return Reply()
 
     # Not every agent has an event at the start that takes context.
-    rules = await moment.run.rules()
-    advice = await moment.run.recall(prompt, moment.text("prompt_id"))
+    rules = await run.rules()
+    advice = await run.recall(prompt, moment.text("prompt_id"))
     note = "\n".join(advice.notes)
     if note and not moment.agent.says_at_start:
         return moment.advise(advice.below(f"Tell the user: {note}\n{rules}"))
     reply = moment.advise(advice.below(rules))
     answer = {**(reply.answer or {}), "systemMessage": note} if note else reply.answer
     return replace(reply, answer=answer)
+
+
+async def _before_call(moment: Moment) -> Reply:
+    """Show how the action failed before; deny it if the settings say so."""
+    run = moment.run
+    advice = await run.before(
+        moment.tool,
+        moment.arguments,
+        moment.call,
+        moment.subagent,
+    )
+    if advice and moment.settings.deny:
+        text = cut_middle(advice.text, moment.agent.max_chars)
+        return Reply(moment.agent.deny(moment.name, text), "", run.id)
+
+    return moment.advise(advice)
+
+
+async def _after_call(moment: Moment) -> Reply:
+    """Keep the result of a call; if it failed, say what fixed that before."""
+    response = moment.get("tool_response")
+    interrupted = moment.get("is_interrupt") is True
+    if isinstance(response, Mapping) and response.get("interrupted") is True:
+        interrupted = True
+
+    run = moment.run
+    text = _result_text(response)
+    error = _result_text(moment.get("error"))
+    # The user stopped the call, so it did not fail; the agent has read what it says.
+    if interrupted:
+        said = Event("system_event", text or error, tool=moment.tool, origin="tool")
+        await run.keep(said)
+        return Reply()
+
+    tool = moment.tool
+    call = moment.call
+    agent = moment.subagent
+    is_kept, failed_last = await run.course(tool, moment.arguments, call)
+    # No hook may have run before the call.
+    if not is_kept:
+        event = Event(
+            "tool_call", agent=agent, tool=tool, arguments=moment.arguments, call=call
+        )
+        await run.keep(event)
+
+    if moment.kind == "failed":
+        error = error or text or "error"
+    elif not error and _reports_failure(moment, response):
+        error = text
+    if error:
+        advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
+        return moment.advise(advice, "study")
+
+    await run.keep(Event("tool_response", text, agent=agent, tool=tool, call=call))
+    advice = Advice()
+    # What could not be told before the call is told after it.
+    if "before" not in moment.agent.takes and not moment.settings.deny:
+        advice = await run.rules_about(tool, moment.arguments)
+    work: Work = "study" if failed_last else ""
+    return moment.advise(advice, work)
+
+
+def _reports_failure(moment: Moment, response: Any) -> bool:
+    """Return True if the result of a call reports that it failed.
+
+    An agent with an event for failed calls says all of them so.
+    """
+    # Only the event after a call needs it.
+    from heedful.episodes import failures
+
+    is_object = isinstance(response, Mapping)
+    if is_object and failures.marks_failure(response):
+        return True
+    return failures.reports_failure(
+        _result_text(response),
+        command_of(moment.arguments),
+        marked=is_object or bool(moment.agent.event_of("failed")),
+    )
+
+
+def _result_text(response: Any) -> str:
+    """Return the text of a result: its text fields or the texts of its parts, or JSON
+    without any.
+    """
+    if isinstance(response, Mapping):
+        texts = [_result_text(response.get(name)) for name in _RESPONSE_TEXT_FIELDS]
+        return "\n".join(filter(None, texts)) or json.dumps(response, default=str)
+    if isinstance(response, list):
+        return "\n".join(filter(None, map(_result_text, response)))
+    return "" if response is None else str(response)
+
+
+# What answers an event of a kind; a call that has ended needs no other.
+_ANSWERS: Mapping[Kind, Callable[[Moment], Coroutine[Any, Any, Reply]]] = {
+    "start": _on_start,
+    "prompt": _on_prompt,
+    "before": _before_call,
+}
+
+
+async def _on_stop(moment: Moment) -> Reply:
+    """Run the commands that the user wants before a turn ends, and decide.
+
+    The turn does not end with a subagent, or with a stop while work in the background
+    goes on.
+    """
+    if moment.subagent:
+        return Reply()
+
+    tasks = moment.get("background_tasks")
+    is_busy = isinstance(tasks, list) and any(
+        isinstance(task, Mapping) and task.get("type") not in LASTING_WORK_TYPES
+        for task in tasks
+    )
+
+    failed = False
+    reason = ""
+    if moment.settings.stop and not is_busy:
+        from heedful_agents import turns
+
+        turn = turns.Turn(
+            commands=moment.settings.stop,
+            folder=moment.folder,
+            seconds=moment.settings.seconds,
+            policy=moment.settings.policy,
+            prompt=moment.text("prompt"),
+            prompt_id=moment.text("prompt_id"),
+            went_on=moment.get("stop_hook_active") is True,
+        )
+        failed, reason = await turns.end_turn(moment.run, turn)
+
+    answer = None
+    if reason:
+        text = cut_middle(reason, moment.agent.max_chars)
+        answer = moment.agent.block(moment.name, text)
+    learns = failed or not moment.agent.event_of("end")
+    work: Work = "study" if learns else ""
+    return Reply(answer, work, moment.run.id)

@@ -1,10 +1,10 @@
 """What a hook leaves to a process that nobody waits for: learn from a session."""
 
 from heedful.integrations.host import Host
-from heedful_agents.call_hooks import Work, follow
+from heedful_agents.session_hooks import Work, follow
 
-__all__ = ["HOST_TYPE", "follow", "work"]
-HOST_TYPE = Host
+# What a process of this work needs; to follow the settings, too.
+__all__ = ["Host", "follow", "work"]
 
 
 async def work(host: Host, session: str, what: Work) -> None:

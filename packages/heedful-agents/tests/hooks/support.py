@@ -17,7 +17,7 @@ import pytest
 
 from conftest import close_stores
 from heedful.cli import main
-from heedful_agents import call_hooks, hook
+from heedful_agents import hook, session_hooks
 from tests.cli.support import Done
 from tests.hosts import LOOKUP_SECONDS
 
@@ -82,7 +82,7 @@ def call_hook(
     err = io.StringIO()
     works: list[tuple[str, str, Path]] = []
     with as_user(folder, home, more) as patch:
-        patch.setattr(call_hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
+        patch.setattr(session_hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
         code = hook.main(
             words,
             stdin=io.BytesIO(data),

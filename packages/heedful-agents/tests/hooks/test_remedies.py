@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.memory.memory import Memory
-from heedful_agents.call_hooks import Reply
-from heedful_agents.session_hooks import reply
+from heedful_agents.session_hooks import Reply, reply
 from heedful_agents.session_work import work
 from tests.hosts import patient_host
 

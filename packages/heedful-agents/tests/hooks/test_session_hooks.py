@@ -13,8 +13,7 @@ from heedful import Memory
 from heedful.store import loops, reminders
 from heedful.store.sqlite import in_file
 from heedful_agents.agents import AGENTS
-from heedful_agents.call_hooks import HookSettings, Reply
-from heedful_agents.session_hooks import reply
+from heedful_agents.session_hooks import HookSettings, Reply, reply
 from heedful_agents.session_work import work
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful_agents.call_hooks import HookSettings, Reply
-from heedful_agents.session_hooks import reply
+from heedful_agents.session_hooks import HookSettings, Reply, reply
 from heedful_agents.session_work import work
 from tests import engines
 from tests.hooks.spoken import spoken_by

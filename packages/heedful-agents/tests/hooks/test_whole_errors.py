@@ -11,8 +11,7 @@ from heedful import Memory
 from heedful.episodes.episode import Limits
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
-from heedful_agents.call_hooks import HookSettings
-from heedful_agents.session_hooks import reply
+from heedful_agents.session_hooks import HookSettings, reply
 from heedful_agents.session_work import work
 from tests.hosts import patient_host
 

@@ -34,8 +34,8 @@ from heedful.store.projects import (
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import AGENTS, agents_here
-from heedful_agents.call_hooks import follow
 from heedful_agents.file_changes import FileChange, apply_all, read_text
+from heedful_agents.session_hooks import HookSettings, follow
 
 
 def here() -> dict[str, str]:
@@ -219,7 +219,7 @@ def _describe_memory() -> list[str]:
     Raises UsageError if hooks could not follow the user's settings.
     """
     settings = process.read_settings(Path.cwd())
-    rules, _ = follow(settings, ":memory:", host_type=CallHost)
+    rules = _follow(settings)
     policy(rules.policy)
     doubt = doubt_about_rules(Path.cwd())
     return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
@@ -276,7 +276,7 @@ def move(
 
 def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
-    rules, _ = follow(settings, ":memory:", host_type=CallHost)
+    rules = _follow(settings)
     file = user_folder() / SETTINGS_FILE
     table = json.dumps(str(find_project(Path.cwd()).root))
     commands = "; ".join(rules.stop) or "nothing"
@@ -285,6 +285,12 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
         f"settings: {file}, those of this project in [{PROJECTS_TABLE}.{table}]",
         f"memory: {redact(settings['db'])}",
     ]
+
+
+def _follow(settings: Mapping[str, Any]) -> HookSettings:
+    """Return the rules of hooks. Raises UsageError if hooks could not follow them."""
+    no_database = {**settings, "db": ":memory:"}
+    return follow(no_database, Path.cwd(), host_type=CallHost)[0]
 
 
 def _read_memory() -> tuple[int, SessionTally]:

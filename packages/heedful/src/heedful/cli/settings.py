@@ -96,7 +96,7 @@ class Settings:
 
     `trust` names sources whose words are told at once, with `strict` a fix waits that
     installs something or follows outside reading, `hook` is what the hooks of
-    coding agents do: see `heedful_agents.call_hooks.HookSettings`. `forget` is a
+    coding agents do: see `heedful_agents.session_hooks.HookSettings`. `forget` is a
     time such as 180d: every night, services and workers remove lessons that were unused
     for this long. `forget_loops` is such a time, too: every night, services and workers
     remove the loops that ended this long ago.

@@ -13,8 +13,9 @@ default, the id comes from the session and the invocation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -42,6 +43,22 @@ from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
+
+
+def _in_run(work: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a callback that gets the run of its invocation; without one, do nothing.
+
+    ADK passes an invocation as a context, whose name depends on the callback.
+    """
+
+    @wraps(work)
+    async def callback(plugin: HeedfulAdkPlugin, **arguments: Any) -> Any:
+        for name, value in arguments.items():
+            if name.endswith("_context") and value.invocation_id in plugin.runs:
+                return await work(plugin, plugin.runs[value.invocation_id], **arguments)
+        return None
+
+    return callback
 
 
 class HeedfulAdkPlugin(BasePlugin):
@@ -86,50 +103,58 @@ class HeedfulAdkPlugin(BasePlugin):
         await run.begin()
         keep_open(self.runs, invocation, run)
 
-    async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
+    @_in_run
+    async def before_agent_callback(
+        self, run: _InvocationRun, *, agent: Any, callback_context: Any
+    ) -> None:
         """Note whether the answers of an agent are judged, and their type."""
-        run = self.runs.get(callback_context.invocation_id)
-        if run is None or not isinstance(agent, LlmAgent):
+        if not isinstance(agent, LlmAgent):
             return
 
         is_judged = run.judges_root and _is_reached_by_transfer(agent)
         if agent.name in self.agents or (is_judged and not self.agents):
             run.judged[agent.name] = agent.output_schema
 
+    @_in_run
     async def before_model_callback(
-        self, *, callback_context: Any, llm_request: Any
+        self, run: _InvocationRun, *, callback_context: Any, llm_request: Any
     ) -> LlmResponse | None:
         """Show the model what memory has, and the last rejected answer."""
-        run = self.runs.get(callback_context.invocation_id)
-        if run is None:
-            return None
-
         text = run.early_answer()
         if text:
             return LlmResponse(content=_content("assistant", text))
 
-        llm_request.contents = run.request(llm_request.contents)
+        contents = llm_request.contents
+        is_task = [
+            content.role == "user" and run.run.task in _text_of(content)
+            for content in contents
+        ]
+        llm_request.contents = run.advised(
+            contents,
+            task=place_of(is_task, sought=True),
+            calls=_result_calls,
+            message=_content,
+        )
         llm_request.tools_dict[FEEDBACK_TOOL] = FunctionTool(heedful_feedback)
         return None
 
+    @_in_run
     async def after_model_callback(
-        self, *, callback_context: Any, llm_response: Any
+        self, run: _InvocationRun, *, callback_context: Any, llm_response: Any
     ) -> None:
         """Judge an answer: let it call the tool of heedful, or put the best there."""
-        run = self.runs.get(callback_context.invocation_id)
-        if run is None or llm_response.partial:
+        if llm_response.partial:
             return
 
         run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
-        agent = callback_context.agent_name
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         run.hear(text)
+        agent = callback_context.agent_name
         is_answer = text and not any(part.function_call for part in parts)
-        if agent not in run.judged or not is_answer or llm_response.error_code:
-            return
         # Later answers of the same invocation stay as they are.
-        if isinstance(run.verdict, Done):
+        is_over = isinstance(run.verdict, Done) or llm_response.error_code
+        if agent not in run.judged or not is_answer or is_over:
             return
 
         # The response is changed in place, so that other callbacks are called, too.
@@ -144,7 +169,7 @@ class HeedfulAdkPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
-        """Ask memory about a call; judge an answer that is one."""
+        """Ask memory about a call, unless an answer is given by it."""
         if isinstance(tool, AgentTool):
             self.tool_agents.add(tool.name)
 
@@ -152,40 +177,47 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or tool.name in (FEEDBACK_TOOL, SetModelResponseTool.NAME):
             return None
 
-        call = tool_context.function_call_id or ""
-        held_back = await run.ask(tool.name, tool_args, call)
+        held_back = await run.ask(tool.name, tool_args, _call_id(tool_context))
         return {"error": held_back} if held_back else None
 
+    @_in_run
     async def after_tool_callback(
-        self, *, tool: BaseTool, tool_args: Any, tool_context: Any, result: Any
+        self,
+        run: _InvocationRun,
+        *,
+        tool: BaseTool,
+        tool_args: Any,
+        tool_context: Any,
+        result: Any,
     ) -> dict[str, Any] | None:
         """Keep the result of a call; judge an answer that is one."""
-        run = self.runs.get(tool_context.invocation_id)
-        if run is None:
-            return None
         if tool.name == SetModelResponseTool.NAME:
             return await run.judge_object(tool_context)
 
         error = _error_in(result)
-        call = tool_context.function_call_id or ""
-        await run.keep(tool.name, error or str(result), call, failed=bool(error))
+        text = error or str(result)
+        await run.keep(tool.name, text, _call_id(tool_context), failed=bool(error))
         return None
 
+    @_in_run
     async def on_tool_error_callback(
-        self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
+        self,
+        run: _InvocationRun,
+        *,
+        tool: BaseTool,
+        tool_args: Any,
+        tool_context: Any,
+        error: Exception,
     ) -> None:
         """Keep the error of a call, and ask memory about it."""
-        run = self.runs.get(tool_context.invocation_id)
-        if run is not None:
-            call = tool_context.function_call_id or ""
-            await run.keep(tool.name, str(error), call, failed=True)
+        await run.keep(tool.name, str(error), _call_id(tool_context), failed=True)
 
+    @_in_run
     async def on_event_callback(
-        self, *, invocation_context: Any, event: Event
+        self, run: _InvocationRun, *, invocation_context: Any, event: Event
     ) -> Event | None:
         """Keep rejected answers out of the session; add the verdict to the answer."""
-        run = self.runs.get(invocation_context.invocation_id)
-        if run is None or event.partial:
+        if event.partial:
             return None
 
         calls = [*event.get_function_calls(), *event.get_function_responses()]
@@ -199,19 +231,21 @@ class HeedfulAdkPlugin(BasePlugin):
             event.custom_metadata = {**metadata, RESULT_KEY: verdict_answer(verdict)}
         return None
 
-    async def after_run_callback(self, *, invocation_context: Any) -> None:
+    @_in_run
+    async def after_run_callback(
+        self, run: _InvocationRun, *, invocation_context: Any
+    ) -> None:
         """Learn from the run, which may go on if it waits for a tool."""
-        run = self.runs.pop(invocation_context.invocation_id, None)
-        if run is not None:
-            await run.end()
+        del self.runs[invocation_context.invocation_id]
+        await run.end()
 
+    @_in_run
     async def on_run_error_callback(
-        self, *, invocation_context: Any, error: Exception
+        self, run: _InvocationRun, *, invocation_context: Any, error: Exception
     ) -> None:
         """Learn from a run that an exception has ended."""
-        run = self.runs.pop(invocation_context.invocation_id, None)
-        if run is not None:
-            await run.end("error")
+        del self.runs[invocation_context.invocation_id]
+        await run.end("error")
 
 
 def heedful_feedback() -> None:
@@ -250,15 +284,6 @@ class _InvocationRun(Attempts):
             actions.set_model_response = self.run.best
         return None
 
-    def request(self, contents: Sequence[types.Content]) -> list[types.Content]:
-        """Return the contents with what memory has, and the last rejected answer."""
-        task = self.run.task
-        is_task = [
-            content.role == "user" and task in _text_of(content) for content in contents
-        ]
-        place = place_of(is_task, sought=True)
-        return self.advised(contents, task=place, calls=_result_calls, message=_content)
-
 
 def _is_reached_by_transfer(agent: Any) -> bool:
     """Return True if only agents with a model lead to an agent, by transfers.
@@ -268,6 +293,11 @@ def _is_reached_by_transfer(agent: Any) -> bool:
     while isinstance(agent, LlmAgent) and agent.mode in (None, "chat"):
         agent = agent.parent_agent
     return agent is None
+
+
+def _call_id(tool_context: Any) -> str:
+    """Return the id of the call that a tool answers."""
+    return tool_context.function_call_id or ""
 
 
 def _content(role: Role, text: str) -> types.Content:

@@ -67,20 +67,12 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             *present,
         ]
         if context.stream:
-            context.result = ResponseStream(run.stream(), finalizer=run.finalize)
+            context.result = ResponseStream(run.answer(), finalizer=run.finalize)
             return
 
-        try:
-            while not run.ended:
-                await call_next()
-                if not isinstance(context.result, AgentResponse):
-                    # Another middleware has answered in its own way.
-                    await run.end("partial")
-                    return
-                await run.take(context.result)
-        except BaseException as error:
-            await run.fail(error)
-            raise
+        async for _ in run.answer():
+            # Only a stream has a reader of updates.
+            pass
         context.result = run.result
 
     async def _begin(
@@ -141,11 +133,11 @@ class _MiddlewareRun(Attempts):
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
     usage: UsageDetails | None = None
-    result: Response | None = None
+    result: Any = None
     ended: bool = False
 
-    async def stream(self) -> AsyncIterator[AgentResponseUpdate]:
-        """Yield the updates of all attempts.
+    async def answer(self) -> AsyncIterator[AgentResponseUpdate]:
+        """Run the agent until the run ends; yield the updates of streamed attempts.
 
         An update without contents follows a rejected answer; its additional properties
         say what is wrong.
@@ -154,9 +146,11 @@ class _MiddlewareRun(Attempts):
             while not self.ended:
                 await self.call_next()
                 attempt: Any = self.context.result
-                async for update in attempt:
-                    yield update
-                await self.take(await attempt.get_final_response())
+                if self.context.stream:
+                    async for update in attempt:
+                        yield update
+                    attempt = await attempt.get_final_response()
+                await self.take(attempt)
                 if not self.ended:
                     yield AgentResponseUpdate(
                         contents=[],
@@ -164,16 +158,24 @@ class _MiddlewareRun(Attempts):
                         additional_properties={RESULT_KEY: self.feedback},
                     )
         except BaseException as error:
-            await self.fail(error)
+            is_stopped = isinstance(error, MiddlewareException)
+            is_error = isinstance(error, Exception) and not is_stopped
+            await self.end("error" if is_error else "partial")
             raise
 
     def finalize(self, updates: Sequence[AgentResponseUpdate]) -> Response:
         """Return the best response as that of the stream."""
         return self.result or AgentResponse.from_updates(updates)
 
-    async def take(self, response: Response) -> None:
+    async def take(self, response: Any) -> None:
         """Judge the response of an attempt; prepare the next, or end the run."""
         self.result = response
+        if not isinstance(response, AgentResponse):
+            # Another middleware has answered in its own way.
+            await self.end("partial")
+            self.ended = True
+            return
+
         details = response.usage_details or {}
         self.usage = add_usage_details(self.usage, response.usage_details)
         self.spent += Usage(
@@ -220,12 +222,6 @@ class _MiddlewareRun(Attempts):
         self.ended = True
         if self.context.session is not None:
             self.context.session.state.get(RESULT_KEY, {}).pop("open", None)
-
-    async def fail(self, error: BaseException) -> None:
-        """Learn from a run that an exception has ended."""
-        is_stopped = isinstance(error, MiddlewareException)
-        is_error = isinstance(error, Exception) and not is_stopped
-        await self.end("error" if is_error else "partial")
 
     def history(self) -> dict[str, list[Message]]:
         """Return the messages in the state of the session, by their providers."""

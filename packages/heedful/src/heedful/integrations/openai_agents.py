@@ -191,8 +191,9 @@ async def _begin(
         new_items = agents.ItemHelpers.input_to_new_input_list(prompt)
         items = [*history, *new_items]
         if session and config.session_input_callback:
-            parts = deepcopy((history, new_items))
-            items = await _answer_of(config.session_input_callback, *parts)
+            items = await _answer_of(
+                config.session_input_callback, deepcopy(history), deepcopy(new_items)
+            )
 
     # The last message of the user is the task.
     prompts = [item for item in items if item.get("role") == "user"]
