@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_494,
-    "statements of heedful": 33_815,
+    "statements": 41_472,
+    "statements of heedful": 33_793,
     "statements of heedful_server": 5_366,
     "statements of heedful_agents": 2_313,
     "statements of lab, scripts, examples": 11_150,
@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_704,
-    "lines of tests": 71_238,
+    "lines of tests": 71_234,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from heedful.lessons.call_marks import (
-    FileReading,
     Mark,
     contract_marks,
     failed_marks,
+    has_unread,
     marks_of,
     whole_call,
 )
@@ -120,14 +120,14 @@ EDIT = {"file_path": "/r/b.py", "old_string": "x", "new_string": "y"}
     },
 )
 def test_a_call_is_about_to_break_a_contract(arguments, read, names):
-    reading = FileReading(frozenset(read))
-    marks = contract_marks("Edit", arguments, reading, "/r")
+    unread = has_unread(arguments, set(read), "/r")
+    marks = contract_marks("Edit", arguments, unread=unread)
     assert [mark.name for mark in marks] == names
 
 
 def test_a_file_that_was_read_may_be_edited():
-    reading = FileReading(frozenset("cdefg")).after({"file_path": "/r/b.py"}, "/r")
-    assert contract_marks("Edit", EDIT, reading, "/r") == ()
+    unread = has_unread(EDIT, {*"cdefg", "b.py"}, "/r")
+    assert contract_marks("Edit", EDIT, unread=unread) == ()
 
 
 def test_a_call_has_one_mark_as_a_whole():

@@ -7,7 +7,7 @@ verdict.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,12 @@ from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
-    FileReading,
     Mark,
     contract_marks,
     failed_marks,
+    has_unread,
     marks_of,
+    touched_path,
     whole_call,
 )
 from heedful.lessons.contracts import find_contract
@@ -104,7 +105,7 @@ def _programs_of(tool: str, marks: Sequence[Mark]) -> str:
 
 def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     """Return the calls of a session that ended, with what they had in common."""
-    reading = FileReading()
+    read = set[str]()
     calls: dict[str, Mapping[str, Any]] = {}
     answered = set[str]()
     finished: list[FinishedCall] = []
@@ -114,7 +115,7 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
         if event["type"] == "system_event" and event.get("code") in FORGETTING_CODES:
-            reading = FileReading()
+            read.clear()
         elif event["type"] == "tool_call":
             calls[name] = event
         elif event["type"] == "tool_response":
@@ -122,10 +123,10 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
             answered.add(name)
             arguments = arguments_of(call.get("arguments") or {})
             finished.append(
-                _finished_call(event, call, reading=reading, folder=folder, names=names)
+                _finished_call(event, call, read=read, folder=folder, names=names)
             )
             if not event["error"]:
-                reading = reading.after(arguments, folder)
+                read.update(filter(None, [touched_path(arguments, folder)]))
 
     starts = [call["at"] for call in calls_made]
     for call in (calls[name] for name in calls.keys() - answered):
@@ -133,7 +134,7 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
         if later:
             end = {**call, "at": min(later)}
             finished.append(
-                _finished_call(end, call, reading=reading, folder=folder, names=names)
+                _finished_call(end, call, read=read, folder=folder, names=names)
             )
     return finished
 
@@ -142,7 +143,7 @@ def _finished_call(
     event: Mapping[str, Any],
     call: Mapping[str, Any],
     *,
-    reading: FileReading,
+    read: Set[str],
     folder: str,
     names: MadeNames,
 ) -> FinishedCall:
@@ -150,7 +151,8 @@ def _finished_call(
     arguments = arguments_of(call.get("arguments") or {})
     tool = str(event.get("tool") or "")
     marks = marks_of(tool, arguments, folder)
-    contracts = contract_marks(tool, arguments, reading, folder)
+    unread = has_unread(arguments, read, folder)
+    contracts = contract_marks(tool, arguments, unread=unread)
     finished = FinishedCall(
         end=event["at"],
         tool=_programs_of(tool, marks),

@@ -33,7 +33,7 @@ from heedful.lessons.lesson import (
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.prompt import as_messages, as_text
+from heedful.lessons.prompt import as_messages
 from heedful.lessons.ranking import (
     MAX_PROMPT_RULES,
     Likeness,
@@ -264,10 +264,6 @@ class Briefing:
             prompt=plain.get("prompt", ""),
             choices=tuple(map(Choice.from_plain, plain["choices"])),
         )
-
-    def with_prompt(self) -> Briefing:
-        """Return the briefing with the text of all that the loop is shown."""
-        return replace(self, prompt=as_text(self.examples, advice=self.advice))
 
     def without_words(self) -> Briefing:
         """Return the briefing without the words of lessons, and without what waits."""

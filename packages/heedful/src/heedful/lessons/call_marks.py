@@ -69,27 +69,6 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class FileReading:
-    """The files that a session has `read` since it began or last lost its context."""
-
-    read: frozenset[str] = frozenset()
-
-    def after(self, arguments: Mapping[str, Any], folder: str) -> "FileReading":
-        """Return the files read after a call that passed, with the file of the call."""
-        path = touched_path(arguments, folder)
-        return FileReading(self.read | {path}) if path else self
-
-    def has_unread(self, arguments: Mapping[str, Any], folder: str) -> bool:
-        """Return True if a call is about a file that the session has surely not read.
-
-        It is sure only with `MIN_KNOWN_READS` files read.
-        """
-        path = touched_path(arguments, folder)
-        is_known = len(self.read) >= MIN_KNOWN_READS
-        return path != "" and path not in self.read and is_known
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """A step of a finished run: the `marks` of its call, and how the call ended.
 
@@ -318,18 +297,28 @@ def failed_marks(
     return failed
 
 
+def has_unread(arguments: Mapping[str, Any], read: Set[str], folder: str = "") -> bool:
+    """Return True if a call is about a file that a session has surely not read.
+
+    `read` are the files that it has read since it began or last lost its context. It is
+    sure only with `MIN_KNOWN_READS` of them.
+    """
+    path = touched_path(arguments, folder)
+    return path not in {"", *read} and len(read) >= MIN_KNOWN_READS
+
+
 def contract_marks(
-    tool: str, arguments: Mapping[str, Any], reading: FileReading, folder: str = ""
+    tool: str, arguments: Mapping[str, Any], *, unread: bool
 ) -> tuple[Mark, ...]:
     """Return the marks of the contracts that a call seems to break.
 
-    `reading` are the files that the session has read before the call.
+    `unread` is true if it is about a file that the session has not read before.
     """
     texts = [text for text in arguments.values() if isinstance(text, str) and text]
     # A file without a text to replace may be new.
     is_edit = any(name in arguments for name in REPLACED_ARGUMENTS)
     states = {
-        "unread": is_edit and reading.has_unread(arguments, folder),
+        "unread": is_edit and unread,
         "equal": touched_path(arguments) != "" and len(texts) > len(set(texts)),
     }
     return tuple(

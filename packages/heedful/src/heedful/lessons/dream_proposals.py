@@ -30,7 +30,7 @@ from heedful.loop.similarity import decisive_tokens
 from heedful.sanitize import clean
 from heedful.validation import MAX_LISTED_ITEMS
 
-Action = Literal["supersede", "reword", "reflect"]
+Action = Literal["supersede", "reflect"]
 # The outcome of a proposal that only a person may carry out.
 PERSON_OUTCOME = "for a person"
 NUMBERS_DIFFER = "their numbers differ"
@@ -93,11 +93,10 @@ class DreamLesson:
 class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
-    After "supersede" the `survivor` stands in place of the members, and so does the
-    better wording after a "reword". After "reflect" the members stay, and the
-    `survivor` is the reflection that cites them; its id is below 0 until it is written.
-    `outcome` is "done", "proposed" (a dry run), "for a person", or why nothing was
-    done.
+    After "supersede" the `survivor` stands in place of the members: a newer rule, or a
+    newer reflection. After "reflect" the members stay, and the `survivor` is the
+    reflection that cites them; its id is below 0 until it is written. `outcome` is
+    "done", "proposed" (a dry run), "for a person", or why nothing was done.
     """
 
     action: Action

@@ -55,9 +55,6 @@ class Declared:
     lists: frozenset[tuple[str, ...]] = frozenset()
 
 
-NOTHING_DECLARED = Declared()
-
-
 def mask_finding(
     message: str,
     fix: str,
@@ -65,7 +62,7 @@ def mask_finding(
     task: str,
     answers: Sequence[str],
     accepted: str,
-    declared: Declared = NOTHING_DECLARED,
+    declared: Declared = Declared(),
 ) -> str:
     """Return message and fix of a single finding with the particulars masked.
 

@@ -192,23 +192,20 @@ class _Correction:
 
     def example(self, task: str) -> Example:
         """Return the rejected and the accepted output, with their scores."""
-        rejected = self.rejected.evaluation
-        before = dict(rejected.scores) if rejected else {}
-
+        before = self.rejected.evaluation or Evaluation()
         answer = ""
-        after: dict[str, float] = {}
+        after = Evaluation()
         if self.accepted is not None:
             answer = self.accepted.candidate.text or ""
-            if self.accepted.evaluation:
-                after = dict(self.accepted.evaluation.scores)
+            after = self.accepted.evaluation or after
 
         return Example(
             task,
             answer,
             rejected=clip(self.rejected.candidate.text or ""),
             wrong=clip(self.finding.message),
-            before=before,
-            after=after,
+            before=dict(before.scores),
+            after=dict(after.scores),
             evidence=clip(self.finding.evidence),
             fix=clip(self.finding.fix),
             model=self.rejected.model,

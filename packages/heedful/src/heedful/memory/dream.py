@@ -424,7 +424,7 @@ def _write_reflection(
             db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
             change = replace(
                 results[0],
-                action="reword",
+                action="supersede",
                 members=(row["id"],),
                 why="the new reflection cites what is known now",
             )
@@ -487,24 +487,27 @@ def read_one(db: Db, scope: Scope, id: int) -> Dream:
 def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     """Restore the lessons that a dream superseded; return their number.
 
-    Records a ruling. Raises NotFound, RollbackRefused, and InvalidInput if `by` is
-    empty.
+    Its own reflections are superseded. Records a ruling. Raises NotFound, InvalidInput
+    if `by` is empty, and RollbackRefused if the dream was rolled back before, or if a
+    later dream superseded one of its lessons.
     """
-    dream = _dream_to_undo(db, scope, id)
-    links = db.select("child, relation, parent", "link", {**key_of(scope), "dream": id})
-    new_names = {
-        row["child"] if row["relation"] == "cites" else row["parent"] for row in links
-    }
-    restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
+    if read_one(db, scope, id).undone is not None:
+        raise RollbackRefused(
+            id, "it is rolled back already; heedful dream log shows when"
+        )
+    later = db.one("superseded_later", scope, dream=id)
+    if later is not None:
+        event = f"dream {later['dream']} later superseded its lesson {later['child']}"
+        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
+        raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
 
-    # The new lesson of a dream that reworded or reflected is superseded.
-    for proposal in dream.proposals:
-        if proposal.action not in ("reword", "reflect"):
-            continue
-        key = {"id": proposal.survivor}
-        for survivor in db.select("kind, signature", "lesson", key):
-            if name_of(survivor) in new_names:
-                db.update("lesson", key, {"state": "superseded"})
+    key = key_of(scope)
+    restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
+    cites = {**key, "relation": "cites", "dream": id}
+    for row in db.select("distinct child", "link", cites):
+        kind, _, signature = row["child"].partition("/")
+        reflection = {**key, "kind": kind, "signature": signature}
+        db.update("lesson", reflection, {"state": "superseded"})
 
     rule(
         db,
@@ -516,24 +519,3 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         now=time.time(),
     )
     return restored
-
-
-def _dream_to_undo(db: Db, scope: Scope, id: int) -> Dream:
-    """Return a dream that can be rolled back. Raises NotFound, RollbackRefused.
-
-    A dream cannot be rolled back twice, or before a later dream that superseded one of
-    its lessons.
-    """
-    dream = read_one(db, scope, id)
-    if dream.undone is not None:
-        raise RollbackRefused(
-            id, "it is rolled back already; heedful dream log shows when"
-        )
-
-    later = db.one("superseded_later", scope, dream=id)
-    if later is not None:
-        event = f"dream {later['dream']} later superseded its lesson {later['child']}"
-        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
-        raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
-
-    return dream

@@ -520,7 +520,8 @@ class Memory(CallMemory):
             vector=vector,
             checks=lesson_checks,
         )
-        return briefing.with_prompt()
+        text = prompt.as_text(briefing.examples, advice=briefing.advice)
+        return replace(briefing, prompt=text)
 
     async def prove(self, model: str = "") -> "Proof":
         """Return what exposures and outcomes of this scope prove about its lessons.

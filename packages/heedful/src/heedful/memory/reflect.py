@@ -42,12 +42,13 @@ from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of, relative_path
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
-    FileReading,
     Step,
     call_origin,
     contract_marks,
     failed_marks,
+    has_unread,
     marks_of,
+    touched_path,
 )
 from heedful.lessons.commands import release_command, trust_command
 from heedful.lessons.contracts import find_contract
@@ -754,10 +755,10 @@ def steps_of(
     relative to it.
     """
     steps: list[Step] = []
-    reading = FileReading()
+    read = set[str]()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
-            reading = FileReading()
+            read.clear()
         result = run.result[position]
         is_step = event.type == "tool_call" and event.tool and result
         if not is_step or position in run.refused:
@@ -771,11 +772,12 @@ def steps_of(
         contract = None
         if error_texts:
             contract = find_contract(arguments, failure, error_texts)
+        unread = has_unread(arguments, read, folder)
         steps.append(
             Step(
                 (
                     *marks_of(event.tool, arguments, folder),
-                    *contract_marks(event.tool, arguments, reading, folder),
+                    *contract_marks(event.tool, arguments, unread=unread),
                 ),
                 error_texts,
                 failed=tuple(
@@ -793,7 +795,7 @@ def steps_of(
             )
         )
         if not error_texts:
-            reading = reading.after(arguments, folder)
+            read.update(filter(None, [touched_path(arguments, folder)]))
     return tuple(
         replace(step, calls=1 + _calls_until_passed(steps, position))
         if step.errors

@@ -101,7 +101,8 @@ async def learn_session(
     for lesson in lessons:
         lesson = replace(lesson, sources=tuple(sorted({*lesson.sources, *sources})))
         if has_unstated_key or memory.origin == "outside":
-            lesson = _from_outside(lesson)
+            mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
+            lesson = replace(lesson, trust="outside", mistake=mistake)
         by_signature.setdefault(lesson.signature.digest, lesson)
 
     lessons = list(by_signature.values())
@@ -150,12 +151,6 @@ def _lessons_of_user(
     corrections = correction_lessons(run.events, task=task, source=source)
     lessons = [*corrections, *(rule_lesson(rule, source) for rule in rules)]
     return [replace(lesson, sources=(USER_SOURCE,)) for lesson in lessons]
-
-
-def _from_outside(lesson: Lesson) -> Lesson:
-    """Return a lesson whose words are all from outside."""
-    mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
-    return replace(lesson, trust="outside", mistake=mistake)
 
 
 def _is_of_user(event: Event) -> bool:

@@ -646,11 +646,8 @@ def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
             raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
 
         wrong = ""
-        is_header = isinstance(record, Header)
-        if number == 1 and not is_header:
-            wrong = "it is not an export of heedful"
-        elif number > 1 and is_header:
-            wrong = "it is a second header"
+        if isinstance(record, Header) is not (number == 1):
+            wrong = "it is not an export of heedful: one header is its first line"
         elif isinstance(record, End):
             if record.sha256 != digest.hexdigest():
                 wrong = "a line above was changed, added or lost since it was exported"

@@ -190,13 +190,13 @@ def _record_result(
             )
         return
 
-    read_before = session_marks.read_reading(
+    unread = session_marks.has_unread(
         db, scope, session, arguments=arguments, folder=folder
     )
     session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
     if not came_through_key:
         marks = marks_of(tool, arguments, folder)
-        contracts = contract_marks(tool, arguments, read_before, folder)
+        contracts = contract_marks(tool, arguments, unread=unread)
         _record_success(db, scope, [*marks, *contracts], time.time())
 
 
@@ -248,10 +248,10 @@ def history_of(
     fields = arguments_of(arguments)
     marks = list(marks_of(tool, fields, folder))
     if session:
-        reading = session_marks.read_reading(
+        unread = session_marks.has_unread(
             db, scope, session, arguments=fields, folder=folder
         )
-        marks += contract_marks(tool, fields, reading, folder)
+        marks += contract_marks(tool, fields, unread=unread)
     failures = list[KnownFailure]()
     waiting_entries = set[int]()
     failed_rows = _find_failures(db, scope, session, marks)

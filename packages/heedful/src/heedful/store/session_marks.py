@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from heedful.lessons.call_marks import FileReading, touched_path
+from heedful.lessons.call_marks import MIN_KNOWN_READS, touched_path
 from heedful.lessons.scope import DAY_SECONDS, Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
 
@@ -31,17 +31,15 @@ def find(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> frozenset[
     return frozenset(row["mark"] for row in db.all("read_marks", scope, **values))
 
 
-def read_reading(
+def has_unread(
     db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
-) -> FileReading:
-    """Return what a session has read, as far as a call asks: the file, or others."""
+) -> bool:
+    """Return True if a call is about a file that a session has surely not read."""
     path = touched_path(arguments, folder)
-    if not path:
-        return FileReading()
+    if not path or find(db, scope, session, [_read_mark(path)]):
+        return False
     (row,) = db.all("count_reads", scope, session=storable(session))
-    has_read = bool(find(db, scope, session, [_read_mark(path)]))
-    others = {f"other {number}" for number in range(row["n"] - has_read)}
-    return FileReading(frozenset(others | {path} if has_read else others))
+    return int(row["n"]) >= MIN_KNOWN_READS
 
 
 def mark_read(
