@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_472,
-    "statements of heedful": 33_793,
+    "statements": 41_440,
+    "statements of heedful": 33_761,
     "statements of heedful_server": 5_366,
     "statements of heedful_agents": 2_313,
     "statements of lab, scripts, examples": 11_150,

@@ -11,12 +11,12 @@ grow with the size of the file. No check here is `pure`, because it reads more t
 candidate.
 """
 
-import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
+from heapq import nsmallest
 from math import inf, sqrt
 from os import PathLike
 from os.path import isfile
@@ -120,13 +120,17 @@ class Column:
     wrong: int = 0
     example: object = None
 
-    def add(
-        self, values: "tables.Floats", wrong: int = 0, example: object = None
-    ) -> None:
-        """Add a batch of values, NaN for missing or wrong cells.
+    def read(self, cells: tables.Cells) -> "tables.Floats":
+        """Add a batch of cells; return their values, NaN for missing or wrong cells."""
+        values, wrong, example = tables.to_numbers(cells)
+        if not self.wrong:
+            self.example = example
+        self.wrong += wrong
+        self.add(values)
+        return values
 
-        `wrong` counts the wrong cells, and `example` is the first of them.
-        """
+    def add(self, values: "tables.Floats") -> None:
+        """Add a batch of values, NaN for missing cells."""
         import numpy as np
 
         finite_values = values[np.abs(values) <= MAX_FINITE_VALUE]
@@ -134,10 +138,6 @@ class Column:
         self.missing += missing
         self.infinite += len(values) - missing - len(finite_values)
         self.outside += int(((values < self.low) | (values > self.high)).sum())
-
-        if not self.wrong:
-            self.example = example
-        self.wrong += wrong
 
         if not len(finite_values):
             return
@@ -309,8 +309,7 @@ def _read_columns(
 
     for batch in table.batches([column.name for column in columns]):
         for column, cells in zip(columns, batch, strict=True):
-            values, wrong, example = tables.to_numbers(cells)
-            column.add(values, wrong, example)
+            column.read(cells)
     return columns
 
 
@@ -365,13 +364,12 @@ def _read_bounds(name: str, pair: Any) -> tuple[float, float]:
     return low, high
 
 
-def _row_keys(data: Any, key_columns: Sequence[str]) -> Iterator[tuple[bytes]]:
-    """Yield the key of each row for SQLite; b"" if all cells of a key are missing."""
+def _row_keys(data: Any, key_columns: Sequence[str]) -> Iterator[str]:
+    """Yield the key of each row, "" if all cells of a key are missing."""
     for batch in tables.open_table(data, key_columns).batches(key_columns):
         for cells in zip(*batch, strict=True):
             texts = [_key_text(cell) for cell in cells]
-            joined = "\0".join(texts) if any(texts) else ""
-            yield (joined.encode("utf-8", "surrogatepass"),)
+            yield "\0".join(texts) if any(texts) else ""
 
 
 def _key_text(cell: Any) -> str:
@@ -381,30 +379,13 @@ def _key_text(cell: Any) -> str:
     return str(cell).strip()
 
 
-_CREATE_KEYS = "create table keys (key blob primary key, count) without rowid"
-_ADD_KEY = "insert into keys values (?, 1) on conflict do update set count = count + 1"
-_REPEATED_KEYS = (
-    "select sum(count - 1) over (), key from keys where count > 1 and key > x'' "
-    "order by key limit 3"
-)
-
-
 def _judge_keys(key_columns: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
-    """Yield findings for missing and repeated keys.
-
-    SQLite stores the keys in a temporary file, so memory does not grow with their
-    number.
-    """
+    """Yield findings for missing and repeated keys."""
     name = " and ".join(key_columns)
-    with closing(sqlite3.connect("", isolation_level=None)) as database:
-        database.execute(_CREATE_KEYS)
-        database.execute("begin")
-        database.executemany(_ADD_KEY, _row_keys(data, key_columns))
-
-        ((total,),) = database.execute("select coalesce(sum(count), 0) from keys")
-        keyless = database.execute("select count from keys where key = x''").fetchone()
-        repeated = database.execute(_REPEATED_KEYS).fetchall()
-
+    counts = Counter(_row_keys(data, key_columns))
+    total = counts.total()
+    keyless = counts.pop("", 0)
+    repeated = counts - Counter(counts.keys())
     if not total:
         yield table_finding(
             MISSING_TABLE_CHECK,
@@ -418,17 +399,15 @@ def _judge_keys(key_columns: Sequence[str], data: Any, _: Context) -> Iterator[F
         yield table_finding(
             "rows",
             kind="no key",
-            what=f"{keyless[0]} of {total} rows have no {name}",
+            what=f"{keyless} of {total} rows have no {name}",
             fix=fix,
             rule=fix,
-            off_by=keyless[0] / total,
+            off_by=keyless / total,
         )
     if repeated:
-        examples = [
-            shorten(key.decode("utf-8", "surrogatepass").replace("\0", ", "))
-            for _, key in repeated
-        ]
-        count = repeated[0][0]
+        first_keys = nsmallest(3, repeated)
+        examples = [shorten(key.replace("\0", ", ")) for key in first_keys]
+        count = repeated.total()
         fix = f"write each {name} once"
         yield table_finding(
             "rows",
@@ -627,16 +606,15 @@ def _judge_spread(
     least_ratio = limits.spread_ratio_min
     highest_ratio = limits.spread_ratio_max
     ratio = predicted.std / actual.std
-    is_low = ratio < least_ratio * (1 - ROUNDING_SHARE)
-    is_high = ratio > highest_ratio * (1 + ROUNDING_SHARE)
-    if not is_low and not is_high:
-        return
-
-    side = "low"
-    cause = "the model has hardly learnt from its features"
-    if is_high:
+    if ratio < least_ratio * (1 - ROUNDING_SHARE):
+        side = "low"
+        cause = "the model has hardly learnt from its features"
+    elif ratio > highest_ratio * (1 + ROUNDING_SHARE):
         side = "high"
         cause = "the model is unstable or its output on another scale"
+    else:
+        return
+
     yield table_finding(
         "variance_hallucination",
         kind=side,
@@ -751,12 +729,10 @@ class Pairs:
         """Add a batch: the cells of each column."""
         import numpy as np
 
-        arrays = []
-        for column, cells in zip(self.columns, batch, strict=True):
-            values, wrong, example = tables.to_numbers(cells)
-            column.add(values, wrong, example)
-            arrays.append(values)
-
+        arrays = [
+            column.read(cells)
+            for column, cells in zip(self.columns, batch, strict=True)
+        ]
         in_all = np.all([np.abs(values) <= MAX_FINITE_VALUE for values in arrays], 0)
         actual = arrays[0][in_all]
         predicted = arrays[-1][in_all]

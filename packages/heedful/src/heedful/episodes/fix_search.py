@@ -256,7 +256,7 @@ def _fix_between(
     errors = "\n".join([error, *(_result_text(run, n) for n in equal)])
     named_steps = [n for n in steps if _is_about(run, n, errors)]
     distinct = {(run.events[n].tool, text_of_call(run.events[n])) for n in steps}
-    is_only = len(distinct) == 1 and not _user_spoke(run, failed, works)
+    is_only = len(distinct) == 1 and not _messages(run, failed, works)
     if not is_only or passes_by_itself(run, failed):
         files = set().union(*(_long_values(run.events[n]) for n in named_steps))
         maybe = [n for n in steps if n not in named_steps]
@@ -306,25 +306,18 @@ def _changed_call(
         between = _good_calls(run, tries[-1], works)
         changes = [n for n in between if not is_look(run.events[n])]
         names = _names_in(error)
-        steps = [
-            n
-            for n in changes
-            if (_changes_things(run.events[n]) or _named(run.events[n]) & names)
-            and not _are_like(run, tries[0], n, error)
-        ][-MAX_TOLD_CALLS:]
+        for n in changes:
+            event = run.events[n]
+            is_try = event.tool == failed.tool and _likeness_of(run, tries[0], n, error)
+            if not is_try and (_changes_things(event) or _named(event) & names):
+                steps.append(n)
+        steps = steps[-MAX_TOLD_CALLS:]
     return FoundFix(
         kind=_kind_of(failed, other),
         tries=tuple(tries),
         works=works,
         steps=tuple(steps),
     )
-
-
-def _are_like(run: Course, step: int, other: int, error: str) -> bool:
-    """Return whether two calls are forms of one call of a tool."""
-    if run.events[step].tool != run.events[other].tool:
-        return False
-    return _likeness_of(run, step, other, error) > 0
 
 
 def _kind_of(failed: Event, works: Event) -> FixKind:
@@ -546,11 +539,6 @@ def _names_in(text: str) -> set[str]:
     return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
 
 
-def _user_spoke(run: Course, start: int, end: int) -> bool:
-    """Return whether the user said something between two positions."""
-    return _messages(run, start, end) != ""
-
-
 def was_wanted(run: Course, failed: int, works: int) -> bool:
     """Return whether the user wanted both calls: the first by the task, then another.
 
@@ -686,7 +674,7 @@ def was_dropped(run: Course, failed: int) -> bool:
     result = run.result[failed] or failed
     later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
     next_call = (*later, len(run.events))[0]
-    if not _user_spoke(run, result, next_call):
+    if not _messages(run, result, next_call):
         return False
     tool = run.events[failed].tool
     same = [n for n in later if run.events[n].tool == tool]

@@ -173,6 +173,12 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
     return "\n".join(filter(None, [f"[{kind}]", text]))
 
 
+def object_of(value: Any, name: str) -> Mapping[str, Any]:
+    """Return the object in the field `name` of an object, {} if there is none."""
+    part = value.get(name) if isinstance(value, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
 def text_field(value: Mapping[str, Any], name: str) -> str:
     """Return the text of the field `name`, "" if it is absent. Raises InvalidInput."""
     text = value.get(name)
@@ -301,8 +307,8 @@ def _parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
     parts.append({"type": "refusal", "refusal": text_field(message, "refusal")})
 
-    beside = message.get("additional_kwargs")  # LangChain has OpenAI's fields there
-    for fields in (message, beside if isinstance(beside, Mapping) else {}):
+    # LangChain has OpenAI's fields in `additional_kwargs`.
+    for fields in (message, object_of(message, "additional_kwargs")):
         calls = objects(first_of(fields, "tool_calls", "toolCalls"), "tool_calls")
         if fields.get("function_call"):
             calls = [*calls, *objects([fields["function_call"]], "function_call")]

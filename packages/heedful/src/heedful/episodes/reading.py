@@ -182,7 +182,7 @@ class Traces(Iterator[Episode]):
         """Yield the values of a file, those of an array of runs one by one."""
         skip = partial(self._skip, name)
         try:
-            for line, value in values_of(stream, self._limits.bytes, skip, _is_known):
+            for line, value in values_of(stream, self._limits.bytes, skip, _reader_of):
                 for run in _runs(value):
                     yield line, run
         except (OSError, *PACKING_ERRORS) as error:
@@ -204,11 +204,6 @@ def _reader_of(value: Any) -> type[Reader] | None:
     return next((reader for reader in readers() if reader.begins(value)), None)
 
 
-def _is_known(value: Any) -> bool:
-    """Return True if a reader recognises a file by this value."""
-    return _reader_of(value) is not None
-
-
 def _runs(value: Any) -> Sequence[Any]:
     """Return the runs of an array, or of an object around one; or the value alone."""
     if not isinstance(value, Mapping | list):
@@ -216,9 +211,9 @@ def _runs(value: Any) -> Sequence[Any]:
     parts = [*value.values()] if isinstance(value, Mapping) else value
     if isinstance(value, Mapping) and SIDES.isdisjoint(value):
         is_around = len(parts) > 1 and all(isinstance(part, Mapping) for part in parts)
-        if is_around and all(map(_is_known, parts)):
+        if is_around and all(map(_reader_of, parts)):
             return parts
-    if _is_known(value):
+    if _reader_of(value):
         return [value]
 
     lists = [*parts] if isinstance(value, Mapping) else [parts]
@@ -226,7 +221,7 @@ def _runs(value: Any) -> Sequence[Any]:
         if isinstance(part, Mapping):
             lists = [*lists, *part.values()]
     for runs in lists:
-        if isinstance(runs, list) and any(map(_is_known, runs[:MAX_SAMPLE_VALUES])):
+        if isinstance(runs, list) and any(map(_reader_of, runs[:MAX_SAMPLE_VALUES])):
             return runs
     return [value]
 

@@ -116,7 +116,9 @@ def repeated_step(
             continue
         step: tuple[str, ...] = ()
         if position in results and event.tool not in polls:
-            step = _step_key(event, events[results[position]])
+            result = events[results[position]]
+            arguments = canonical_json(call_arguments(event))
+            step = (event.agent, event.tool, arguments, result.content, result.error)
         if step != last_step:
             rows.append([])
         if step:
@@ -138,12 +140,6 @@ def repeated_step(
         strength=min(1.0, count / 5),
         words=f"{tool}: the same arguments and the same result {count} times in a row",
     )
-
-
-def _step_key(call: Event, result: Event) -> tuple[str, ...]:
-    """Return what two steps have in common if they count as equal."""
-    arguments = canonical_json(call_arguments(call))
-    return call.agent, call.tool, arguments, result.content, result.error
 
 
 def canonical_json(value: Any) -> str:

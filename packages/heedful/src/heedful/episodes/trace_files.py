@@ -145,7 +145,7 @@ class _Lines:
 
 
 def values_of(
-    stream: Stream, limit: int, skip: Skip, is_text: Callable[[str], bool]
+    stream: Stream, limit: int, skip: Skip, is_text: Callable[[str], object]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the values of a file, each with the line where it begins (0 if unknown).
 
@@ -168,7 +168,7 @@ def values_of(
 
 
 def _text_values(
-    lines: _Lines, limit: int, skip: Skip, is_text: Callable[[str], bool]
+    lines: _Lines, limit: int, skip: Skip, is_text: Callable[[str], object]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the values of JSON in a file, or its text if its format is known."""
     is_first = True

@@ -28,6 +28,7 @@ from heedful.checks.claims.text_parts import (
     Date,
     Token,
     likeness,
+    likeness_in,
     split_name,
     stem,
     tokenize,
@@ -445,8 +446,7 @@ class EvidenceTable:
         part_scores: dict[str, int] = {}
         for part in chain.from_iterable(self.columns.values()):
             if part not in part_scores:
-                likenesses = (likeness(word, part) for word in terms)
-                part_scores[part] = max(likenesses, default=0)
+                part_scores[part] = likeness_in(terms, part)
 
         scores: dict[Path, int] = {}
         has_whole_name = False

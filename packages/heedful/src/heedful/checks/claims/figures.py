@@ -23,7 +23,7 @@ from heedful.checks.claims.sentence import (
     sentences,
     table_cells,
 )
-from heedful.checks.claims.text_parts import Quantity, figure, likeness, split_name
+from heedful.checks.claims.text_parts import Quantity, figure, likeness_in, split_name
 
 # These follow the name of a number's column: "an RMSE of 3".
 _NUMBER_LINKS = frozenset("of is was at : =".split())
@@ -336,8 +336,7 @@ def named_cells(
 def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
     """Return whether a word of the sentence names the table of the row."""
     parts = chain.from_iterable(map(split_name, row.table))
-    pairs = product(sentence.lows, parts)
-    return any(likeness(word, part) == 3 for word, part in pairs)
+    return any(likeness_in(sentence.lows, part) == 3 for part in parts)
 
 
 def _paired_cells(
@@ -384,14 +383,9 @@ def _named_pairs(
 
     for name, columns in sentence.evidence.lexicon.pairs.items():
         terms = name.casefold().split()
-        fits = all(_has_like_word(phrase, term) for term in terms)
+        fits = all(likeness_in(phrase, term) > 1 for term in terms)
         if fits and (terms or in_parentheses):
             yield terms, columns
-
-
-def _has_like_word(phrase: Words, term: str) -> bool:
-    """Return whether a word of the phrase is like the term."""
-    return any(likeness(word, term) > 1 for word in phrase)
 
 
 def changes(sentence: Sentence) -> list[Movement]:

@@ -8,6 +8,7 @@ and makes the claims that `figures` and `heedful.checks.claims` judge.
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 from heedful.checks.claims import text_parts
@@ -18,7 +19,7 @@ from heedful.checks.claims.text_parts import (
     Date,
     Quantity,
     Token,
-    likeness,
+    likeness_in,
     split_name,
 )
 
@@ -104,7 +105,8 @@ class Sentence:
                 rows = self.evidence.rows_on(date)
                 mentions.append(Mention(positions[0], positions[-1], rows))
             last = positions[-1] if positions else last
-        return sorted(filter(_names_rows, mentions), key=_first_position)
+        with_rows = [mention for mention in mentions if mention.rows]
+        return sorted(with_rows, key=attrgetter("first"))
 
     def _positions(self, date: Date) -> list[int]:
         """Return the positions of the tokens of a date."""
@@ -259,7 +261,7 @@ class Sentence:
         return [
             column
             for column, parts in columns.items()
-            if parts and all(_has_word_like(self.words, part) for part in parts)
+            if parts and all(likeness_in(self.words, part) for part in parts)
         ]
 
     def attached(self, quantity: Quantity) -> Mention | None:
@@ -314,21 +316,6 @@ class Sentence:
                 rows += mention.rows
                 break
         return list(dict.fromkeys(rows))
-
-
-def _names_rows(mention: Mention) -> bool:
-    """Return whether a mention names any row."""
-    return bool(mention.rows)
-
-
-def _first_position(mention: Mention) -> int:
-    """Return the position of the first token of a mention."""
-    return mention.first
-
-
-def _has_word_like(sentence_words: Words, part: str) -> bool:
-    """Return whether a word is like a part of a name."""
-    return any(likeness(word, part) for word in sentence_words)
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:

@@ -514,6 +514,11 @@ def likeness(word: str, part: str) -> int:
     return 2 if is_abbreviation(short, f"{long}s") else 0
 
 
+def likeness_in(words: Iterable[str], part: str) -> int:
+    """Return the `likeness` to a part of a name of the word that is most like it."""
+    return max((likeness(word, part) for word in words), default=0)
+
+
 def is_abbreviation(short: str, long: str) -> bool:
     """Return whether `short` is the first letter and some later letters of `long`."""
     if short[0] != long[0]:

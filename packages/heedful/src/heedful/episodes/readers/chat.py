@@ -15,7 +15,13 @@ from itertools import takewhile
 from typing import Any
 
 from heedful.episodes.episode import Episode, Limits, json_data
-from heedful.episodes.messages import first_of, objects, offered_tools, text_of
+from heedful.episodes.messages import (
+    first_of,
+    object_of,
+    objects,
+    offered_tools,
+    text_of,
+)
 from heedful.episodes.readers.base import (
     OpenSession,
     OpenSessions,
@@ -51,7 +57,7 @@ class Chat:
         inner = [part for part in fields.values() if isinstance(part, Mapping)]
         messages = max(map(_prompt_in, (fields, *inner)), key=len)
         answer = _answer_in(fields)
-        request = request_of(fields)
+        request = object_of(fields, "request") or fields
         prompt = request.get("input")
         if answer and isinstance(prompt, str):
             message = {"role": "user", "content": prompt}
@@ -91,12 +97,6 @@ def _answer_in(fields: Fields) -> list[Any]:
     return answer if _is_chat(answer) else []
 
 
-def request_of(fields: Fields) -> Fields:
-    """Return the request in a line of a log, or the line."""
-    request = fields.get("request")
-    return request if isinstance(request, Mapping) else fields
-
-
 def response_of(fields: Fields) -> Fields:
     """Return the response in a line of a log, or the line."""
     response = fields.get("response", fields)
@@ -104,8 +104,7 @@ def response_of(fields: Fields) -> Fields:
         return {"content": response}
     if not isinstance(response, Mapping):
         return {}
-    body = response.get("body")
-    return body if isinstance(body, Mapping) else response
+    return object_of(response, "body") or response
 
 
 PROMPT_ROLES = ("system", "developer", "user")
@@ -146,7 +145,8 @@ class ChatReader:
         if not chat.answer:
             return [self._episode(chat)]
 
-        request, response = request_of(chat.fields), response_of(chat.fields)
+        request = object_of(chat.fields, "request") or chat.fields
+        response = response_of(chat.fields)
         earlier = text_of({**request, **response}.get("previous_response_id"))
         start = text_of([*takewhile(_is_prompt, chat.messages)])
         key = self._keys.get(earlier, start)

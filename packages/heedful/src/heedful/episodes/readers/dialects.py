@@ -11,30 +11,17 @@ from typing import Any
 from heedful.episodes.episode import json_data
 from heedful.episodes.messages import first_of
 
-TYPE_ROLES = {
-    "human": "user",
-    "user": "user",
-    "ai": "assistant",
-    "assistant": "assistant",
-    "gemini": "assistant",
+# The authors of messages as LangChain and ShareGPT name them.
+AUTHOR_ROLES = {
+    **dict.fromkeys(("human", "user", "chat"), "user"),
+    **dict.fromkeys(("ai", "assistant", "gemini", "gpt"), "assistant"),
     "system": "system",
-    "tool": "tool",
+    **dict.fromkeys(("tool", "tool_result", "observation"), "tool"),
+    "function_response": "tool",
     "function": "function",
-    "tool_result": "tool",
-    "chat": "user",
 }
 # Types of messages that other formats have, too.
 OTHERS_TYPES = ("system", "tool", "function", "tool_result", "reasoning")
-SHAREGPT_ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "observation": "tool",
-    "function_response": "tool",
-}
 # Where the words and the calls of a message may stand.
 CONTENTS = ("content", "parts", "tool_calls", "function_call")
 
@@ -82,9 +69,9 @@ def _of_langchain(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not isinstance(fields, Mapping) or not isinstance(kind, str):
         return None
     name = kind.removesuffix("Chunk").removesuffix("Message").lower()
-    if name not in TYPE_ROLES or "content" not in fields:
+    if name not in AUTHOR_ROLES or "content" not in fields:
         return None
-    role = fields.get("role") or TYPE_ROLES[name]
+    role = fields.get("role") or AUTHOR_ROLES[name]
     return {**fields, "role": role, "type": ""}
 
 
@@ -132,9 +119,9 @@ def _of_sharegpt(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     if author == "function_call":
         return {"role": "assistant", "tool_calls": [json_data(words)]}
-    if author not in SHAREGPT_ROLES:
+    if author not in AUTHOR_ROLES:
         return None
-    return {"role": SHAREGPT_ROLES[author], "content": words}
+    return {"role": AUTHOR_ROLES[author], "content": words}
 
 
 def _item_of_responses(value: Mapping[str, Any]) -> Mapping[str, Any] | None:

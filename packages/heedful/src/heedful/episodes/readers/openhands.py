@@ -15,6 +15,7 @@ from heedful.episodes.failures import marks_failure
 from heedful.episodes.messages import (
     chat_events,
     first_of,
+    object_of,
     seconds,
     text_field,
     text_of,
@@ -110,17 +111,11 @@ def _events_of(fields: Mapping[str, Any]) -> Iterator[Event]:
         yield _result_of(fields, observation)
 
 
-def _part(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the object of a field; an empty one if there is none."""
-    part = fields.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
 def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
     """Yield the thought of an action, and its call or what it says."""
-    inputs = action if isinstance(action, Mapping) else _part(fields, "args")
+    inputs = action if isinstance(action, Mapping) else object_of(fields, "args")
     thought = text_of(fields.get("thought") or inputs.get("thought") or "")
-    function = _part(fields, "tool_call_metadata").get("function_name")
+    function = object_of(fields, "tool_call_metadata").get("function_name")
     tool = text_of(first_of(fields, "tool_name")) or text_of(function or action)
     if tool in SAYINGS or action in SAYINGS:
         kind = "user_message" if fields.get("source") == "user" else "llm_response"
@@ -141,9 +136,9 @@ def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
 
 def _result_of(fields: Mapping[str, Any], observation: Any) -> Event:
     """Return the result of a call. Raises InvalidInput."""
-    inner = observation if isinstance(observation, Mapping) else _part(fields, "extras")
+    inner = object_of(fields, "observation") or object_of(fields, "extras")
     words = texts_of({**inner, **fields}, "content", "output", "error")
-    code = first_of({**_part(inner, "metadata"), **inner}, "exit_code")
+    code = first_of({**object_of(inner, "metadata"), **inner}, "exit_code")
     call = text_of(first_of(fields, "tool_call_id", "cause"))
     result = Event("tool_response", call=call, tool=text_field(fields, "tool_name"))
     if "rejection_reason" in fields:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful.episodes.messages import first_of, objects, text_field
+from heedful.episodes.messages import first_of, object_of, objects, text_field
 from heedful.episodes.readers.conventions import Attributes
 from heedful.errors import InvalidInput
 from heedful.validation import MAX_INTEGER, require
@@ -58,10 +58,9 @@ def from_json(document: Any) -> Iterator[Span]:
 
     for resource in objects(first_of(document, *RESOURCE_SPANS), "resourceSpans"):
         for scope_spans in objects(first_of(resource, *SCOPE_SPANS), "scopeSpans"):
-            scope = scope_spans.get("scope")
-            name = scope.get("name") if isinstance(scope, Mapping) else ""
+            scope = object_of(scope_spans, "scope").get("name")
             for span in objects(scope_spans.get("spans"), "spans"):
-                yield _read_span(span, name)
+                yield _read_span(span, scope)
 
 
 def from_request(data: bytes, longest: int = MAX_INTEGER) -> Iterator[Span]:
@@ -210,7 +209,7 @@ def _read_value(value: Any) -> Any:
     if kind not in ("arrayValue", "kvlistValue"):
         return content
 
-    values = content.get("values") if isinstance(content, Mapping) else None
+    values = first_of(object_of(value, kind), "values")
     if kind == "kvlistValue":
         return _read_attributes(values)
 

@@ -9,7 +9,14 @@ mlflow/mlflow, `Span.to_dict`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heedful.episodes.messages import first_of, objects, seconds, text_field, text_of
+from heedful.episodes.messages import (
+    first_of,
+    object_of,
+    objects,
+    seconds,
+    text_field,
+    text_of,
+)
 from heedful.episodes.readers.conventions import Attributes, decoded
 from heedful.episodes.readers.otlp import Span
 
@@ -50,7 +57,7 @@ def _span_objects(value: Any) -> Iterator[Mapping[str, Any]]:
         for part in value:
             yield from _span_objects(part)
     elif isinstance(value, Mapping):
-        ids = _ids_of(value)
+        ids = object_of(value, "context") or value
         if isinstance(value.get("run_type"), str) and "id" in value:
             yield from _runs_in(value)
             return
@@ -71,18 +78,10 @@ def _runs_in(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _runs_in({"trace_id": trace, **ids, **child})
 
 
-def _ids_of(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object that has the ids of a span."""
-    context = fields.get("context")
-    return context if isinstance(context, Mapping) else fields
-
-
 def _read_span(fields: Mapping[str, Any]) -> Span:
     """Return the span of an object. Raises InvalidInput."""
-    ids = _ids_of(fields)
-    status = fields.get("status")
-    if not isinstance(status, Mapping):
-        status = fields
+    ids = object_of(fields, "context") or fields
+    status = object_of(fields, "status") or fields
     code = text_of(first_of(status, "status_code", "code")).lower()
     message = text_of(
         first_of(status, "description", "message", "status_message", "error")
@@ -127,13 +126,12 @@ def _time_of(fields: Mapping[str, Any], end: str) -> int:
 
 def _attributes_of(fields: Mapping[str, Any]) -> Attributes:
     """Return the attributes of a span, also those that Langfuse makes fields."""
-    metadata = fields.get("metadata")
-    attributes = fields.get("attributes")
-    if isinstance(metadata, Mapping):
-        attributes = metadata.get("attributes")
+    attributes = object_of(fields, "attributes")
+    if object_of(fields, "metadata"):
+        attributes = object_of(fields["metadata"], "attributes")
     observed = {
         attribute: fields[name]
         for name, attribute in _FIELD_ATTRIBUTES.items()
         if fields.get(name) is not None
     }
-    return {**attributes, **observed} if isinstance(attributes, Mapping) else observed
+    return {**attributes, **observed}
