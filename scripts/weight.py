@@ -44,10 +44,10 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_440,
-    "statements of heedful": 33_761,
+    "statements": 41_435,
+    "statements of heedful": 33_758,
     "statements of heedful_server": 5_366,
-    "statements of heedful_agents": 2_313,
+    "statements of heedful_agents": 2_311,
     "statements of lab, scripts, examples": 11_150,
     "named limits per 1,000": 6.0,
     "patterns per 1,000": 4.8,

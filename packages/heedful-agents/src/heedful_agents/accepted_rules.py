@@ -49,13 +49,14 @@ def find_rules(folder: Path) -> RulesFile | None:
 
     root = repository.root
     path = root / RULES_PATH
+    content = NO_CONTENT
+    problem = ""
     try:
-        content = read_project_file(path, within=root)
-    except (FileNotFoundError, NotADirectoryError):
-        return RulesFile(path=path, root=root)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            content = read_project_file(path, within=root)
     except (OSError, UsageError) as error:
-        return RulesFile(path=path, root=root, problem=str(error))
-    return RulesFile(path=path, root=root, content=content)
+        problem = str(error)
+    return RulesFile(path=path, root=root, content=content, problem=problem)
 
 
 def doubt_about_rules(folder: Path) -> str:

@@ -8,7 +8,7 @@ with its source and with what is different. A fact that no source confirms is
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -364,14 +364,6 @@ AGENTS: Mapping[str, Agent] = {
         "add `read: AGENTS.md` to .aider.conf.yml",
     ),
 }
-
-
-def agents_here(project: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names of the agents on this machine, and what shows each of them."""
-    for name, agent in AGENTS.items():
-        sign = agent.sign_in(project)
-        if sign:
-            yield name, sign
 
 
 def find_agent(name: str) -> Agent:

@@ -446,9 +446,8 @@ def _reports_failure(moment: Moment, response: Any) -> bool:
     from heedful.episodes import failures
 
     is_object = isinstance(response, Mapping)
-    if is_object and failures.marks_failure(response):
-        return True
-    return failures.reports_failure(
+    is_marked = is_object and failures.marks_failure(response)
+    return is_marked or failures.reports_failure(
         _result_text(response),
         command_of(moment.arguments),
         marked=is_object or bool(moment.agent.event_of("failed")),

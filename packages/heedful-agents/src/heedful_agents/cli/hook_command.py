@@ -33,14 +33,16 @@ from heedful.store.projects import (
 )
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
-from heedful_agents.agents import AGENTS, agents_here
+from heedful_agents.agents import AGENTS
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
 
 def here() -> dict[str, str]:
     """Return the agents on this machine, and what shows each of them."""
-    return dict(agents_here(project_root(Path.cwd())))
+    root = project_root(Path.cwd())
+    signs = {name: agent.sign_in(root) for name, agent in AGENTS.items()}
+    return {name: sign for name, sign in signs.items() if sign}
 
 
 def describe_limits(names: Sequence[str]) -> Iterator[str]:

@@ -56,7 +56,6 @@ class Advice:
     text: str = ""
     examples: tuple[Message, ...] = ()
     silence: str = ""
-    lessons: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -166,11 +165,10 @@ class CallRun:
         self, tool: str, arguments: Mapping[str, Any] | str
     ) -> Advice:
         """Return the rules of the user that name a call; each is told once in a run."""
-
-        async def look(memory: CallMemory) -> Advice:
-            return await self._with_rules(Advice(), memory, tool, arguments)
-
-        return await self._ask("ask about the rules of the user", look)
+        return await self._ask(
+            "ask about the rules of the user",
+            lambda memory: self._with_rules(Advice(), memory, tool, arguments),
+        )
 
     async def before(
         self,
@@ -350,7 +348,7 @@ class CallRun:
         rule_texts = [*(rule.text for rule in own_rules), *team_rules.values()]
         text = session_brief.brief_text(rule_texts, list(map(str, lines)))
         if text:
-            return Advice(text=facts({1: text}, label="brief"), lessons=announced)
+            return Advice(text=facts({1: text}, label="brief"))
         return Advice(silence=say("withheld" if lessons else "nothing known"))
 
     async def _with_rules(
@@ -410,7 +408,7 @@ class CallRun:
         )
         texts = {id: text for id, text in fit.items() if id in announced}
         if texts:
-            return Advice(text=facts(texts), lessons=frozenset(texts))
+            return Advice(text=facts(texts))
         if release:
             return Advice(silence=say("waits", release=release))
         return Advice(silence=say("withheld" if fit else "nothing known"))
