@@ -317,24 +317,15 @@ _COOKIE_KEYS = ("cookie", "cookies")
 MAX_KEY_CHARS = 64  # of a key only its end is judged
 MIN_NAMED_VALUE_CHARS = 12  # a key alone makes no shorter value a secret
 # A key that may name a secret, such as `api_key` or `X-Auth-Token`.
-_SECRET_KEY_PATTERN = re.compile(
-    "|".join(
-        (
-            *(*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS),
-            *(
-                r"^auth\Z",
-                r"^PIN\Z",
-                r"pin[ _-]?(?:code|number|nummer)",
-                "code[ _-]pin",
-            ),
-        )
-    ),
-    re.IGNORECASE,
+_SECRET_KEY = "|".join(
+    (
+        r"(?i)^auth\Z|^PIN\Z|pin[ _-]?(?:code|number|nummer)|code[ _-]pin",
+        *(*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS),
+    )
 )
 # A value below the name of a secret is one, too, if it has digits and letters, such as
 # `x7Qp2mZk9`, and does not consist of words and numbers, as a time, path or URL does.
-_NESTED_SECRET_PATTERN = re.compile(
-    r"""
+_NESTED_SECRET = r"""(?x)
     (?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])
     (?!
         (?>
@@ -348,10 +339,8 @@ _NESTED_SECRET_PATTERN = re.compile(
         )\Z
     )
     [\w.+/~=@!#%&-]{8,}\Z
-    """,
-    re.VERBOSE,
-)
-_ASSIGNED_VALUE_PATTERN = re.compile(rf"{NOT_A_REFERENCE}\S{{6,}}\Z", re.VERBOSE)
+"""
+_ASSIGNED_VALUE = rf"(?x){NOT_A_REFERENCE}\S{{6,}}\Z"
 
 
 def redact_data(value: Any, key: str = "") -> Any:
@@ -460,7 +449,7 @@ def _classify_key(key: str) -> KeyMeaning:
     Returns "" if the key says nothing.
     """
     # A `key` alone names a finding.
-    if key == "key" or not _SECRET_KEY_PATTERN.search(key):
+    if key == "key" or not re.search(_SECRET_KEY, key):
         return ""
     for pattern in (SECRET_NAME_PATTERN, FOREIGN_NAME_PATTERN):
         if _compiled(pattern).search(f"{key}="):
@@ -470,12 +459,8 @@ def _classify_key(key: str) -> KeyMeaning:
 
 def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:
     """Return a text without secrets, or a mark if its key says that it is a secret."""
-    pattern = None
-    if meaning == "assigned":
-        pattern = _ASSIGNED_VALUE_PATTERN
-    elif meaning == "below":
-        pattern = _NESTED_SECRET_PATTERN
-    if pattern and pattern.match(value):
+    secrets = {"assigned": _ASSIGNED_VALUE, "below": _NESTED_SECRET}
+    if meaning in secrets and re.match(secrets[meaning], value):
         return f"{MARK_START}assigned]"
 
     is_header = key.lower() in SECRET_HEADER_WORDS

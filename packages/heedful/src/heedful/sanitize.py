@@ -24,9 +24,8 @@ from heedful.redact import (
 # Gemma 4. As tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of
 # a line: older Claude. Signs may have their full width. Blanks may come between the
 # signs and the name if the name is that of a token: "f <| ys |> g" is code, and so is
-# "a < s > b".
-CHAT_TOKEN_PATTERN = re.compile(
-    r"""
+# "a < s > b". The patterns are compiled at their first use: `heedful --help` has none.
+_CHAT_TOKENS = r"""(?ix)
     [<＜][|｜][^|｜>＞\s…]{1,40}[|｜]?[>＞]
   | [<＜]\s{0,3}[|｜]\s{0,3}
     (?:/?\w{1,40}[_▁＿]\w{1,40}(?:▁\w{1,40}){0,3}
@@ -47,9 +46,7 @@ CHAT_TOKEN_PATTERN = re.compile(
   | [\[［]\s{0,3}/?\s{0,3}
     (?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\s{0,3}[\]］]
   | (?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+"""
 # Every token begins with one of these; a text without them is not searched.
 _CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
 # Scripts and pictographs need these, but only right after a visible character outside
@@ -63,10 +60,8 @@ _VISIBLE_CHARACTER = (
 )
 # A selector or a joiner without such a character before it. A selector may also follow
 # the digit of a keycap, and a joiner may follow a selector.
-_LOOSE_SELECTOR_PATTERN = re.compile(
-    rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{VARIATION_SELECTORS}]"
-)
-_LOOSE_JOINER_PATTERN = re.compile(
+_LOOSE_SELECTORS = rf"(?<!{_VISIBLE_CHARACTER})(?<![0-9#*])[{VARIATION_SELECTORS}]"
+_LOOSE_JOINERS = (
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
 
@@ -91,11 +86,11 @@ def sanitize(text: str, most: int | None = None) -> str:
         hidden |= characters.intersection(INVISIBLE_LETTERS)
         if hidden:
             text = text.translate(dict.fromkeys(map(ord, hidden)))
-        text = _LOOSE_SELECTOR_PATTERN.sub("", text)
-        text = _LOOSE_JOINER_PATTERN.sub("", text)
+        text = re.sub(_LOOSE_SELECTORS, "", text)
+        text = re.sub(_LOOSE_JOINERS, "", text)
 
     if any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
-        text = CHAT_TOKEN_PATTERN.sub("…", text)
+        text = re.sub(_CHAT_TOKENS, "…", text)
 
     if most is not None and len(text) > most:
         text = f"{text[: most - 1]}…"
@@ -217,14 +212,14 @@ def without_controls(text: str) -> str:
     >>> without_controls("a\x1b[2J\n\tb\u202e")
     'a\\x1b[2J\n\tb\\u202e'
     """
-    return _CONTROL_PATTERN.sub(
-        lambda hit: hit[0].encode("unicode_escape").decode("ascii"), text
+    return re.sub(
+        _CONTROLS, lambda hit: hit[0].encode("unicode_escape").decode("ascii"), text
     )
 
 
 # The categories Cc and Cf, and separators of lines; without the ends of lines, tabs and
 # joiners of letters.
-_CONTROL_PATTERN = re.compile(
+_CONTROLS = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u180e\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )

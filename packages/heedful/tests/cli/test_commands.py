@@ -264,12 +264,20 @@ def test_the_package_runs_as_a_module():
 def test_a_command_of_a_package_that_is_not_installed_names_it(
     desk, monkeypatch, command, package
 ):
-    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
-    doors._entries.cache_clear()
+    monkeypatch.setattr(doors, "_entry_texts", list)
+    doors._places.cache_clear()
     done = desk.invoke(monkeypatch, command)
-    doors._entries.cache_clear()
+    doors._places.cache_clear()
     assert done.code == 2
     assert f"pip install ./packages/heedful ./packages/{package} in" in done.err
+
+
+@pytest.mark.parametrize("door", ["commands", "jobs", "readers", "routers", "settings"])
+def test_a_door_has_the_entry_points_that_python_finds(door):
+    entries = metadata.entry_points(group=f"heedful.{door}")
+    assert entries
+    found = getattr(doors, door.upper()).load_all()
+    assert found == {entry.name: entry.load() for entry in entries}
 
 
 def test_mcp_without_its_package_names_its_extra(desk, monkeypatch):
