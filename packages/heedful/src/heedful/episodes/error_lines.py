@@ -32,38 +32,43 @@ _EXIT_STATUS_PATTERN = re.compile(
     r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+"
     r"(?:[^\w\n][^\n]{0,80})?$"
 )
-_REASON = (
-    r"(?i)(?<!-)\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
-    r"|unrecogni[sz]ed|denied|declined|refused|rejected|must|should|expected|invalid)\b"
+# The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
+_TYPE_PATTERN = re.compile(
+    r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
+    r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
-# The shapes of an error line, the most telling first. The position is the rank.
+_REASON = (
+    r"(?<![\w-])(?:not?|can(?:'t|not)|un(?:able|defined|known|recogni[sz]ed)|missing"
+    r"|de(?:nied|clined)|re(?:fused|jected)|must|should|expected|invalid)\b"
+)
+# The other shapes of an error line, the most telling first, in lower case. A word comes
+# before the look at what precedes it: Python finds letters fast, in a tenth of time.
 _SHAPES = (
-    # The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
-    re.compile(
-        r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
-        r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
-    ),
     # A word for an error with what follows it: "fatal: not a git repository"; but what
     # ends with the exit status of a command says less than the command did.
     re.compile(
-        r"(?i)\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied): *"
-        r"(?!.*\bexit (?:code|status):? \d+\Z)\S|\Afailed to \w"
+        r"(?:error|exception|fatal(?<=\bfatal)|panic(?<=\bpanic)|denied(?<=\bdenied)"
+        r"|fail(?<=\bfail)(?:ed|ure)?): *(?!.*\bexit (?:code|status):? \d+\Z)\S"
+        r"|failed to (?<=\Afailed to )\w"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
     re.compile(
-        r"(?i)\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
-        r"(?!warning|note|info|:|\w*(?:Error|Exception|Failed)$)\S"
+        r"\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
+        r"(?!warning|note|info|:|\w*(?:error|exception|failed)$)\S"
     ),
     # What is missing or forbidden: "no key 'a'", and then "permission denied".
     re.compile(_REASON + r".*[\"'`“]\w"),
     re.compile(_REASON),
     # Any mention of an error: "3 tests failed", "the request timed out".
     re.compile(
-        r"(?i)[a-z]error\b|exception\b|\berr(?:or)?\b|\bfail\w*\b.|\btime[d ]{0,2}-?out"
+        r"error(?<![^\Wa-z]error)\b|exception\b|err(?<=\berr)\b|fail(?<=\bfail)\w*\b."
+        r"|time(?<=\btime)[d ]{0,2}-?out"
     ),
 )
-# So many of the shapes name an error by themselves.
-STRONG_SHAPES = 3
+# The ranks of an error line: 0 is a type, the others are the shapes. Lines of the first
+# three name an error by themselves.
+NUMBER_OF_RANKS = 1 + len(_SHAPES)
+STRONG_RANKS = 3
 # What stands around an output: Gemini CLI's label, and the tag of an error.
 _WRAPPING_PATTERN = re.compile(
     r"\A(?:<untrusted_context>\s*)?Output: |</?\w{0,20}error>"
@@ -182,7 +187,7 @@ def _ranked(lines: Iterable[str]) -> list[str]:
     several tracebacks, the last one counts most.
     """
     # For each shape the lines that can be quoted whole, then the longer ones.
-    ranked: list[dict[str, str]] = [{} for _ in range(2 * len(_SHAPES))]
+    ranked: list[dict[str, str]] = [{} for _ in range(2 * NUMBER_OF_RANKS)]
     tracebacks: dict[str, str] = {}
     in_traceback = False
     for raw in lines:
@@ -192,7 +197,7 @@ def _ranked(lines: Iterable[str]) -> list[str]:
         elif in_traceback and line and not raw[0].isspace():
             in_traceback = False
             _add_line(tracebacks, line)
-        elif (rank := _rank(line)) < len(_SHAPES):
+        elif (rank := _rank(line)) < NUMBER_OF_RANKS:
             # A longer line is worse than one that can be quoted whole.
             is_long = len(line) > MAX_SHOWN_LINE_CHARS
             _add_line(ranked[2 * rank + is_long], line)
@@ -200,9 +205,12 @@ def _ranked(lines: Iterable[str]) -> list[str]:
 
 
 def _rank(line: str) -> int:
-    """Return the position of the first shape that a line has, else their number."""
-    shapes = enumerate(_SHAPES)
-    return next((n for n, shape in shapes if shape.search(line)), len(_SHAPES))
+    """Return the rank of an error line, 0 is best; another line has NUMBER_OF_RANKS."""
+    if _TYPE_PATTERN.search(line):
+        return 0
+    lower = line.lower()
+    shapes = enumerate(_SHAPES, 1)
+    return next((n for n, shape in shapes if shape.search(lower)), NUMBER_OF_RANKS)
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:
@@ -238,7 +246,7 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
         repeated.update([line for line in candidates if line in message][1:])
     errors = [line for line in candidates[:MAX_LISTED_ITEMS] if line not in repeated]
 
-    strong = [line for line in errors if _rank(line) < STRONG_SHAPES]
+    strong = [line for line in errors if _rank(line) < STRONG_RANKS]
     # A summary repeats an error after " - ".
     endings = {line.rpartition(" - ")[2] for line in strong if " - " in line}
     errors = [line for line in strong if line not in endings] or errors[:1]
@@ -267,7 +275,7 @@ def _telling_lines(lines: list[str], repeated: frozenset[str]) -> list[str]:
         bare = without_margin(line)
         rest = _ECHO_LABEL_PATTERN.sub("", bare)
         # In "KeyError: 'a'" the rest is the reason.
-        is_error = _rank(bare[: len(bare) - len(rest)] + "…") < STRONG_SHAPES
+        is_error = _rank(bare[: len(bare) - len(rest)] + "…") < STRONG_RANKS
         is_beside = _BESIDE_PATTERN.match(bare) or rest in repeated
         if bare not in repeated and (is_error or not is_beside):
             telling.append(line)
@@ -303,7 +311,7 @@ def _messages(lines: Iterable[str]) -> Iterator[set[str]]:
         if not line[0].isspace():
             yield block
             block = set()
-            is_open = _rank(bare) < len(_SHAPES)
+            is_open = _rank(bare) < NUMBER_OF_RANKS
         if is_open:
             block.add(bare)
     yield block
