@@ -145,47 +145,6 @@ def _after_owner(distance: int) -> str:
 
 # Secrets in a place of their own, whatever they look like.
 
-_PRIVATE_KEY_PATTERN = r"""
-    ()
-    (?:
-        -{4,5}[ ]?BEGIN[ ][A-Z0-9 ]{0,30}
-        (?:PRIVATE[ ]KEY(?:[ ]BLOCK)?|[\w ]{0,30}key[ ]V1)[ ]?-{4,5}
-        (?>(?:[^-]++|-(?!---))*)
-        (?:-{4,5}[ ]?END[ ][\w ]{1,40}-{4,5})?
-      | PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC:[ ]?\w+|\Z)
-    )
-"""
-# A password ends at the last "@" before the path. It may contain "/", but not after a
-# port.
-_URL_PASSWORD_PATTERN = r"""
-    (://)
-    (?:
-        (?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)        # a user name that is a token
-      | [^\s/:'"\[]*+:                              # a user name and a password
-        (?!\$?[{<]|%[sd(]|\d{1,5}[/?#])(?=[^\s@'"])
-    )
-    [^\s/@'"]*+[^\s@'"]{0,60}+
-    (?>(?:@[^\s/@'",]*+(?=@))*)
-    (?=@)
-"""
-# After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
-_AUTHORIZATION_PATTERN = rf"""
-    (
-        (?:uthorization|UTHORIZATION|_auth|"auth)
-        (?:\\{{0,3}}["'])?\s{{0,20}}[:=]\s{{0,20}}(?:\\{{0,3}}["'])?
-        (?!(?i:bearer)\s[\w.~+/=-]{{20}})
-        (?>(?:[A-Za-z][\w-]{{1,30}}\s{{1,3}})?)
-    )
-    {NOT_A_REFERENCE}
-    (?![\w.]{{1,60}}[(}}])
-    (?:(?<=(?i:basic)\s)|(?=[^\s"']{{0,60}}\d))
-    [^\s"'\\]{{8,}}+
-"""
-_COOKIE_PATTERN = r"""
-    ((?i:ookie)(?:\\{0,3}["'])?\s{0,20}:\s{0,20}(?:\\{0,3}["'])?)
-    [\w.%+-]{1,64}=[^\s;"']*+
-    (?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;"']*+)*)
-"""
 _SQL_PASSWORD_PATTERN = rf"""
     (
         [pPiI]
@@ -197,11 +156,6 @@ _SQL_PASSWORD_PATTERN = rf"""
     )
     {NOT_A_REFERENCE}
     (?:(?<=')[^'\n]{{6,64}}+(?=';)|[^\s"';)]{{4,}}+(?!['"],))
-"""
-_ECHO_PIPE_PATTERN = r"""
-    (echo\s{1,3}(?:-\w\s{1,3})?["']?)
-    (?!\$)[^\s"'|]{4,80}
-    (?=["']?\s{0,3}\|\s{0,3}(?:sudo\s-S|(?:sudo\s)?chpasswd|[^|\n]{0,80}?-stdin))
 """
 # Four or more plain words, in quotes or up to the end of the line, that are no
 # sentence.
@@ -231,28 +185,65 @@ PLACE_RULES = (
     Rule(
         name="private key in a file",
         kind="private_key",
-        pattern=_PRIVATE_KEY_PATTERN,
+        pattern=r"""
+            ()
+            (?:
+                -{4,5}[ ]?BEGIN[ ][A-Z0-9 ]{0,30}
+                (?:PRIVATE[ ]KEY(?:[ ]BLOCK)?|[\w ]{0,30}key[ ]V1)[ ]?-{4,5}
+                (?>(?:[^-]++|-(?!---))*)
+                (?:-{4,5}[ ]?END[ ][\w ]{1,40}-{4,5})?
+              | PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC:[ ]?\w+|\Z)
+            )
+        """,
         keywords=("private", "static key"),
         example="-----BEGIN PRIVATE KEY-----\\n{W64}\\n-----END PRIVATE KEY-----",
     ),
     Rule(
         name="password in a URL",
         kind="password_in_url",
-        pattern=_URL_PASSWORD_PATTERN,
+        # A password ends at the last "@" before the path. It may contain "/", but not
+        # after a port.
+        pattern=r"""
+            (://)
+            (?:
+                (?=[\w-]{20,200}+@)(?=[\w-]{0,60}\d)    # a user name that is a token
+              | [^\s/:'"\[]*+:                          # a user name and a password
+                (?!\$?[{<]|%[sd(]|\d{1,5}[/?#])(?=[^\s@'"])
+            )
+            [^\s/@'"]*+[^\s@'"]{0,60}+
+            (?>(?:@[^\s/@'",]*+(?=@))*)
+            (?=@)
+        """,
         keywords=("://",),
         example="postgres://bob:{W12}@db/x",
     ),
     Rule(
         name="authorization header",
         kind="authorization",
-        pattern=_AUTHORIZATION_PATTERN,
+        # After any scheme but a bearer's; `auth` is in the settings of Docker and npm.
+        pattern=rf"""
+            (
+                (?:uthorization|UTHORIZATION|_auth|"auth)
+                (?:\\{{0,3}}["'])?\s{{0,20}}[:=]\s{{0,20}}(?:\\{{0,3}}["'])?
+                (?!(?i:bearer)\s[\w.~+/=-]{{20}})
+                (?>(?:[A-Za-z][\w-]{{1,30}}\s{{1,3}})?)
+            )
+            {NOT_A_REFERENCE}
+            (?![\w.]{{1,60}}[(}}])
+            (?:(?<=(?i:basic)\s)|(?=[^\s"']{{0,60}}\d))
+            [^\s"'\\]{{8,}}+
+        """,
         keywords=("auth",),
         example="Authorization: Basic {W40}=",
     ),
     Rule(
         name="cookie header",
         kind="cookie",
-        pattern=_COOKIE_PATTERN,
+        pattern=r"""
+            ((?i:ookie)(?:\\{0,3}["'])?\s{0,20}:\s{0,20}(?:\\{0,3}["'])?)
+            [\w.%+-]{1,64}=[^\s;"']*+
+            (?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;"']*+)*)
+        """,
         keywords=("cookie",),
         example="Cookie: theme=dark; session={W12}",
     ),
@@ -266,7 +257,11 @@ PLACE_RULES = (
     Rule(
         name="password that a shell pipes to a command",
         kind="password",
-        pattern=_ECHO_PIPE_PATTERN,
+        pattern=r"""
+            (echo\s{1,3}(?:-\w\s{1,3})?["']?)
+            (?!\$)[^\s"'|]{4,80}
+            (?=["']?\s{0,3}\|\s{0,3}(?:sudo\s-S|(?:sudo\s)?chpasswd|[^|\n]{0,80}?-stdin))
+        """,
         keywords=("echo ",),
         example="echo {W9} | docker login -u bob --password-stdin",
     ),
@@ -328,54 +323,6 @@ LONG_WORD_RULES = (
 
 # Secrets that have a name.
 
-_SETTER_CALL_PATTERN = rf"""
-    (
-        [sSdD]
-        (?i:
-            (?:(?<=s)et_?|(?<=d)efine\W{{1,3}})\w{{0,30}}?
-            (?:passw\w|secret|token|api_?key)\w{{0,9}}+
-          | (?<=s)ecret-?str(?:ing)?\b
-        )
-        (?:(?<=[A-Z])["'],\s?|\(|\s{{1,9}})\\{{0,3}}["']
-    )
-    {NOT_A_REFERENCE}
-    [^\s"'\\]{{6,}}+(?=\\{{0,3}}["'])
-"""
-_NETRC_PATTERN = r"""
-    (machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)
-    (?![{$[]|passw)\S{4,}
-"""
-_COMPARISON_PATTERN = rf"""
-    (["'])
-    [^\s"']{{6,}}+
-    (?=
-        ["']\s{{0,20}}[!=]={{1,2}}\s{{0,20}}[\w.]{{0,30}}?
-        (?i:
-            passw|passphrase|pwd|secret|contrase
-          | (?:{"|".join(_SECRET_OWNERS)})_?(?:key|token|pass)
-        )
-    )
-"""
-_SECRET_OPTION_PATTERN = rf"""
-    (
-        -(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{{2,20}}+-){{0,3}}
-        (?>(?i:
-            (?:store|key|require)?pass(?:word|wd|phrase|code)?
-          | pwd?
-          | secret
-          | token
-          | (?:api|access|auth|account|client|master)[_-]?key
-        ))
-        (?:\s{{1,3}}+["']?|["'],\s{{0,20}}["'])
-    )
-    (?!-|id=|type=)
-    {NOT_A_REFERENCE}
-    (?:
-        (?<=\s["'])[^"'\n]{{4,}}+(?=["'])
-      | {_UNQUOTED_SECRET}
-      | (?!requires)[a-z]{{8,40}}+(?=\s{{1,3}}-)
-    )
-"""
 _NAME_CLOSE = r"""(?>(?:\\{0,3}["'*`]|(?<=["'])\]){0,2})"""
 # The first letter, then the second, and the rest of either; then what comes between the
 # name and its value.
@@ -456,10 +403,6 @@ _BARE_VALUE = rf"""
     )
   | {_UNQUOTED_CHARACTER}{{64,}}+
 """
-_ASSIGNED_SECRET_PATTERN = rf"""
-    {SECRET_NAME_PATTERN}
-    (?:{_QUOTED_VALUE}|{_BARE_VALUE})?
-"""
 # The word for a password in the languages of the users who do not write the English
 # one. "Passwort" and "contraseña" are found as names above. "clave" is a key of any
 # sort, so it needs "de acceso".
@@ -492,69 +435,75 @@ FOREIGN_NAME_PATTERN = rf"""
       | [是为為は]
     )
 """
-# Chinese, Japanese and Korean have no blanks: what follows the name may be a sentence
-# with a number in it, as in "密码：请输入6到16位字符".
-_FOREIGN_SECRET_PATTERN = rf"""
-    {FOREIGN_NAME_PATTERN}
-    (?:{_QUOTED_VALUE}|(?!\S{{0,5}}[\u3040-\u9fff\uac00-\ud7af]){_BARE_VALUE})?
-"""
-# "PIN: 4821", "pin code is 4821", "code pin = 123456", also with a colon of full width;
-# not "pin: 1500", which may be one of a board.
-_PIN_PATTERN = r"""
-    (?<![\w-])(?:PIN|Pin|(?i:code[ _-]pin|pin[ _-]?(?:code|number|nummer)))
-    \\{0,3}["'*]{0,2}
-    (?:\s{0,3}[:：=]{1,2}>?\s{0,3}|[ ](?:is|est|ist|es)[ ])\\{0,3}["'`]?
-    ()
-    \d{4,8}(?![\w.,:/-]?\w)
-"""
-_KEYED_SECRET_PATTERN = rf"""
-    (
-        [kKtTpP]
-        (?:
-            [eE](?<=[kK].)[yY]
-          | [oO](?<=[tT].)(?i:ken)
-          | [aA](?<=[pP].)(?i:ss(?:word)?)
-          | [wW](?<=[pP].)[dD]?
-        )
-        (?=[\\"'\]\s:=!])
-        {_NAME_CLOSE}
-        (?:(?:\s\d)?\s{{0,20}}+[:=!]{{1,3}}+>?\s{{0,20}}+|[ \t]{{1,20}}+)
-        (?:\\{{0,3}}["'`])?
-    )
-    (?=[\w+/~-]{{20}})(?=[\w+/~-]{{0,60}}\d)
-    (?:
-        [\w-]{{44}}(?![\w-])
-      | [0-9A-Za-z]{{64}}
-      | [0-9a-fA-F]{{32,}}
-      | (?=[\w+/~-]{{0,60}}[a-z])(?=[\w+/~-]{{0,60}}[A-Z])[\w+/~-]{{20,}}+={{0,2}}
-    )
-    (?>(?:[\w+/~%=-]|\.\w)*)
-"""
 NAME_RULES = (
     Rule(
         name="argument of a call that sets a secret",
         kind="assigned",
-        pattern=_SETTER_CALL_PATTERN,
+        pattern=rf"""
+            (
+                [sSdD]
+                (?i:
+                    (?:(?<=s)et_?|(?<=d)efine\W{{1,3}})\w{{0,30}}?
+                    (?:passw\w|secret|token|api_?key)\w{{0,9}}+
+                  | (?<=s)ecret-?str(?:ing)?\b
+                )
+                (?:(?<=[A-Z])["'],\s?|\(|\s{{1,9}})\\{{0,3}}["']
+            )
+            {NOT_A_REFERENCE}
+            [^\s"'\\]{{6,}}+(?=\\{{0,3}}["'])
+        """,
         example='dataSource.setPassword("{L9}")',
     ),
     Rule(
         name="line of a .netrc file",
         kind="password",
-        pattern=_NETRC_PATTERN,
+        pattern=r"""
+            (machine\s\S++\s{1,9}login\s\S++\s{1,9}password\s)
+            (?![{$[]|passw)\S{4,}
+        """,
         keywords=("login",),
         example="machine example.com login bob password {L9}",
     ),
     Rule(
         name="text compared with a secret",
         kind="assigned",
-        pattern=_COMPARISON_PATTERN,
+        pattern=rf"""
+            (["'])
+            [^\s"']{{6,}}+
+            (?=
+                ["']\s{{0,20}}[!=]={{1,2}}\s{{0,20}}[\w.]{{0,30}}?
+                (?i:
+                    passw|passphrase|pwd|secret|contrase
+                  | (?:{"|".join(_SECRET_OWNERS)})_?(?:key|token|pass)
+                )
+            )
+        """,
         keywords=("=",),
         example='if "{W12}" != password:',
     ),
     Rule(
         name="option of a command for a secret",
         kind="password",
-        pattern=_SECRET_OPTION_PATTERN,
+        pattern=rf"""
+            (
+                -(?=[a-zA-Z])(?<!\w-)(?:[a-zA-Z]{{2,20}}+-){{0,3}}
+                (?>(?i:
+                    (?:store|key|require)?pass(?:word|wd|phrase|code)?
+                  | pwd?
+                  | secret
+                  | token
+                  | (?:api|access|auth|account|client|master)[_-]?key
+                ))
+                (?:\s{{1,3}}+["']?|["'],\s{{0,20}}["'])
+            )
+            (?!-|id=|type=)
+            {NOT_A_REFERENCE}
+            (?:
+                (?<=\s["'])[^"'\n]{{4,}}+(?=["'])
+              | {_UNQUOTED_SECRET}
+              | (?!requires)[a-z]{{8,40}}+(?=\s{{1,3}}-)
+            )
+        """,
         keywords=("-",),
         example="vault login --token {W24}",
     ),
@@ -575,13 +524,39 @@ NAME_RULES = (
     Rule(
         name="value of a name of a secret",
         kind="assigned",
-        pattern=_ASSIGNED_SECRET_PATTERN,
+        pattern=rf"""
+            {SECRET_NAME_PATTERN}
+            (?:{_QUOTED_VALUE}|{_BARE_VALUE})?
+        """,
         example="AWS_SECRET_ACCESS_KEY={W12}",
     ),
     Rule(
         name="long value after a key, token or password",
         kind="assigned",
-        pattern=_KEYED_SECRET_PATTERN,
+        pattern=rf"""
+            (
+                [kKtTpP]
+                (?:
+                    [eE](?<=[kK].)[yY]
+                  | [oO](?<=[tT].)(?i:ken)
+                  | [aA](?<=[pP].)(?i:ss(?:word)?)
+                  | [wW](?<=[pP].)[dD]?
+                )
+                (?=[\\"'\]\s:=!])
+                {_NAME_CLOSE}
+                (?:(?:\s\d)?\s{{0,20}}+[:=!]{{1,3}}+>?\s{{0,20}}+|[ \t]{{1,20}}+)
+                (?:\\{{0,3}}["'`])?
+            )
+            (?=[\w+/~-]{{20}})(?=[\w+/~-]{{0,60}}\d)
+            (?:
+                [\w-]{{44}}(?![\w-])
+              | [0-9A-Za-z]{{64}}
+              | [0-9a-fA-F]{{32,}}
+              | (?=[\w+/~-]{{0,60}}[a-z])(?=[\w+/~-]{{0,60}}[A-Z])
+                [\w+/~-]{{20,}}+={{0,2}}
+            )
+            (?>(?:[\w+/~%=-]|\.\w)*)
+        """,
         example="the key '{W40}'",
     ),
 )
@@ -591,14 +566,27 @@ OTHER_NAME_RULES = (
     Rule(
         name="value of the word for a password in another language",
         kind="assigned",
-        pattern=_FOREIGN_SECRET_PATTERN,
+        # Chinese, Japanese and Korean have no blanks: what follows the name may be a
+        # sentence with a number in it, as in "密码：请输入6到16位字符".
+        pattern=rf"""
+            {FOREIGN_NAME_PATTERN}
+            (?:{_QUOTED_VALUE}|(?!\S{{0,5}}[\u3040-\u9fff\uac00-\ud7af]){_BARE_VALUE})?
+        """,
         keywords=FOREIGN_NAME_WORDS,
         example="mot de passe : {W12}",
     ),
     Rule(
         name="personal identification number",
         kind="assigned",
-        pattern=_PIN_PATTERN,
+        # "PIN: 4821", "pin code is 4821", "code pin = 123456", also with a colon of
+        # full width; not "pin: 1500", which may be one of a board.
+        pattern=r"""
+            (?<![\w-])(?:PIN|Pin|(?i:code[ _-]pin|pin[ _-]?(?:code|number|nummer)))
+            \\{0,3}["'*]{0,2}
+            (?:\s{0,3}[:：=]{1,2}>?\s{0,3}|[ ](?:is|est|ist|es)[ ])\\{0,3}["'`]?
+            ()
+            \d{4,8}(?![\w.,:/-]?\w)
+        """,
         keywords=("pin",),
         example="PIN: {D4}",
     ),
@@ -644,13 +632,6 @@ def _command_pattern(
     return "|".join(commands)
 
 
-_SHELL_COMMAND_PATTERN = _command_pattern(
-    r"\s",
-    gap=r"\s{1,9}+",
-    word=r"""(?:"[^"\n]{0,400}+"|'[^'\n]{0,400}+'|(?>[^\s;|&"']+))+""",
-    quote=r"""["']?""",
-    secret=r"""(?:(?<=["'])[^"'\n]{4,}+(?=["'])|[^\s"'`;|&()<>]{4,}+)""",
-)
 # Arguments in quotes in a list, with names between them.
 _LIST_QUOTE = r"""\\{0,3}["']"""
 _LIST_COMMA = r"\s{0,20},\s{0,20}"
@@ -675,7 +656,13 @@ COMMAND_RULES = (
     Rule(
         name="password of a command in a shell",
         kind="password",
-        pattern=_SHELL_COMMAND_PATTERN,
+        pattern=_command_pattern(
+            r"\s",
+            gap=r"\s{1,9}+",
+            word=r"""(?:"[^"\n]{0,400}+"|'[^'\n]{0,400}+'|(?>[^\s;|&"']+))+""",
+            quote=r"""["']?""",
+            secret=r"""(?:(?<=["'])[^"'\n]{4,}+(?=["'])|[^\s"'`;|&()<>]{4,}+)""",
+        ),
         keywords=(" -",),
         trigger=r"[ ]-(?:[aPpUuwy]|-user|-proxy-user|-auth)",
         example="mysql -u root -p{W12} shop",
@@ -706,28 +693,18 @@ JOINED_COMMAND_RULE = Rule(
 
 # Random text in quotes, in a text with a long word.
 
-_MIN_ENTROPY_BITS = 4.5  # of each character
-_MAX_RANDOM_CHARS = 512
-# c log c for each number c of times that a character may occur.
-_COUNT_ENTROPIES = (
-    0.0,
-    *(count * log2(count) for count in range(1, _MAX_RANDOM_CHARS + 1)),
-)
-# Letters of both cases and a digit, but no digest and no sequence.
-_MIXED_TEXT_PATTERN = (
-    r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
-)
-
 
 def _is_random(text: str) -> bool:
     """Return whether a text has letters of both cases, digits and a high entropy."""
-    if not re.match(_MIXED_TEXT_PATTERN, text, re.ASCII):
+    # No digest and no sequence.
+    is_mixed = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
+    if not re.match(is_mixed, text, re.ASCII):
         return False
 
     # The entropy of n characters is log n - sum(c log c) / n, where c is how often each
-    # occurs.
-    repetition = sum(_COUNT_ENTROPIES[count] for count in Counter(text).values())
-    return log2(len(text)) - repetition / len(text) > _MIN_ENTROPY_BITS
+    # occurs; it is in bits of each character.
+    repetition = sum(count * log2(count) for count in Counter(text).values())
+    return log2(len(text)) - repetition / len(text) > 4.5
 
 
 RANDOM_TEXT_RULE = Rule(

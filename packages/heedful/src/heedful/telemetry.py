@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -73,15 +73,13 @@ class _Exporter:
             record_exception=False,
             set_status_on_exception=False,
         )
-        with started as span, ExitStack() as stack:
-
-            def fail(kind: type[BaseException] | None, *_: object) -> None:
-                if kind is not None:
-                    span.set_attribute("error.type", kind.__qualname__)
-                    span.set_status(self.error)
-
-            stack.push(fail)
-            yield span
+        with started as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(self.error)
+                raise
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
         """Set an attribute to a text or to JSON data, if texts are exported."""

@@ -165,12 +165,12 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
     for name in options:
         if name not in known:
             is_limit_of_attempts = any(word in name for word in ATTEMPT_LIMIT_WORDS)
-            cures = [
+            cures = (
                 cure
                 for option, cure in ATTEMPT_LIMIT_CURES.items()
                 if is_limit_of_attempts and option in known
-            ]
-            cure = cures[0] if cures else ""
+            )
+            cure = next(cures, "")
             raise UnknownName(f"option of {owner}", name, known, cure)
 
 

@@ -131,6 +131,7 @@ OWN_OPTIONS = {
 }
 DEFAULT_OPTIONS = "db json"
 OWN_COMMANDS = CommandSet(package="heedful.cli", groups=OWN_GROUPS, options=OWN_OPTIONS)
+OWN_NAMES = OWN_COMMANDS.names
 
 
 class Group(TyperGroup):
@@ -293,7 +294,7 @@ class Commands(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         # Names for "Did you mean"; `get_command` imports the commands.
-        self.commands: Any = dict.fromkeys(_own_names())
+        self.commands: Any = dict.fromkeys(OWN_NAMES)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names of the commands with their summaries, in groups."""
@@ -312,7 +313,7 @@ class Commands(TyperGroup):
         Raises PackageMissing if it is one of a package that is not installed.
         """
         command = None
-        if cmd_name not in _own_names():
+        if cmd_name not in OWN_NAMES:
             names = chain.from_iterable(command_groups().values())
             self.commands = dict.fromkeys(names)
         if cmd_name in self.commands:
@@ -391,19 +392,13 @@ def _import_command(name: str) -> Any:
 
 
 @cache
-def _own_names() -> frozenset[str]:
-    """Return the names of the commands of this package."""
-    return OWN_COMMANDS.names
-
-
-@cache
 def _command_set(name: str) -> CommandSet:
     """Return the commands to which the command `name` belongs.
 
     Those of other packages are looked for only if it is none of this one: it takes as
     long as all else of a small command.
     """
-    if name in _own_names():
+    if name in OWN_NAMES:
         return OWN_COMMANDS
     others = COMMANDS.load_all().values()
     return next(commands for commands in others if name in commands.names)

@@ -85,11 +85,6 @@ def _last_use(lesson: Mapping[str, Any]) -> float:
     return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
 
 
-def _lesson_texts(lessons: Sequence[Mapping[str, Any]]) -> str:
-    """Return lessons as text, each with how the loops ended that were shown it."""
-    return page("lessons", found=lessons)
-
-
 async def _with_shown(
     memory: Memory, lessons: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
@@ -153,7 +148,7 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    return answer({"lessons": top_lessons}, _lesson_texts(top_lessons), then)
+    return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
 
 
 def _show_related(lesson: int, limit: int) -> int:
@@ -180,7 +175,7 @@ def show_lesson(lesson: LessonId) -> int:
     then = following("lessons", related=lesson)
     if not record["text"]:
         then = following("quarantine", "list")
-    return answer(record, _lesson_texts([record]), then)
+    return answer(record, page("lessons", found=[record]), then)
 
 
 @lessons.command("edit")
@@ -272,7 +267,7 @@ def seen(
         document,
         f"seen: {result.count}",
         [f"  {clean(line, MAX_SHOWN_TEXT_CHARS)}" for line in lines],
-        _lesson_texts(lessons_with_text),
+        page("lessons", found=lessons_with_text),
         notes,
     )
     return 0 if result else 1
@@ -460,10 +455,8 @@ def _show_matches(task: str, limit: int) -> int:
 def _check_key(key: str) -> None:
     """Raise UnknownName if no database knows the memory key."""
 
-    async def read(memory: Memory) -> list[str]:
-        return await memory.store.read(memory.scope, memory_keys)
-
-    keys = sorted(set(chain.from_iterable(names for _, names in ask_all(read))))
+    answers = ask_all(lambda memory: memory.store.read(memory.scope, memory_keys))
+    keys = sorted(set(chain.from_iterable(names for _, names in answers)))
     if key not in keys:
         raise UnknownName("memory key", key, keys)
 

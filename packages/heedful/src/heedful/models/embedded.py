@@ -209,8 +209,17 @@ class EmbeddedModel:
 
     def _read_answer(self, reply: Reply) -> Answer:
         """Return the answer in a reply. Raises PromptTooLong, ModelError."""
-        if "error" in reply:
-            raise self._refusal_error(reply["error"])
+        error = reply.get("error", {})
+        if error.get("type") == "exceed_context_size_error":
+            raise PromptTooLong(
+                f"the prompt has {error['n_prompt_tokens']} tokens and the context of "
+                f"model {self.name!r} holds {error['n_ctx']}; shorten the prompt or "
+                "raise `context`"
+            )
+        if error:
+            raise ModelError(
+                f"model {self.name!r} refused the request: {error.get('message')}"
+            )
 
         (choice,) = reply["choices"]
         is_cut = choice["finish_reason"] == "length"
@@ -223,18 +232,6 @@ class EmbeddedModel:
         )
         text = choice["message"]["content"] or ""
         return Answer(text, usage, "length" if is_cut else "stop")
-
-    def _refusal_error(self, error: Mapping[str, Any]) -> ModelError:
-        """Return the error of heedful for an error of the native server."""
-        if error.get("type") == "exceed_context_size_error":
-            return PromptTooLong(
-                f"the prompt has {error['n_prompt_tokens']} tokens and the context of "
-                f"model {self.name!r} holds {error['n_ctx']}; shorten the prompt or "
-                "raise `context`"
-            )
-        return ModelError(
-            f"model {self.name!r} refused the request: {error.get('message')}"
-        )
 
 
 def available_cores() -> int:
