@@ -7,17 +7,18 @@ from typing import Any
 from heedful import Episode, Event
 
 TASK = "What does the blue kettle cost?"
+
+
+def ask_price(item: str, *, call: str, id: str) -> Event:
+    """The call of the buyer's tool."""
+    asked: Any = {"agent": "buyer", "tool": "price", "arguments": {"item": item}}
+    return Event("tool_call", call=call, id=id, **asked)
+
+
 FAILED = Episode(
     (
         Event("user_message", TASK, id="e1"),
-        Event(
-            "tool_call",
-            agent="buyer",
-            tool="price",
-            arguments={"item": "pot"},
-            call="1",
-            id="e2",
-        ),
+        ask_price("pot", call="1", id="e2"),
         Event("tool_response", "Error: 3 items match", call="1", id="e3"),
         Event("llm_response", "The kettle costs 41.90.", agent="writer", id="e4"),
     ),
@@ -29,14 +30,7 @@ FAILED = Episode(
 MENDED = Episode(
     (
         *FAILED.events[:3],
-        Event(
-            "tool_call",
-            agent="buyer",
-            tool="price",
-            arguments={"item": "big pot"},
-            call="2",
-            id="e5",
-        ),
+        ask_price("big pot", call="2", id="e5"),
         Event("tool_response", '{"price": 52.75}', call="2", id="e6"),
         Event("llm_response", "It costs 52.75.", agent="writer", id="e7"),
     ),
