@@ -44,12 +44,12 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_435,
-    "statements of heedful": 33_758,
+    "statements": 41_434,
+    "statements of heedful": 33_757,
     "statements of heedful_server": 5_366,
     "statements of heedful_agents": 2_311,
     "statements of lab, scripts, examples": 11_150,
-    "named limits per 1,000": 6.0,
+    "named limits per 1,000": 5.9,
     "patterns per 1,000": 4.8,
     "word lists per 1,000": 1.9,
     "imports inside functions": 60,
