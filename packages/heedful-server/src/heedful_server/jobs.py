@@ -474,7 +474,7 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
     This is done in every scope. With `failed`, failed episodes get a job, too. Episodes
     that a worker has claimed get none. Raises StoreError.
     """
-    for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
+    for scope in await tools.store.read(Scope(), lessons.scopes, having="work"):
         await gather(tools.store, scope, tools.patience)
         if not tools.enabled:
             continue
@@ -500,7 +500,7 @@ async def night(work: Work, tools: Tools) -> None:
 
     if tools.ended_for is not None:
         # A scope may have loops without a lesson.
-        for scope in await tools.store.read(Scope(), retention.scopes):
+        for scope in await tools.store.read(Scope(), lessons.scopes, "loops"):
             await work.defer("expire", scope)
 
 

@@ -50,7 +50,7 @@ from heedful.loop.record import (
 from heedful.loop.runs import Report as RunReport
 from heedful.loop.stop import Stop, counts_scope
 from heedful.memory.memory import Memory
-from heedful.store import exposures, loops, open_store
+from heedful.store import exposures, loops
 from heedful.store.loops import LOOP_LEASE_SECONDS
 from heedful.store.offload import offload
 from heedful.store.records import Head, JournalEntry, LoopState, MemoryEntry, StoredLoop
@@ -217,12 +217,9 @@ class Lease:
     """
 
     def __init__(
-        self, store: Store | str | None, scope: Scope | None, id: str, may_exist: bool
+        self, store: Store | None, scope: Scope | None, id: str, may_exist: bool
     ) -> None:
-        if not isinstance(store, Store | None):
-            store = open_store(store)
         self.store: Store | None = store
-
         self.scope: Scope = scope or Scope()
         self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""

@@ -514,11 +514,9 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
-    """Return the policy's first rule of type `kind`, or `kind()` if it has none."""
-    for rule in (*flat(policy.rules), *_MEASURES):
-        if isinstance(rule, kind):
-            return rule
-    return kind()
+    """Return the policy's first `Fatigue` or `Echo`, or the default one."""
+    rules = (*flat(policy.rules), *_MEASURES)
+    return next(rule for rule in rules if isinstance(rule, kind))
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:

@@ -45,6 +45,8 @@ Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
 Path = tuple[str | int, ...]
+# Stands for the last attempt of a loop without any.
+NO_ATTEMPT = record.Attempt(0, record.NO_CANDIDATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,21 +506,16 @@ def explain(
             )
 
     passed = isinstance(verdict, Done) and verdict.passed
-    unvalidated = ""
-    deafness = ""
-    if loop.attempts and passed:
-        unvalidated = loop.attempts[-1].unvalidated
-    elif loop.attempts:
-        deafness = loop.attempts[-1].deafness
+    last = loop.attempts[-1] if loop.attempts else NO_ATTEMPT
     return Explanation(
         tuple(lines),
         verdict,
         would_change=would_change,
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
-        unjudged=passed and loop.attempts[-1].unjudged,
-        unvalidated=unvalidated,
-        deafness=deafness,
+        unjudged=passed and last.unjudged,
+        unvalidated=last.unvalidated if passed else "",
+        deafness="" if passed else last.deafness,
         suspects=() if passed else _suspect_checks(loop),
     )
 

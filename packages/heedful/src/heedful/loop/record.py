@@ -365,6 +365,15 @@ class Evaluation:
         """The types and places of the exceptions that refused the candidate."""
         return tuple(dict.fromkeys(f.raised for f in self.errors if f.raised))
 
+    @property
+    def unvalidated(self) -> tuple[Finding, ...]:
+        """The warnings about checks that raised an error instead of judging."""
+        return tuple(
+            f
+            for f in self.findings
+            if f.level == "warning" and f.key == unvalidated_key(f.check)
+        )
+
     @lazy
     def keys(self) -> frozenset[str]:
         """The keys of all findings except notes."""
@@ -608,11 +617,8 @@ class Attempt:
     @property
     def unvalidated(self) -> str:
         """Which check raised an error instead of judging, and the error; "" if none."""
-        for finding in self.evaluation.findings if self.evaluation else ():
-            is_raised = finding.key == unvalidated_key(finding.check)
-            if is_raised and finding.level == "warning":
-                return finding.message
-        return ""
+        doubts = self.evaluation.unvalidated if self.evaluation else ()
+        return doubts[0].message if doubts else ""
 
 
 def unvalidated_key(check: str) -> str:
@@ -928,10 +934,7 @@ class Loop:
                 repeated.append(None)
                 continue
             digest = attempt.candidate.digest
-            near_repeat = attempt.repeats if near else None
-            if near_repeat is not None and near_repeat < self.attempts[0].number:
-                near_repeat = None
-            repeated.append(first.get(digest, near_repeat))
+            repeated.append(first.get(digest, attempt.repeats if near else None))
             first.setdefault(digest, attempt.number)
 
         return repeated

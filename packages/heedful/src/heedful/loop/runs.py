@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
@@ -337,11 +338,8 @@ class Report:
     @property
     def usage(self) -> Usage:
         """The sum of the usage of all attempts."""
-        total = NO_USAGE
-        for stage in self.stages:
-            for attempt in stage.attempts:
-                total += attempt.usage
-        return total
+        attempts = chain.from_iterable(stage.attempts for stage in self.stages)
+        return sum((attempt.usage for attempt in attempts), NO_USAGE)
 
     @property
     def rungs(self) -> tuple[RungFigures, ...]:

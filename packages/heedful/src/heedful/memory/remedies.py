@@ -20,14 +20,12 @@ from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
-from heedful.lessons.scope import Scope
 from heedful.lessons.session_names import FILE_MASK, made_names
 from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
-from heedful.store.calls import knowledge_of
-from heedful.store.connection import Db
+from heedful.store.calls import find_call, knowledge_of
 
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
@@ -93,13 +91,10 @@ class FailureInquiry:
         """Return the arguments of the call, from the store if they were not given."""
         if self.given is not None or not self.call:
             return self.given or {}
-        session = self.session
-
-        def read(db: Db, scope: Scope) -> Any:
-            row = db.one("call_of", scope, session=session, call=self.call)
-            return json.loads(row["record"])["arguments"] if row is not None else {}
-
-        return await self.memory.store.read(self.memory.scope, read) or {}
+        call = await self.memory.store.read(
+            self.memory.scope, find_call, self.session, self.call
+        )
+        return (call and call["arguments"]) or {}
 
     @cached_property
     def errors(self) -> list[str]:

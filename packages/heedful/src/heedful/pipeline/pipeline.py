@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args, overload
 
@@ -498,10 +499,8 @@ class PipelineRun:
 
     def _last_decision(self) -> float:
         """Return the time of the last decision on an attempt of a stage."""
-        times = [0.0]
-        for stage in self._reports:
-            times += [attempt.timestamp for attempt in stage.attempts]
-        return max(times)
+        attempts = chain.from_iterable(stage.attempts for stage in self._reports)
+        return max((attempt.timestamp for attempt in attempts), default=0.0)
 
     def say(self, line: str, level: int = logging.INFO) -> None:
         """Log a line of progress; print it on standard error if progress is shown."""

@@ -33,15 +33,15 @@ from heedful.checks.evaluate import (
     key_of,
     read_iterator,
 )
-from heedful.checks.output import OUTPUT_CHECK, Output, to_stored
+from heedful.checks.output import Output, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
+from heedful.drive.judgement import judge_names
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.prompt import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
-from heedful.loop.stop import judge_names
 from heedful.models.contract import Answer
 from heedful.validation import require
 
@@ -82,8 +82,7 @@ class Stage:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
-        names = judge_names(self.checks, self.evaluate)
-        return names if self.output is None else (OUTPUT_CHECK, *names)
+        return judge_names(self.checks, self.evaluate, self.output)
 
 
 @dataclass(frozen=True, slots=True)

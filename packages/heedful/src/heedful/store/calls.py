@@ -153,11 +153,19 @@ def follow(
         if code in UNREAD_CODES:
             session_marks.note_past(db, scope, [(session, db.actor.via)])
     elif event["type"] == "tool_response" and event["call"]:
-        row = db.one("call_of", scope, session=storable(session), call=event["call"])
-        if row is not None:
-            call = json.loads(row["record"])
+        call = find_call(db, scope, session, event["call"])
+        if call is not None:
             result = json.loads(event["record"])
             _record_result(db, scope, session, call=call, result=result, folder=folder)
+
+
+def find_call(db: Db, scope: Scope, session: str, id: str) -> Any:
+    """Return the call of a session with this id; None if it is not stored."""
+    key = {**key_of(scope), "session": storable(session), "type": "tool_call"}
+    end = "order by n desc limit 1"
+    for row in db.select("record", "event", {**key, "call": id}, end):
+        return json.loads(row["record"])
+    return None
 
 
 def _record_result(

@@ -376,14 +376,10 @@ def _tuple_from_json(text: str) -> tuple[Any, ...]:
     return tuple(json.loads(text)) if text != "[]" else ()
 
 
-def _mapping_from_json(text: str) -> Mapping[str, Any]:
-    return json.loads(text) if text != "{}" else {}
-
-
 # The types of fields that no column has: SQLite has neither lists nor truth values.
 _COLUMN_CONVERTERS: Mapping[Any, Callable[[Any], Any]] = {
     tuple: _tuple_from_json,
-    Mapping: _mapping_from_json,
+    Mapping: json.loads,
     bool: bool,
 }
 

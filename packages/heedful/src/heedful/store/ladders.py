@@ -70,7 +70,8 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     These are at most 5,000 loops. With a `model`, only those count whose
     first rung it is.
     """
-    rows = db.all("last_climbs", scope, limit=5_000)
+    newest = "order by at desc limit 5000"
+    rows = db.select("record", "climb", key_of(scope), newest)
     climbs = [codec.from_document(Climb, json.loads(row["record"])) for row in rows]
     return figure_ladders(
         climb for climb in climbs if not model or climb.names[:1] == (model,)

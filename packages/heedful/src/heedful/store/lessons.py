@@ -349,18 +349,11 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     # The answer is about the text that was written, if that waits in quarantine.
     state = row["state"]
     trust = row["trust"]
-    entry = 0
-    if "quarantined" in (lesson.state, state):
-        if written is None:
-            # There is no author if it was evicted.
-            for author in db.select(
-                "id, state, trust", "example", {"id": row["author"]}
-            ):
-                written = from_row(WrittenExample, author, wrote="nothing")
-        if written is not None:
-            state = written.state
-            trust = written.trust
-            entry = written.entry
+    entry = _waiting_entry(row)
+    if written is not None and "quarantined" in (lesson.state, state):
+        state = written.state
+        trust = written.trust
+        entry = written.entry
 
     return Remembered(
         id,
@@ -813,14 +806,15 @@ def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     return int(row["n"])
 
 
-def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return the scopes of all tenants that have lessons.
+def scopes(
+    db: Db, scope: Scope, having: Literal["lessons", "loops", "work"] = "lessons"
+) -> list[Scope]:
+    """Return the scopes of all tenants that have lessons, loops or work.
 
-    With `waiting`, return instead those that have waiting or failed episodes, or open
-    traces.
+    Work is a waiting or failed episode, or an open trace.
     """
-    rows = db.run("scopes", {"having": "work" if waiting else "lessons"})
-    return [Scope(row["tenant"], row["project"]) for row in rows.fetchall()]
+    rows = db.run("scopes", {"having": having}).fetchall()
+    return [Scope(row["tenant"], row["project"]) for row in rows]
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:

@@ -42,17 +42,16 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
     if db.select("id", "loop", {**key_of(scope), "id": name}):
         return name
 
-    limits = {**key_of(scope), "limit": MAX_SHOWN_ITEMS + 1}
     place = "begin"
-    ids = [row["id"] for row in db.run("ids_of_prefix", {**limits, "prefix": name})]
+    ids = _newest_ids(db, scope, MAX_SHOWN_ITEMS + 1, prefix=name)
     if not ids and len(name) >= SHORT_ID_CHARS:
         place = "end"
-        rows = db.run("ids_of_ending", {**limits, "ending": f"%-%{name}"})
-        ids = [row["id"] for row in rows if row["id"].endswith(name)]
+        ids = _newest_ids(db, scope, MAX_SHOWN_ITEMS + 1, ending=name)
+        ids = [id for id in ids if id.endswith(name)]
     if not ids or not name:
         raise NotFound(kind, name, db.url)
     if len(ids) == 1:
-        return str(ids[0])
+        return ids[0]
 
     listed = ", ".join(sorted(ids[:MAX_SHOWN_ITEMS]))
     more = ", …" if len(ids) > MAX_SHOWN_ITEMS else ""
@@ -63,5 +62,12 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
 
 def known_names(db: Db, scope: Scope) -> list[str]:
     """Return the names of the newest loops and runs of a scope, as lists show them."""
-    limits = {**key_of(scope), "limit": 1_000, "prefix": ""}
-    return [short_id(row["id"]) for row in db.run("ids_of_prefix", limits)]
+    return list(map(short_id, _newest_ids(db, scope, 1_000)))
+
+
+def _newest_ids(
+    db: Db, scope: Scope, limit: int, *, prefix: str = "", ending: str = ""
+) -> list[str]:
+    """Return the ids of the newest loops with this prefix, or with this ending."""
+    values = {"limit": limit, "prefix": prefix, "ending": ending}
+    return [row["id"] for row in db.all("ids_of_loops", scope, **values)]

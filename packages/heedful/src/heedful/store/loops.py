@@ -750,7 +750,19 @@ def _stored_loop(
         codec.decision_from(json.loads(part["record"]), part["number"], part["at"])
         for part in parts["decision"]
     )
-    overrides = tuple(_override_from(part) for part in parts["override"])
+    # The statement `read_parts` has one set of columns for the parts of all kinds.
+    overrides = tuple(
+        Override(
+            part["record"],
+            by=part["text"],
+            why=part["value"],
+            decisions=part["number"],
+            used=part["used"],
+            until=part["at"],
+            rung=part["rung"],
+        )
+        for part in parts["override"]
+    )
     # The time of the last decision: an override that had expired then stays expired, so
     # the same decision is made again.
     decided_at = decisions[-1].decided if decisions and overrides else 0.0
@@ -788,20 +800,6 @@ def _stored_loop(
         briefing=briefing,
         row=row["n"],
         size=_size_of(row, part_rows, task),
-    )
-
-
-def _override_from(part: Row) -> Override:
-    """Return the override in a row of `read_parts`."""
-    # The statement `read_parts` has one set of columns for the parts of all kinds.
-    return Override(
-        part["record"],
-        by=part["text"],
-        why=part["value"],
-        decisions=part["number"],
-        used=part["used"],
-        until=part["at"],
-        rung=part["rung"],
     )
 
 

@@ -8,34 +8,23 @@ counted here.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from heedful.display import counted
 from heedful.lessons.scope import MIN_UNBROKEN_CASES, Scope
 from heedful.lessons.signature import signature
-from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
+from heedful.loop import codec
+from heedful.loop.record import DOUBT_STATES, Attempt, Evaluation, Finding, Usage
 from heedful.loop.share import Share, percent
 from heedful.loop.stop import describe_rule_name
 from heedful.store.connection import MAX_READ_ROWS, MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
-from heedful.validation import MAX_READ_BYTES
+from heedful.validation import MAX_READ_BYTES, MAX_SHOWN_TEXT_CHARS
 
 # Somebody has to look at such a loop: no rule let it go on, or a check is broken.
 FAILED_STATES = ("stopped", "not_validated")
 CANCELLED = "cancelled"  # why a loop stopped that no rule stopped
-
-
-class LoopError(NamedTuple):
-    """An error of an attempt: its check, the key of its finding, and its message.
-
-    A check that raised an error instead of judging has a warning instead.
-    """
-
-    check: str
-    key: str
-    message: str
-    level: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +33,9 @@ class RecentLoop:
 
     The `state` is as every face shows it. `checks` had an error in one of its attempts;
     `first_error` is the first one of its first attempt, and `error` that of its last
-    one: None if these have none. `stops` are the rules that stopped it. `size` is that
-    of its records, in characters; above `MAX_READ_BYTES`, its errors are unknown.
+    one, or its check that raised an error instead of judging: None if these have none.
+    `stops` are the rules that stopped it. `size` is that of its records, in characters;
+    above `MAX_READ_BYTES`, its errors are unknown.
     """
 
     n: int
@@ -60,8 +50,8 @@ class RecentLoop:
     rung: int
     usage: Usage
     checks: tuple[str, ...]
-    first_error: LoopError | None
-    error: LoopError | None
+    first_error: Finding | None
+    error: Finding | None
     stops: tuple[str, ...]
 
     @property
@@ -120,60 +110,31 @@ def read_recent(
         if loop and loop.updated == row["updated"] and loop.size == row["size"]:
             same[row["n"]] = loop
 
-    changed = [row for row in heads if row["n"] not in same]
-    numbers_changed = json.dumps([row["n"] for row in changed])
-    attempts = db.all("attempts_of_loops", scope, numbers=numbers_changed)
-    read = {row["n"]: row for row in attempts}
-    errors = _errors_of(db, scope, changed)
-    loops = [
-        same.get(row["n"]) or _loop(row, read.get(row["n"]), errors[row["n"]])
-        for row in heads
-    ]
+    changed = [row["n"] for row in heads if row["n"] not in same]
+    records = defaultdict[int, list[str]](list)
+    for row in db.all("attempts_of_loops", scope, numbers=json.dumps(changed)):
+        records[row["n"]].append(row["record"])
+    loops = [same.get(row["n"]) or _loop(row, records[row["n"]]) for row in heads]
     oldest = heads[-1]["n"] if len(newest) > len(heads) else 0
     return RecentLoops(loops, oldest)
 
 
-def _errors_of(
-    db: Db, scope: Scope, heads: Sequence[Row]
-) -> Mapping[int, list[tuple[int, LoopError]]]:
-    """Return the errors of loops, each with the number of its attempt."""
-    errors = defaultdict[int, list[tuple[int, LoopError]]](list)
-    numbers = [row["n"] for row in heads if row["size"] <= MAX_READ_BYTES]
-    for row in db.all("errors_of_loops", scope, numbers=json.dumps(numbers)):
-        error = LoopError(
-            check=row["failed"],
-            key=row["key"] or "",
-            message=row["message"] or "",
-            level=row["level"],
-        )
-        errors[row["n"]].append((row["number"], error))
-    return errors
-
-
-def _loop(
-    head: Row, used: Row | None, errors: Sequence[tuple[int, LoopError]]
-) -> RecentLoop:
-    """Return a loop; it has not `used` anything before its first attempt."""
+def _loop(head: Row, records: Sequence[str]) -> RecentLoop:
+    """Return a loop from its row and the records of its attempts."""
+    attempts = [codec.from_document(Attempt, json.loads(text)) for text in records]
     state = head["state"]
-    usage = NO_USAGE
-    attempts = 0
-    rung = 1
-    if used is not None:
-        rung = used["rung"]
-        attempts = used["attempts"]
-        usage = Usage(
-            used["calls"], used["tokens"], cost=used["cost"], seconds=used["seconds"]
-        )
-        if state == "passed":
-            state = ("passed", *DOUBT_STATES)[used["doubtful"]]
-    # Calls that failed belong to no attempt.
-    if head["extra"] != "{}":
-        usage += Usage(**json.loads(head["extra"]))
+    if attempts and state == "passed":
+        state = attempts[-1].doubt_state or state
 
-    failed = [(number, error) for number, error in errors if error.level == "error"]
-    first_errors = [error for number, error in failed if number == 1]
-    last_errors = [error for number, error in failed if number == attempts]
-    last_errors += [error for number, error in errors if number == attempts]
+    evaluations = [attempt.evaluation or Evaluation() for attempt in attempts]
+    if head["size"] > MAX_READ_BYTES:
+        evaluations = []
+    first = evaluations[0] if evaluations else Evaluation()
+    last = evaluations[-1] if evaluations else Evaluation()
+    checks = [error.check for evaluation in evaluations for error in evaluation.errors]
+
+    # Calls that failed belong to no attempt.
+    extra = Usage(**json.loads(head["extra"]))
     stops = json.loads(head["stops"] or "[]")
     return RecentLoop(
         n=head["n"],
@@ -184,14 +145,22 @@ def _loop(
         created=head["created"],
         updated=head["updated"],
         size=head["size"],
-        attempts=attempts,
-        rung=rung,
-        usage=usage,
-        checks=tuple(dict.fromkeys(error.check for _, error in failed)),
-        first_error=next(iter(first_errors), None),
-        error=next(iter(last_errors), None),
+        attempts=len(attempts),
+        rung=max([attempt.rung for attempt in attempts], default=1),
+        usage=sum([attempt.usage for attempt in attempts], extra),
+        checks=tuple(dict.fromkeys(checks)),
+        first_error=_shown(first.errors),
+        error=_shown([*last.errors, *last.unvalidated]),
         stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
     )
+
+
+def _shown(findings: Sequence[Finding]) -> Finding | None:
+    """Return the first of the findings with the beginning of its message, if any."""
+    for finding in findings:
+        message = finding.message[:MAX_SHOWN_TEXT_CHARS]
+        return replace(finding, message=message, fix="", evidence="")
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

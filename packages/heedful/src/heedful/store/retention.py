@@ -55,12 +55,6 @@ class Expired:
     latest: float | None
 
 
-def scopes(db: Db, scope: Scope) -> list[Scope]:
-    """Return the scopes of all tenants that have loops."""
-    rows = db.run("scopes", {"having": "loops"}).fetchall()
-    return [Scope(row["tenant"], row["project"]) for row in rows]
-
-
 @bulk
 def count_all(db: Db, scope: Scope) -> int:
     """Count the loops of a scope."""

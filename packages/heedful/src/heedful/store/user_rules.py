@@ -24,6 +24,11 @@ from heedful.store.rulings import name_of, rule, words_digest
 if TYPE_CHECKING:  # a hook of a call stores no lessons
     from heedful.lessons.lesson import Lesson
 
+# With the index lesson_type, which has no texts from outside.
+TOLD_RULES_SQL = """
+and trust <> 'outside' and state in ('unverified', 'verified')
+order by last_seen desc, id desc limit 40
+"""
 # Who retires a rule that a later one ends.
 USER_ACTOR = "user"
 SHOWN_MARK = "shown rules"
@@ -35,15 +40,18 @@ _TOLD_LESSON = "told lesson "
 
 def listed(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules of a scope in all states, last said first."""
-    key = {**key_of(scope), "error_type": RULE_TYPE, "kind": "reflection"}
-    rules = map(_stated, db.select("*", "lesson", key))
-    return sorted(rules, key=lambda stated: -stated.last_said)
+    return list(map(_stated, _rows(db, scope, "order by last_seen desc")))
 
 
 def in_force(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules that agents are told, last said first."""
-    rows = db.all("rules_in_force", scope, error_type=RULE_TYPE, limit=40)
-    return list(map(_stated, rows))
+    return list(map(_stated, _rows(db, scope, TOLD_RULES_SQL)))
+
+
+def _rows(db: Db, scope: Scope, end: str) -> list[Row]:
+    """Return the rules of a scope as rows of lessons; `end` completes the statement."""
+    key = {**key_of(scope), "error_type": RULE_TYPE, "kind": "reflection"}
+    return db.select("*", "lesson", key, end)
 
 
 def _stated(row: Row) -> StatedRule:
@@ -122,11 +130,10 @@ def known_lessons(
 
 def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
     """Return the older rules that a rule ends, as rows of lessons."""
-    key = {**key_of(scope), "error_type": RULE_TYPE, "kind": "reflection"}
     newer = StatedRule(text=text)
     return [
         row
-        for row in db.select("*", "lesson", {**key, "state": "unverified"})
+        for row in _rows(db, scope, "and state = 'unverified'")
         if row["text"] != text and newer.ends(row["text"])
     ]
 

@@ -107,12 +107,6 @@ where tenant = :tenant and project = :project and mark >= 'past ' and mark < :ol
 select distinct session from session_mark
 where tenant = :tenant and project = :project and mark >= 'past ' and mark < 'past!' and substr(mark, 17) = :key;
 
--- name: call_of
--- The call of a result, by its id.
-select record from event
-where tenant = :tenant and project = :project and session = :session and call = :call and type = 'tool_call'
-order by n desc limit 1;
-
 -- name: lesson_and_rules
 -- The lesson, or else the lesson that it became, and the rules of both; the newest rule is last.
 with named (name) as (

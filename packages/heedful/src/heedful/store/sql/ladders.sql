@@ -17,6 +17,3 @@ on conflict (tenant, project, rung, day) do update set
 -- A loop that ends again, after an override, has more attempts.
 insert into climb (tenant, project, loop, record, at) values (:tenant, :project, :id, :record, :now)
 on conflict (tenant, project, loop) do update set record = excluded.record;
-
--- name: last_climbs
-select record from climb where tenant = :tenant and project = :project order by at desc limit :limit;

@@ -93,13 +93,6 @@ select record from example where lesson_id = :lesson and scope = :token
   and not (digest like 'lesson%' and lesson = (select text from lesson where id = :lesson))
 order by at desc, id desc limit 1;
 
--- name: rules_in_force
--- The rules of the user that agents are held to, last said first.
-select id, error_type, text, state, trust, seen, last_seen, meta, author from lesson
-where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
-  and kind = 'reflection' and state in ('unverified', 'verified')
-order by last_seen desc, id desc limit :limit;
-
 -- name: list_lessons
 -- The lessons that pass the filters; an empty filter passes all.
 select * from lesson

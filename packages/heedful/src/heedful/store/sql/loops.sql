@@ -61,17 +61,12 @@ from loop as passed
 where tenant = :tenant and project = :project and memory_key = :memory_key and state = 'passed' and id <> :id
 order by n desc limit :window;
 
--- name: ids_of_prefix
--- The newest loops whose id has the prefix, without the stages of a run that has it, too.
+-- name: ids_of_loops
+-- The newest loops whose id has the prefix, without the stages of a run that has it, too; or else those whose id has a
+-- hyphen and the ending, as UUIDs have.
 select id from loop
-where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-  and (run = '' or substr(run, 1, length(:prefix)) <> :prefix)
-order by n desc limit :limit;
-
--- name: ids_of_ending
--- The newest loops whose id has a hyphen and the ending, as UUIDs have.
-select id from loop
-where tenant = :tenant and project = :project and id like :ending
+where tenant = :tenant and project = :project and case when :ending = '' then substr(id, 1, length(:prefix)) = :prefix
+  and (run = '' or substr(run, 1, length(:prefix)) <> :prefix) else id like '%-%' || :ending end
 order by n desc limit :limit;
 
 -- name: insert_attempt
@@ -134,36 +129,9 @@ from (
 ) as loop order by n desc;
 
 -- name: attempts_of_loops
--- What loops used in their attempts, and how doubtful the last one is: 1 if nothing judged it, 2 if a check raised an error, as
--- `Attempt.doubt_state` says. PostgreSQL reads each record once.
-select loop.n, count(attempt.number) as attempts,
-       max(coalesce(cast(/*sqlite json_extract(record, '$.rung') *//*postgres record::json ->> 'rung' */ as integer), 1)) as rung,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
-         + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
-       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds,
-       max(3 * attempt.number + case
-         when instr(record, ': not validated"') > 0 then 2
-         when instr(record, '"judged_by":["') > 0 then 0
-         when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
-          and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
-          and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 1
-         else 0 end) % 3 as doubtful
-from loop join
-/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+select loop.n, attempt.record from loop join attempt on attempt.loop = loop.n
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
-group by loop.n;
-
--- name: errors_of_loops
--- The errors in the attempts of loops, in their order, and the checks that raised one.
-select loop.n, attempt.number, json_extract(finding.value, '$.check') as failed, json_extract(finding.value, '$.key') as key,
-       substr(json_extract(finding.value, '$.message'), 1, 400) as message, coalesce(json_extract(finding.value, '$.level'), 'error') as level
-from loop join attempt on attempt.loop = loop.n
-cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
-where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
-  and (coalesce(json_extract(finding.value, '$.level'), 'error') = 'error' or instr(json_extract(finding.value, '$.key'), ': not validated') > 0)
-order by loop.n, attempt.number, finding.key;
+order by loop.n, attempt.number;
 
 -- name: loops_through_key
 -- The loops that a key began or reported to, with the first attempt to remove, and their last one.
