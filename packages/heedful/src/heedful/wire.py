@@ -19,7 +19,7 @@ from heedful.lessons.lesson import older_state, state_from_older
 from heedful.lessons.scope import Scope, State, name_scope
 from heedful.loop import codec, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.ladder import figure_loop
+from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import Loop
 from heedful.store.loop_notes import LoopNote
 from heedful.store.records import StoredLoop
@@ -257,7 +257,7 @@ def loop_record(
         **stored.summary(),
         **stored.head.plain(),
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
-        "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
+        "usage_by_rung": list(map(asdict, figure_ladders([loop.climb()]).rungs)),
         "usage": codec.to_document(loop.usage),
         "cancelled": loop.cancelled,
         "made": attempts,

@@ -9,7 +9,7 @@ from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.loop.codec import policy_from
 from heedful.loop.failed_checks import describe_failures, describe_repeats
-from heedful.loop.ladder import figure_loop
+from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import Loop
 from heedful.loop.stop import (
     FINAL_RULES,
@@ -151,7 +151,7 @@ def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
         "cost": loop.usage.cost,
         "seconds": loop.usage.seconds,
         "unreported": loop.unreported,
-        "rungs": list(map(asdict, figure_loop(climb))),
+        "rungs": list(map(asdict, figure_ladders([climb]).rungs)),
         "overhead": str(climb.overhead) if climb is not None else "",
         "overrides": [asdict(override) for override in loop.overrides],
         "closed": explanation.closed,

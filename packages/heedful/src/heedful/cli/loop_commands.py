@@ -46,7 +46,7 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.failed_checks import describe_failures, describe_repeats
-from heedful.loop.ladder import figure_loop
+from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import DOUBT_STATES
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
@@ -160,7 +160,7 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
         explanation=explanation,
         failed=failed,
         repeats=repeats,
-        rungs=figure_loop(stored_loop.loop.climb()),
+        rungs=figure_ladders([stored_loop.loop.climb()]).rungs,
         text=_shorten_value,
         state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,

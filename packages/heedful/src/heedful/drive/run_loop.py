@@ -475,12 +475,9 @@ class Run(Generic[C]):
         limit = min(budget_left, self.timeout or budget_left)
 
         try:
-            # Only with a limit, because a timer costs a tenth of an attempt.
-            if limit == inf:
+            # No timer without a limit: it costs a tenth of an attempt.
+            async with asyncio.timeout(None if limit == inf else limit):
                 value, attempt = await self._try(state, began)
-            else:
-                async with asyncio.timeout(limit):
-                    value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
 

@@ -21,6 +21,7 @@ from heedful.loop.decide import (
     decide,
     describe_closings,
     echoes_before,
+    state_after,
     triggers,
 )
 from heedful.loop.record import (
@@ -39,6 +40,19 @@ from heedful.loop.stop import (
 )
 from heedful.sanitize import clean
 
+# How a loop stands in a state, before the number of its last attempt.
+END_WORDS: Mapping[str, str] = {
+    "open": "Open after",
+    "unchecked": "Unchecked at",
+    "not_validated": "Not validated at",
+    "passed": "Passed at",
+    "stopped": "Stopped after",
+}
+# What is said instead after so many attempts.
+FIRST_ENDS: Mapping[tuple[str, int], str] = {
+    ("passed", 1): "Passed at the first attempt",
+    ("stopped", 0): "Stopped before the first attempt",
+}
 # Steps of a threshold that are tried in either direction.
 MAX_THRESHOLD_STEPS = 1 << 24
 Case = tuple[Loop, Policy]
@@ -95,28 +109,19 @@ def describe_end(
     >>> describe_end(Done(2, passed=False, stopped_by=(stop,)), 4)
     'Stopped after attempt 4: all 4 attempts are made.'
     """
+    state: str = state_after(verdict)
+    if state == "open" and not attempts:
+        return "Open: no attempt has been judged yet."
+
     reason = describe_reason(verdict)
     if unjudged:
+        state = "unchecked"
         reason = UNJUDGED
     elif doubt:
+        state = "not_validated"
         reason = clean(doubt, 240)
-    if isinstance(verdict, Again):
-        if not attempts:
-            return "Open: no attempt has been judged yet."
-        opening = f"Open after attempt {attempts}"
-    elif unjudged:
-        opening = f"Unchecked at attempt {attempts}"
-    elif doubt:
-        opening = f"Not validated at attempt {attempts}"
-    elif verdict.passed:
-        opening = f"Passed at attempt {attempts}"
-        if attempts == 1:
-            opening = "Passed at the first attempt"
-    elif attempts:
-        opening = f"Stopped after attempt {attempts}"
-    else:
-        opening = "Stopped before the first attempt"
-
+    opening = FIRST_ENDS.get((state, attempts))
+    opening = opening or f"{END_WORDS[state]} attempt {attempts}"
     # A reason may be a whole sentence of a check.
     return f"{opening}: {reason.removesuffix('.')}." if reason else f"{opening}."
 

@@ -253,12 +253,12 @@ class LadderFigures:
     overhead: Overhead = Overhead()
 
 
-def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
-    """Return the figures of loops with a ladder.
+def figure_ladders(climbs_or_none: Iterable[Climb | None]) -> LadderFigures:
+    """Return the figures of loops with a ladder; those without one are None.
 
     Rungs of the same number with different models are listed by themselves.
     """
-    climbs = list(climbs)
+    climbs = [climb for climb in climbs_or_none if climb is not None]
     attempts: defaultdict[tuple[int, str], list[RungAttempt]] = defaultdict(list)
     for climb in climbs:
         for number, name in enumerate(climb.names, 1):
@@ -278,13 +278,6 @@ def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
             seconds=sum(climb.overhead.seconds for climb in climbs),
         ),
     )
-
-
-def figure_loop(climb: Climb | None) -> tuple[RungFigures, ...]:
-    """Return the figures of each rung in one loop; () for a loop without a ladder."""
-    if climb is None:
-        return ()
-    return figure_ladders([climb]).rungs
 
 
 def _figure_rung(

@@ -281,6 +281,13 @@ class Goal:
         distance = thousandths(value) - thousandths(self.threshold)
         return distance if self.direction == "at_least" else -distance
 
+    def margin_of(self, evaluation: Evaluation) -> int:
+        """Return the margin of the score of an evaluation; a missing one is the worst
+        of 0 and 1.
+        """
+        worst = float(self.direction == "at_most")
+        return self.margin(evaluation.scores.get(self.score, worst))
+
     def met(self, value: float) -> bool:
         """Return True if a score of `value` meets the goal."""
         return self.margin(value) >= 0
@@ -567,6 +574,10 @@ class Attempt:
         """False if the function raised, and it is unknown which answer it refused."""
         return self.candidate.digest != ""
 
+    def passes(self, goals: tuple[Goal, ...]) -> bool:
+        """Return True if its evaluation passes."""
+        return self.evaluation is not None and self.evaluation.passes(goals)
+
     @property
     def unjudged(self) -> bool:
         """True if the attempt has an evaluation, but no check and no score is in it."""
@@ -687,15 +698,11 @@ class Improvement:
         """
         least = thousandths(self.min_gain)
         if self.against == "previous" and goals:
-            for goal in goals:
-                before = best.scores.get(goal.score, float(goal.direction == "at_most"))
-                after = new.scores.get(goal.score)
-                if after is None:
-                    continue
-                if goal.margin(after) - goal.margin(before) >= least:
-                    return True
-
-            return False
+            return any(
+                goal.margin(new.scores[goal.score]) - goal.margin_of(best) >= least
+                for goal in goals
+                if goal.score in new.scores
+            )
 
         was, now = best.ranks_beside(new, goals)
         if now >= was:
@@ -808,25 +815,21 @@ class Loop:
         if self.ladder is None:
             return None
 
-        attempts = []
-        overhead_usage = self.extra
-        for attempt in self.attempts:
-            if attempt.draft:
-                # A draft's cost is overhead, not the rung's.
-                overhead_usage += attempt.usage
-                continue
-            evaluation = attempt.evaluation
-            usage = attempt.usage
-            attempts.append(
-                RungAttempt(
-                    rung=attempt.rung,
-                    passed=evaluation is not None and evaluation.passes(self.goals),
-                    calls=usage.calls,
-                    tokens=usage.tokens,
-                    cost=usage.cost,
-                    seconds=usage.seconds,
-                )
+        attempts = [
+            RungAttempt(
+                rung=attempt.rung,
+                passed=attempt.passes(self.goals),
+                calls=attempt.usage.calls,
+                tokens=attempt.usage.tokens,
+                cost=attempt.usage.cost,
+                seconds=attempt.usage.seconds,
             )
+            for attempt in self.attempts
+            if not attempt.draft
+        ]
+        # A draft's cost is overhead, not the rung's.
+        drafts = [attempt.usage for attempt in self.attempts if attempt.draft]
+        overhead_usage = sum(drafts, self.extra)
         return Climb(
             self.id,
             tuple(attempts),

@@ -344,8 +344,7 @@ class Report:
     @property
     def rungs(self) -> tuple[RungFigures, ...]:
         """What each rung did, of the stages that have several; () without them."""
-        climbs = [stage.climb for stage in self.stages if stage.climb is not None]
-        return figure_ladders(climbs).rungs
+        return figure_ladders(stage.climb for stage in self.stages).rungs
 
     @property
     def stem(self) -> str:

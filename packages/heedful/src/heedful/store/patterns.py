@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from heedful.lessons import render
@@ -128,14 +129,11 @@ def find(
                 lessons[rule_lesson["id"]] = rule_lesson
 
     groups = [match.group for match in matches.values()]
-    known_lines: list[str] = []
-    for match in matches.values():
-        known_lines += match.lines
     return Seen(
         sum(match.count for match in matches.values()),
         tuple(lessons.values()),
         group=groups[0] if len(groups) == 1 else None,
-        lines=tuple(known_lines),
+        lines=tuple(chain.from_iterable(match.lines for match in matches.values())),
     )
 
 

@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from heedful.display import counted
@@ -131,7 +132,7 @@ def _loop(head: Row, records: Sequence[str]) -> RecentLoop:
         evaluations = []
     first = evaluations[0] if evaluations else Evaluation()
     last = evaluations[-1] if evaluations else Evaluation()
-    checks = [error.check for evaluation in evaluations for error in evaluation.errors]
+    errors = chain.from_iterable(evaluation.errors for evaluation in evaluations)
 
     # Calls that failed belong to no attempt.
     extra = Usage(**json.loads(head["extra"]))
@@ -148,7 +149,7 @@ def _loop(head: Row, records: Sequence[str]) -> RecentLoop:
         attempts=len(attempts),
         rung=max([attempt.rung for attempt in attempts], default=1),
         usage=sum([attempt.usage for attempt in attempts], extra),
-        checks=tuple(dict.fromkeys(checks)),
+        checks=tuple(dict.fromkeys(error.check for error in errors)),
         first_error=_shown(first.errors),
         error=_shown([*last.errors, *last.unvalidated]),
         stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
