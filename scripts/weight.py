@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_434,
-    "statements of heedful": 33_757,
+    "statements": 41_365,
+    "statements of heedful": 33_688,
     "statements of heedful_server": 5_366,
     "statements of heedful_agents": 2_311,
     "statements of lab, scripts, examples": 11_150,
@@ -56,7 +56,7 @@ CEILINGS: Mapping[str, float] = {
     "circles inside rooms": 0,
     "basenames used again": 10,
     "tables": 34,
-    "lines of SQL": 2_704,
+    "lines of SQL": 2_656,
     "lines of tests": 71_234,
     "words of docs": 32_000,
     "public names": 74,
