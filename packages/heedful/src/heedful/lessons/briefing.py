@@ -403,10 +403,20 @@ class Selection:
         nearest miss if no lesson is shown for a similar task, with those that wait in
         quarantine before it; with `every`, about all lessons that the search found.
         """
-        drawn = self._drawn_choices(exposures)
-        has_similar_task = any(choice.leg != "cause" for choice in drawn)
-        missed = self._missed_choices(has_similar_task=has_similar_task, every=every)
-        return (*drawn, *missed)
+        choice_of = partial(Choice.of, memory_key=self.memory_key)
+        choices = self._drawn_choices(exposures)
+        has_similar_task = any(choice.leg != "cause" for choice in choices)
+        for match, obstacle in self.others:
+            if every or match.cause:
+                choices.append(choice_of(match, "missed", obstacle, words=every))
+            elif not has_similar_task:
+                choice = choice_of(match, "closest", obstacle, words=False)
+                choices.append(choice)
+                # The rest are less similar. Go on only past lessons in quarantine,
+                # which a key without review rights cannot see.
+                if not choice.waits:
+                    break
+        return tuple(choices)
 
     def _drawn_choices(self, exposures: Sequence[Exposure]) -> list[Choice]:
         """Return the choices about lessons that the draw shows or withholds."""
@@ -424,23 +434,6 @@ class Selection:
                 choices.append(choice_of(match, "told"))
             else:
                 choices.append(choice_of(match, "withheld", obstacle))
-        return choices
-
-    def _missed_choices(self, *, has_similar_task: bool, every: bool) -> list[Choice]:
-        """Return the choices about lessons that were found but not chosen."""
-        choice_of = partial(Choice.of, memory_key=self.memory_key)
-        choices = []
-        for match, obstacle in self.others:
-            if every or match.cause:
-                choices.append(choice_of(match, "missed", obstacle, words=every))
-            elif not has_similar_task:
-                choice = choice_of(match, "closest", obstacle, words=False)
-                choices.append(choice)
-                # The rest are less similar. Go on only past lessons in quarantine,
-                # which a key without review rights cannot see.
-                if not choice.waits:
-                    break
-
         return choices
 
 

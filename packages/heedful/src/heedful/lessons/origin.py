@@ -32,6 +32,10 @@ OLDER_WORDS: Mapping[str, Origin] = {
     "tool": "outside",
     "external": "outside",
 }
+_ORIGIN_BY_WORD: Mapping[str, Origin] = {
+    **OLDER_WORDS,
+    **dict(zip(ORIGINS, ORIGINS, strict=True)),
+}
 # The programs that fetch: they print what is on other computers.
 FETCHING_PROGRAMS = frozenset(
     "aria2c curl curlie dig gh glab http https invoke-restmethod invoke-webrequest irm "
@@ -109,13 +113,10 @@ def read_origin(word: object, name: str = "origin") -> Origin:
     >>> read_origin("operator")
     'user'
     """
-    for origin in ORIGINS:
-        if word == origin:
-            return origin
-    older = OLDER_WORDS.get(word) if isinstance(word, str) else None
-    if older is None:
+    origin = _ORIGIN_BY_WORD.get(word) if isinstance(word, str) else None
+    if origin is None:
         raise InvalidInput(name, word, f"one of {', '.join(ORIGINS)}")
-    return older
+    return origin
 
 
 def server_of(tool: str) -> str:

@@ -12,13 +12,16 @@ from heedful.memory.study import Study
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, sanitize
-from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_LINE_CHARS
+from heedful.validation import (
+    MAX_LABEL_CHARS,
+    MAX_SHOWN_ITEMS,
+    MAX_SHOWN_LINE_CHARS,
+)
 
 # The context of a model that does not state its own: 12,000 tokens of it for the run.
 DEFAULT_CONTEXT_TOKENS = 17_500
 # The tokens of an answer and of the instructions, which a context must hold, too.
 FRAME_TOKENS = 1_500
-MAX_EXCERPT_SIGNALS = 8
 # Characters of the task; goal and error get half of them.
 MAX_TASK_CHARS = 1_200
 # Characters that a signal and its events may have in a run of any length; and other
@@ -46,7 +49,7 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
     ranked = sorted(study.signals, key=lambda signal: -signal.strength)
     signal_lines = [
         f"event {signal.at + 1}: {make_safe(signal.words, MAX_DECISIVE_CHARS)}"
-        for signal in ranked[:MAX_EXCERPT_SIGNALS]
+        for signal in ranked[:MAX_SHOWN_ITEMS]
     ]
 
     fault = episode.fault or Fault("")

@@ -503,12 +503,11 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
         ruling = None
         if entry is not None:
             ruling = db.first("rulings_on", _entry_key(scope, entry))
-        is_in_force = (
-            entry is not None
-            and ruling is not None
-            and entry.state in RULED_STATES[ruling["action"]]
-        )
-        if entry is None or ruling is None or not is_in_force:
+        if (
+            entry is None
+            or ruling is None
+            or entry.state not in RULED_STATES[ruling["action"]]
+        ):
             raise NotFound(
                 "decision about example", str(id), f"the quarantine of {scope}"
             )

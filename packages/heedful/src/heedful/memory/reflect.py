@@ -652,40 +652,52 @@ class _LessonWriter:
             forms = (mistake, with_origin(mistake, "local"))
             if text not in [redact(render.text_of(kind, form)) for form in forms]:
                 mistake = with_words(mistake, text, trust)
+        meta = {}
         if kind == "strategy":
             name = strategy_signature(name)
             tags = (*tags, kind)
-        lesson = self._lesson(name, text, trust, importance=importance, mistake=mistake)
-        meta = {**lesson.meta}
-        if kind == "strategy" and draft.rated:
-            meta["rated"] = strategy_importance(draft.rated)
+            if draft.rated:
+                meta = {"rated": strategy_importance(draft.rated)}
         # From the last to the first: a tag goes if an earlier one differs in case only.
         by_word = {tag.casefold(): tag for tag in reversed(tags)}
-        tags = tuple(reversed(by_word.values()))
-        return replace(lesson, kind=kind, tags=tags, meta=meta)
+        return self._lesson(
+            name,
+            text,
+            trust,
+            kind=kind,
+            importance=importance,
+            mistake=mistake,
+            tags=tuple(reversed(by_word.values())),
+            meta=meta,
+        )
 
     def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
         """Return the lesson about another mistake of the run."""
         mistake = self.study.record(finding)
         if finding.is_of_work:
             importance = min(importance, WORK_FAILURE_IMPORTANCE)
-        name = signature("", finding.error)
-        text = redact(render.lesson(mistake))
-        lesson = self._lesson(
-            name, text, "local", importance=importance, mistake=mistake
+        return self._lesson(
+            signature("", finding.error),
+            redact(render.lesson(mistake)),
+            "local",
+            importance=importance,
+            mistake=mistake,
+            meta={"mended": mistake.fix is not None, "by": DRAFT_BY_RULES},
         )
-        meta = {**lesson.meta, "mended": mistake.fix is not None, "by": DRAFT_BY_RULES}
-        return replace(lesson, meta=meta)
 
     def write_procedure(
         self, procedure: Procedure, shared: Sequence[str], importance: float
     ) -> Lesson:
         """Return the strategy of like runs that succeeded by the same tools."""
-        text = render.procedure(procedure.tools, shared)
-        lesson = self._lesson(procedure.signature, text, "local", importance=importance)
-        meta = {**lesson.meta, "mended": True, "quiet": False}
-        tags = ("success", "strategy", "procedure")
-        return replace(lesson, kind="strategy", tags=tags, meta=meta)
+        return self._lesson(
+            procedure.signature,
+            render.procedure(procedure.tools, shared),
+            "local",
+            kind="strategy",
+            importance=importance,
+            tags=("success", "strategy", "procedure"),
+            meta={"mended": True, "quiet": False},
+        )
 
     def _lesson(
         self,
@@ -694,14 +706,20 @@ class _LessonWriter:
         trust: Origin,
         *,
         importance: float,
+        kind: str = "reflection",
         mistake: Mistake | None = None,
+        tags: tuple[str, ...] = (),
+        meta: Mapping[str, Any],
     ) -> Lesson:
-        """Return a lesson with what all lessons of the run have in common."""
+        """Return a lesson with what all lessons of the run have in common.
+
+        `meta` has what differs from their common metadata.
+        """
         text = text[:MAX_STORED_TEXT_CHARS]
         trust = lowest_origin((trust, self.study.origin))
         example = Example(self.task, "") if self.task else None
         return Lesson(
-            "reflection",
+            kind,
             name,
             error_type=name.error_type,
             text=text,
@@ -710,8 +728,8 @@ class _LessonWriter:
             state=initial_state(trust),
             trust=trust,
             importance=importance,
-            tags=self.draft.tags,
-            meta=self.meta,
+            tags=tags or self.draft.tags,
+            meta={**self.meta, **meta},
             source=self.source,
             sources=self.sources,
             mistake=mistake,
