@@ -292,9 +292,16 @@ class Judge:
 
         schema = self.role.schema()
         mark = delimiter(self.role.name, shown_texts)
+        key_lines = [
+            f'"{key}": {value["description"]}'
+            for key, value in schema["properties"].items()
+        ]
+        rules = _CRITIC_PROMPT.format(
+            instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
+        )
         opinion, usage = await ask_for_json(
             self.model,
-            self._write_rules(schema, mark),
+            rules,
             parts=[
                 *delimit(mark, shown_texts),
                 f"Judge the candidate of {mark} now, as JSON.",
@@ -327,16 +334,6 @@ class Judge:
 
         texts["candidate"] = plain_text(candidate)
         return texts
-
-    def _write_rules(self, schema: Mapping[str, Any], mark: str) -> str:
-        """Return the system prompt; `mark` delimits the texts that are data."""
-        key_lines = [
-            f'"{key}": {value["description"]}'
-            for key, value in schema["properties"].items()
-        ]
-        return _CRITIC_PROMPT.format(
-            instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
-        )
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""

@@ -116,7 +116,8 @@ def judge_text(
         fix = "answer with complete JSON; make it shorter"
         return None, [make_finding(check, message, fix, "breaks off")]
     if reading.json is None:
-        return None, [_not_json_finding(check, reading.error)]
+        message = f"not JSON: {str(reading.error)[:120]}"
+        return None, [make_finding(check, message, _BARE_JSON_FIX, "not JSON")]
 
     findings = list(limited(check, problems(reading.json)))
     fitting = None if findings else reading.json
@@ -148,12 +149,6 @@ def make_finding(
     return Finding(
         check, message, fix=fix, severity=0.8, key=f"{check}: {key}", rule=rule
     )
-
-
-def _not_json_finding(check: str, error: ValueError | None) -> Finding:
-    """Return the finding that a text has no JSON; the `error` has the place."""
-    message = f"not JSON: {str(error)[:120]}"
-    return make_finding(check, message, _BARE_JSON_FIX, "not JSON")
 
 
 def _depth_finding(check: str) -> Finding:

@@ -349,9 +349,7 @@ def _behind_calls(events: list[Event]) -> list[Event]:
 def _first_prompt(events: list[Event]) -> str:
     """Return the first message of a user, if possible of the main chain."""
     prompts = [event for event in events if event.type == "user_message"]
-    for prompt in prompts:
-        if prompt.agent == "":  # side chains have an agent
-            return prompt.content
+    prompts.sort(key=lambda prompt: prompt.agent != "")  # side chains have an agent
     return prompts[0].content if prompts else ""
 
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
@@ -174,12 +175,7 @@ def _without_branch(text: str, branch: str) -> str:
 
     A branch with a plain word for a name is one only in commands of git.
     """
-    pattern = branch_pattern(branch)
-
-    def replace(match: re.Match[str]) -> str:
-        """Return a command without the branch."""
-        return pattern.sub("<branch>", match[0])
-
+    replace = partial(branch_pattern(branch).sub, "<branch>")
     if branch.isalnum():
-        return _GIT_COMMAND_PATTERN.sub(replace, text)
-    return pattern.sub("<branch>", text)
+        return _GIT_COMMAND_PATTERN.sub(lambda command: replace(command[0]), text)
+    return replace(text)

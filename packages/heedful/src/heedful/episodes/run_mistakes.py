@@ -568,12 +568,8 @@ def _value_text(value: Any) -> str:
 
     Figures in data, such as the amounts in a list of payments, are of the task.
     """
-    if isinstance(value, str) and value[:1] not in "[{":
-        return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if text[:1] in "[{":
-        return _DATA_FIGURE_PATTERN.sub("…", text)
-    return text
+    return _DATA_FIGURE_PATTERN.sub("…", text) if text[:1] in "[{" else text
 
 
 def _is_said(value: Any, error: str) -> bool:

@@ -465,16 +465,15 @@ def _encode_span(span: Span) -> str:
         if name == "exception" or name.startswith("gen_ai.")
     ]
 
-    # `episodes` reads the fields in this order.
-    fields = [
-        redact_ends(span.name, MAX_NAME_CHARS),
-        span.start,
-        span.end,
-        span.status,
-        redact(span.message),
-        _without_secrets(attributes),
-        events,
-    ]
+    fields = {
+        "name": redact_ends(span.name, MAX_NAME_CHARS),
+        "start": span.start,
+        "end": span.end,
+        "status": span.status,
+        "message": redact(span.message),
+        "attributes": _without_secrets(attributes),
+        "events": events,
+    }
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -492,18 +491,7 @@ def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode
     """Return an episode for each trace that contains a model, a tool or an agent."""
     reader = SpanReader(limits)
     for piece in pieces:
-        name, start, end, status, message, attributes, events = json.loads(piece.record)
-        span = Span(
-            trace=piece.trace,
-            id=piece.id,
-            parent=piece.parent,
-            name=name,
-            start=start,
-            end=end,
-            attributes=attributes,
-            status=status,
-            message=message,
-            events=events,
-        )
+        fields = json.loads(piece.record)
+        span = Span(trace=piece.trace, id=piece.id, parent=piece.parent, **fields)
         reader.add_spans([span])
     return reader.known_episodes()

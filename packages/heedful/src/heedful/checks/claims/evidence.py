@@ -75,15 +75,16 @@ class Lexicon:
 
         Raises InvalidInput.
         """
-        if value is None:
-            return cls()
         if isinstance(value, Lexicon):
             return value
 
-        fields = {"synonyms", "pairs"}
-        is_lexicon = isinstance(value, Mapping) and value.keys() <= fields
+        fields = {} if value is None else value
+        is_lexicon = isinstance(fields, Mapping) and fields.keys() <= {
+            "synonyms",
+            "pairs",
+        }
         require(is_lexicon, "lexicon", value, "a mapping with synonyms and pairs")
-        return cls(synonyms=value.get("synonyms", {}), pairs=value.get("pairs", {}))
+        return cls(**fields)
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens, with the words of the evidence in place of synonyms."""

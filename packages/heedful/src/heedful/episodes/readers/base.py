@@ -236,6 +236,7 @@ class EntryReader(Reader):
     """Reads a format whose values are entries of sessions."""
 
     def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._sessions = OpenSessions(limits, self.source)
 
     def finish(self) -> list[Episode]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from heedful.episodes.episode import Episode, Event, Limits
+from heedful.episodes.episode import Episode, Event
 from heedful.episodes.failures import marks_failure
 from heedful.episodes.messages import (
     chat_events,
@@ -44,10 +44,6 @@ class OpenHandsReader(EntryReader):
     """Reads the events of a run; a record with a `history` is an episode."""
 
     source = "openhands"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        super().__init__(limits)
 
     @staticmethod
     def begins(value: Any) -> bool:
