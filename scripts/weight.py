@@ -66,10 +66,10 @@ CEILINGS: Mapping[str, float] = {
 # The files that each of the frequent changes opens, tests and pages among them. Nobody
 # opens a file that a command of the recipe writes.
 JOURNEYS: Mapping[str, int] = {
-    "Change or add a stop rule": 9,
+    "Change or add a stop rule": 5,
     "Add a column of a loop": 7,
     "Add a check": 4,
-    "Add a coding agent": 5,
+    "Add a coding agent": 4,
     "Add a reader of traces": 6,
     "Add an adapter": 6,
     "Change what a lesson says": 10,

@@ -15,6 +15,8 @@ COMMAND = "npm ci"
 ERROR = "npm ERR! code ENOENT"
 AT = "2026-11-20T10:30:00.000Z"
 FOLDER = "/srv/ann/shop"
+# Their event of a prompt has the line that the user typed.
+TYPED_LINE_AGENTS = ("claude-code", "qwen-code", "codex")
 
 Events = Mapping[str, Mapping[str, Any]]
 

@@ -18,12 +18,10 @@ from heedful import Memory
 from heedful.store.projects import prepare_database
 from heedful_agents import hook
 from heedful_agents.agents import AGENTS, Kind
-from tests.hooks.agent_events import EVENTS, RULE
+from tests.hooks.agent_events import EVENTS, FOLDER, RULE, TYPED_LINE_AGENTS
 from tests.hooks.agent_schemas import SCHEMAS
 from tests.hooks.support import as_user, call_hook
 
-# Their event of a prompt has the line that the user typed.
-TYPED_LINE_AGENTS = ("claude-code", "qwen-code", "codex")
 CASES = [(name, event) for name, events in EVENTS.items() for event in events]
 
 
@@ -39,15 +37,12 @@ class Shop:
 
         Learning takes no part in these answers.
         """
-        data = {
-            field: _in_folder(value, str(self.folder))
-            for field, value in EVENTS[name][event].items()
-        }
+        data = json.dumps(EVENTS[name][event]).replace(FOLDER, str(self.folder))
         done = call_hook(
             self.folder,
             self.home,
             [event, "--agent", name, "--strict"],
-            json.dumps(data).encode(),
+            data.encode(),
             {"HEEDFUL_HOOK": json.dumps(dict(settings))},
             start_work=lambda *_: None,
         )
@@ -72,13 +67,6 @@ def shop(tmp_path: Path) -> Shop:
     home.mkdir()
     (folder / ".git").mkdir(parents=True)
     return Shop(folder=folder, home=home)
-
-
-def _in_folder(value: Any, folder: str) -> Any:
-    """Return a value of an event with the folder of the project in it."""
-    if isinstance(value, list) and value == ["/srv/ann/shop"]:
-        return [folder]
-    return folder if value == "/srv/ann/shop" else value
 
 
 def kind_of(name: str, event: str) -> Kind:

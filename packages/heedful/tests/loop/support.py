@@ -1,12 +1,13 @@
 """Loops by hand and at random."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_type_hints
 
-from hypothesis import strategies as st
+from hypothesis import reject, strategies as st
 
 import heedful
+from heedful.errors import InvalidInput
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import (
     NO_USAGE,
@@ -19,16 +20,7 @@ from heedful.loop.record import (
     Override,
     Usage,
 )
-from heedful.loop.stop import (
-    LIFTABLE_RULES,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-)
+from heedful.loop.stop import LIFTABLE_RULES, STOP_RULES, MaxAttempts, StopRule
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")
@@ -156,9 +148,6 @@ expiring = st.builds(
 )
 
 
-labels = st.sampled_from([{}, {}, {"persona": "SAGE"}])
-
-
 @st.composite
 def loops(
     draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True
@@ -178,7 +167,7 @@ def loops(
                 evaluation=evaluation,
                 usage=draw(usages),
                 repeats=draw(st.none() | st.none() | earlier),
-                labels=draw(labels),
+                labels=draw(st.sampled_from([{}, {}, {"persona": "SAGE"}])),
                 greedy=draw(st.booleans()),
             )
         )
@@ -193,20 +182,31 @@ def loops(
     )
 
 
-simple_rules: st.SearchStrategy[StopRule] = st.one_of(
-    st.builds(MaxAttempts, st.integers(1, 8)),
-    st.builds(Fatigue, st.floats(0.01, 1), st.floats(0.01, 1), decay=st.floats(0, 1)),
-    st.builds(Echo, st.integers(1, 4), st.sampled_from(["loop", "scope"])),
-    st.builds(Repeat, st.integers(1, 3), st.booleans()),
-    st.just(NothingMet()),
-    st.builds(Plateau, st.integers(1, 4), st.none() | st.floats(0.01, 1)),
-    st.builds(
-        heedful.Budget,
-        tokens=st.integers(1, 3_000),
-        calls=st.none() | st.integers(1, 20),
-    ),
-)
-any_rule = simple_rules | st.builds(heedful.All, simple_rules, simple_rules)
+# What numbers in rules are, by the type of a setting. Settings of other types are any.
+NUMBERS: Mapping[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(1, 8),
+    int | None: st.integers(1, 20) | st.integers(1, 3_000),
+    float: st.floats(0.01, 1),
+    float | None: st.none() | st.floats(0.01, 1),
+    tuple[int, ...]: st.just(()),
+}
+
+
+@st.composite
+def simple_rules(draw: st.DrawFn) -> StopRule:
+    """Rules of each kind that there is, with some settings."""
+    kind: Any = draw(st.sampled_from(list(STOP_RULES.values())))
+    types = get_type_hints(kind)
+    names = [setting.name for setting in fields(kind) if draw(st.booleans())]
+    settings = [NUMBERS.get(types[name], st.from_type(types[name])) for name in names]
+    try:
+        rule: StopRule = kind(**dict(zip(names, map(draw, settings), strict=True)))
+    except InvalidInput:
+        reject()
+    return rule
+
+
+any_rule = simple_rules() | st.builds(heedful.All, simple_rules(), simple_rules())
 improvements = st.builds(
     heedful.Improvement,
     st.sampled_from([0.001, 0.05, 0.1]),

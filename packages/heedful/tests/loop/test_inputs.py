@@ -24,10 +24,10 @@ from heedful.loop.record import (
     check_goals,
 )
 from heedful.loop.replay import replay
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Plateau
 from tests.loop.support import evaluated, loop_of
+from tests.loop.test_stop import NAN, WRONG_SETTINGS
 
-NAN = math.nan
 INF = math.inf
 RULES = {"rules": (MaxAttempts(),)}
 WRONG: list[tuple[Any, str, list[Any]]] = [
@@ -37,20 +37,8 @@ WRONG: list[tuple[Any, str, list[Any]]] = [
     (Goal, "direction", ["up"]),
     (Evaluation, "met", [-0.1, 1.1, NAN, True, "1"]),
     (Evaluation, "preference", [NAN, INF, None, True, "1"]),
-    (MaxAttempts, "limit", [0, -1, 1.5, "4", None, True]),
-    (Echo, "times", [0, 2.0, "3"]),
-    (Echo, "across", ["world"]),
-    (Repeat, "times", [0, None]),
-    (Repeat, "near", [None, 1, "yes"]),
-    (Fatigue, "limit", [0, 0.0004, 1.1, NAN, "0.3"]),
-    (Fatigue, "increment", [0, -0.1, 2, NAN]),
-    (Fatigue, "most", [0.2, 1.1, NAN]),
-    (Fatigue, "decay", [-0.1, 1.1, None]),
-    (Plateau, "patience", [0, -1, 1.0]),
-    (Plateau, "floor", [0, 1.1, NAN, "0.3", True]),
     (Improvement, "min_gain", [0, -1, 0.0004, NAN, INF, "0.05", True]),
     (Improvement, "against", ["first", None, 1]),
-    *[(Budget, name, [0, NAN, "5"]) for name in ("tokens", "cost", "seconds", "calls")],
     (Usage, "calls", [-1]),
     (Usage, "cost", [-0.1, NAN, INF]),
     (Usage, "seconds", [-0.1, NAN, INF]),
@@ -61,6 +49,7 @@ WRONG: list[tuple[Any, str, list[Any]]] = [
     (Policy, "unscored", ["maybe"]),
     (Policy, "goals", [("q >= 1",), (None,)]),
     (Policy, "improvement", [0.1, Improvement, None]),
+    *WRONG_SETTINGS,
 ]
 REQUIRED: dict[Any, dict[str, Any]] = {
     Finding: {"check": "c", "message": "m"},
@@ -75,20 +64,15 @@ FIELD_NAMES = {
 }
 
 
-def field_name(record: Any, name: str) -> str:
-    by_record = FIELD_NAMES.get(record, "{}")
-    return FIELD_NAMES.get((record, name), by_record).format(name)
-
-
 def wrong_cases() -> Iterator[Any]:
     """Yield each value of `WRONG`: what the error calls it, the record, the fields."""
     for record, name, values in WRONG:
+        by_record = FIELD_NAMES.get(record, "{}")
+        error_name = FIELD_NAMES.get((record, name), by_record).format(name)
         field = "rules" if name == "rule" else name
         for value in values:
             case = f"{record.__name__}({name}={value!r})"
-            yield pytest.param(
-                field_name(record, name), record, {field: value}, id=case
-            )
+            yield pytest.param(error_name, record, {field: value}, id=case)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Each stop rule at its boundaries."""
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -84,6 +85,24 @@ TRIED: list[tuple[heedful.StopRule, str, str]] = [
     (heedful.All(MaxAttempts(2), Repeat()), "aa", "ab"),
     (heedful.All(MaxAttempts(3), Repeat()), "", "aa"),
     (heedful.All(heedful.All(MaxAttempts(2), Repeat()), Plateau(1)), "aa", ""),
+]
+
+
+NAN = math.nan
+# A setting, and values just outside what is allowed.
+WRONG_SETTINGS: list[tuple[Any, str, list[Any]]] = [
+    (MaxAttempts, "limit", [0, -1, 1.5, "4", None, True]),
+    (Echo, "times", [0, 2.0, "3"]),
+    (Echo, "across", ["world"]),
+    (Repeat, "times", [0, None]),
+    (Repeat, "near", [None, 1, "yes"]),
+    (Fatigue, "limit", [0, 0.0004, 1.1, NAN, "0.3"]),
+    (Fatigue, "increment", [0, -0.1, 2, NAN]),
+    (Fatigue, "most", [0.2, 1.1, NAN]),
+    (Fatigue, "decay", [-0.1, 1.1, None]),
+    (Plateau, "patience", [0, -1, 1.0]),
+    (Plateau, "floor", [0, 1.1, NAN, "0.3", True]),
+    *[(Budget, name, [0, NAN, "5"]) for name in ("tokens", "cost", "seconds", "calls")],
 ]
 
 

@@ -110,11 +110,15 @@ class AttemptReport:
         is_usage = usage is not None
         require(is_usage, "usage", self.usage, "a Usage, or the usage of an SDK")
 
-        is_evaluation = isinstance(self.evaluation, record.Evaluation | None)
-        require(is_evaluation, "evaluation", self.evaluation, "an Evaluation, or None")
-
-        is_list = isinstance(self.checks, Sequence)
-        require(is_list, "checks", self.checks, "a list of checks")
+        require(
+            isinstance(self.evaluation, record.Evaluation | None),
+            "evaluation",
+            self.evaluation,
+            "an Evaluation, or None",
+        )
+        require(
+            isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks"
+        )
         validate_refusing(self.refuse)
 
         has_detail = self.digest or self.checks or self.request

@@ -1,22 +1,25 @@
 """Find out for each rule of a policy whether it can be the one that ends a loop.
 
 Loops are tried whose attempts are all alike: all improve or none does, all have new
-candidates or repeat the first one, and so on. Nothing is proven about loops of mixed
-attempts. Rules of a user's own are not tried.
+candidates or repeat the first one, and so on. A rule that needs other attempts has the
+method `provoke`, which changes one. Nothing is proven about loops of mixed attempts.
+Rules of a user's own are not tried.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import product
-from operator import add
+from functools import partial
+from itertools import combinations, product
+from typing import Any
 
 from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
 from heedful.loop.stop import StopRule, rule_name
 
 MAX_LIKE_ATTEMPTS = 50
-PERSISTENT_FINDING_KEY = "kept"
+PERSISTENT_FINDING = record.Finding(
+    "check", "kept", level="warning", severity=1.0, persistent=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def reach(policy: Policy) -> tuple[Reach, ...]:
     new_loop = record.Loop(
         "tried",
         (record.Goal("quality", 1.0),),
-        echoes={PERSISTENT_FINDING_KEY: max(echoes, default=1) - 1},
+        echoes={PERSISTENT_FINDING.key: max(echoes, default=1) - 1},
         improves=policy.improvement,
     )
     first: dict[StopRule, int] = {}
@@ -77,56 +80,41 @@ def _list_kinds(
 ) -> Iterator[Callable[[record.Loop], record.Attempt]]:
     """Yield what makes the next attempt of a loop, for each kind that rules tell apart.
 
-    A kind spends the limits of one budget, of all, or nothing.
+    Of the rules that need attempts of their own, none, one, two or all get them.
     """
-    severities = [None, 1.0]
-    usages = [record.NO_USAGE]
-    for rule in stop.flat(rules):
-        if isinstance(rule, stop.Plateau) and rule.floor:
-            severities.append(rule.floor - 0.001)
-        if isinstance(rule, stop.Budget):
-            usages.append(
-                record.Usage(
-                    rule.calls or 0,
-                    rule.tokens or 0,
-                    cost=rule.cost or 0.0,
-                    seconds=rule.seconds or 0.0,
-                )
-            )
-    usages.append(reduce(add, usages))
-
-    likenesses = ("new", "near", "same")
-    for kind in product((0, 1), likenesses, severities, (0.0, 0.5), usages):
-        yield partial(_next_attempt, *kind)
+    provoking = [rule for rule in stop.flat(rules) if hasattr(rule, "provoke")]
+    for count in {0, 1, 2, len(provoking)}:
+        kinds = product(
+            (0, 1),
+            ("new", "near", "same"),
+            (False, True),
+            (0.0, 0.5),
+            combinations(provoking, count),
+        )
+        yield from (partial(_next_attempt, *kind) for kind in kinds)
 
 
 def _next_attempt(
     gains: int,
     likeness: str,
-    severity: float | None,
+    is_kept: bool,
     met: float,
-    usage: record.Usage,
+    provoking: Sequence[Any],
     loop: record.Loop,
 ) -> record.Attempt:
     """Return the attempt that a loop gets next; its score rises by so many `gains`."""
     number = len(loop.attempts) + 1
     step = max(0.001, loop.improves.min_gain)
     text = "same" if likeness == "same" else f"new {number}"
-    repeats = 1 if likeness == "near" and number > 1 else None
-    is_kept = severity == 1
-    key = PERSISTENT_FINDING_KEY if is_kept else f"new {number}"
-    findings = [
-        record.Finding(
-            "check", key, level="warning", severity=level, key=key, persistent=is_kept
-        )
-        for level in (severity,)
-        if level is not None
-    ]
+    findings = (PERSISTENT_FINDING,) if is_kept else ()
     score = (gains * number - MAX_LIKE_ATTEMPTS) * step
-    return record.Attempt(
+    attempt = record.Attempt(
         number,
         record.Candidate.of(text),
-        evaluation=record.Evaluation(tuple(findings), {"quality": score}, met=met),
-        usage=usage,
-        repeats=repeats,
+        evaluation=record.Evaluation(findings, {"quality": score}, met=met),
+        usage=record.NO_USAGE,
+        repeats=1 if likeness == "near" and number > 1 else None,
     )
+    for rule in provoking:
+        attempt = rule.provoke(attempt)
+    return attempt
