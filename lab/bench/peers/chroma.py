@@ -2,99 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import chromadb
 from chromadb.config import Settings
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.memories import (
-    TOP,
-    Lessons,
-    measure_search,
-    measure_store,
-    write_together,
-    write_until_killed,
-)
+from bench.peers.contract import Work, serve
+from bench.peers.memories import TOP, Lessons, memory_programs
 
 
-def open_collection(work: Work) -> Any:
-    """Return the collection in the folder of the work."""
-    settings = Settings(anonymized_telemetry=False)
-    client = chromadb.PersistentClient(path=f"{work.folder}/chroma", settings=settings)
-    return client.get_or_create_collection(
-        "lessons",
-        embedding_function=None,
-        configuration={"hnsw": {"space": "cosine"}},
-    )
+class Collection:
+    """The collection in the folder of the work; an error is counted by its text."""
 
-
-def keep_lessons(work: Work) -> Iterator[Line]:
-    """Add the lessons one by one and query them."""
-    lessons = Lessons.read(work.inputs)
-    collection = open_collection(work)
-
-    def add(number: int, text: str) -> None:
-        vector = lessons.embed_one(text)
-        collection.add(ids=[str(number)], embeddings=[vector], documents=[text])
-
-    def search(query: str) -> list[int]:
-        vector = lessons.embed_one(query)
-        answer = collection.query(query_embeddings=[vector], n_results=TOP)
-        return [int(number) for number in answer["ids"][0]]
-
-    yield from measure_store(lessons, add)
-    yield from measure_search(lessons, search)
-
-
-def keep_sighting(work: Work) -> Iterator[Line]:
-    """Count one error in a record that has its text as the id."""
-    text = Lessons.read(work.inputs).texts[0]
-    vector = Lessons.read(work.inputs).embed_one(text)
-    collection = open_collection(work)
-
-    def count_up() -> None:
-        metadatas = collection.get(ids=[text])["metadatas"]
-        count = metadatas[0]["count"] if metadatas else 0
-        collection.upsert(
-            ids=[text],
-            embeddings=[vector],
-            documents=[text],
-            metadatas=[{"count": count + 1}],
+    def __init__(self, work: Work, lessons: Lessons) -> None:
+        settings = Settings(anonymized_telemetry=False)
+        path = f"{work.folder}/chroma"
+        client = chromadb.PersistentClient(path=path, settings=settings)
+        self.vector_of = lessons.embed_one
+        self.collection: Any = client.get_or_create_collection(
+            "lessons",
+            embedding_function=None,
+            configuration={"hnsw": {"space": "cosine"}},
         )
 
-    yield from write_together(count_up, work.times)
+    def put(self, number: int, text: str) -> None:
+        """Add a lesson."""
+        vectors = [self.vector_of(text)]
+        self.collection.add(ids=[str(number)], embeddings=vectors, documents=[text])
 
+    def search(self, query: str) -> list[int]:
+        """Return the numbers of the nearest lessons."""
+        vectors = [self.vector_of(query)]
+        answer = self.collection.query(query_embeddings=vectors, n_results=TOP)
+        return [int(number) for number in answer["ids"][0]]
 
-def keep_writing(work: Work) -> Iterator[Line]:
-    """Add lessons until the process is killed."""
-    lessons = Lessons.read(work.inputs)
-    collection = open_collection(work)
+    def sightings(self, text: str) -> int:
+        """Return how often an error was counted."""
+        metadatas = self.collection.get(ids=[text])["metadatas"]
+        return int(metadatas[0]["count"]) if metadatas else 0
 
-    def add(number: int) -> None:
-        text = lessons.text_of(number)
-        vector = lessons.embed_one(text)
-        collection.add(ids=[str(number)], embeddings=[vector], documents=[text])
+    def count_up(self, text: str) -> None:
+        """Count one error in a record that has its text as the id."""
+        metadata = {"count": self.sightings(text) + 1}
+        self.collection.upsert(
+            ids=[text],
+            embeddings=[self.vector_of(text)],
+            documents=[text],
+            metadatas=[metadata],
+        )
 
-    yield from write_until_killed(add, work.times)
-
-
-def count_rows(work: Work) -> Iterator[Line]:
-    """Count the records, and the sightings of the one error."""
-    text = Lessons.read(work.inputs).texts[0]
-    collection = open_collection(work)
-    yield Line(figure="rows", value=collection.count())
-    metadatas = collection.get(ids=[text])["metadatas"]
-    yield Line(figure="counted", value=metadatas[0]["count"] if metadatas else 0)
+    def count(self, text: str, most: int) -> tuple[int, int]:
+        """Return how many records there are, and the count of the error."""
+        return self.collection.count(), self.sightings(text)
 
 
 if __name__ == "__main__":
-    serve(
-        {
-            "lessons": keep_lessons,
-            "sighting": keep_sighting,
-            "write": keep_writing,
-            "count": count_rows,
-        }
-    )
+    serve(memory_programs(Collection))

@@ -5,7 +5,7 @@ The agent has no other middleware and no tools: a deep agent would send more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from deepagents import RubricMiddleware
@@ -14,17 +14,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.loop import (
-    LONG_FAULTS,
-    TASK,
-    Double,
-    check_answer,
-    find_fault,
-    find_long_fault,
-    long_double,
-    time_cycles,
-)
+from bench.peers.contract import serve
+from bench.peers.loop import LONG_FAULTS, TASK, Double, loop_programs
 
 RUBRIC = "The answer has at most two words."
 
@@ -69,32 +60,23 @@ def grade(fault: str) -> AIMessage:
     return AIMessage("", tool_calls=[call])
 
 
-def build_agent(double: Double, find: Callable[[str], str], max_iterations: int) -> Any:
+def build(
+    double: Double, find: Callable[[str], str], retries: int
+) -> Callable[[], object]:
     """Return an agent whose model and grader are the double."""
     grader = DoubleChat(double=double, find=find)
-    rubric = RubricMiddleware(model=grader, max_iterations=max_iterations)
-    return create_agent(DoubleChat(double=double), middleware=[rubric])
-
-
-def run(agent: Any) -> None:
-    """Run a loop."""
+    rubric = RubricMiddleware(model=grader, max_iterations=retries + 1)
+    agent: Any = create_agent(DoubleChat(double=double), middleware=[rubric])
     limit = {"recursion_limit": 20 * (LONG_FAULTS + 1)}
-    state = agent.invoke({"messages": [HumanMessage(TASK)], "rubric": RUBRIC}, limit)
-    check_answer(state["messages"][-1].text)
 
+    def run() -> object:
+        state = agent.invoke(
+            {"messages": [HumanMessage(TASK)], "rubric": RUBRIC}, limit
+        )
+        return state["messages"][-1].text
 
-def time_loop(work: Work) -> Iterator[Line]:
-    """Time loops of two attempts."""
-    agent = build_agent(Double(), find_fault, max_iterations=2)
-    yield from time_cycles(lambda: run(agent), work.times)
-
-
-def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight long failures, by the agent and by its grader."""
-    double = long_double()
-    run(build_agent(double, find_long_fault, max_iterations=LONG_FAULTS + 1))
-    yield from double.report()
+    return run
 
 
 if __name__ == "__main__":
-    serve({"cycle": time_loop, "bytes": count_bytes})
+    serve(loop_programs(build))

@@ -13,17 +13,8 @@ from typing import Any
 import dspy
 from dspy.lm15 import Message, Request, Response, TextPart, Usage
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.loop import (
-    LONG_FAULT_CHARS,
-    LONG_FAULTS,
-    TASK,
-    Double,
-    check_answer,
-    find_fault,
-    long_double,
-    time_cycles,
-)
+from bench.peers.contract import serve
+from bench.peers.loop import TASK, Double, find_fault, loop_programs
 
 # Only the request for advice names this field.
 ADVICE_FIELD = "reward_code"
@@ -32,18 +23,16 @@ ADVICE_FIELD = "reward_code"
 class AnswerSource:
     """The double as an engine of DSPy; it answers in the form of its chat adapter."""
 
-    def __init__(self, double: Double, advice_chars: int) -> None:
+    def __init__(self, double: Double, find: Callable[[str], str]) -> None:
         self.double = double
-        self.advice_chars = advice_chars
+        self.find = find
 
     def complete(self, request: Request) -> Response:
         """Return the next answer, or advice about the last one."""
         texts = list(texts_of(request))
         if any(ADVICE_FIELD in text for text in texts):
             self.double.count(texts)
-            fault = find_fault(self.double.last_answer, self.advice_chars).replace(
-                '"', "'"
-            )
+            fault = self.find(self.double.last_answer).replace('"', "'")
             advice = f'{{"self": "{fault}"}}'
             text = f"[[ ## discussion ## ]]\nToo long.\n\n[[ ## advice ## ]]\n{advice}"
         else:
@@ -73,32 +62,17 @@ def reward(arguments: dict[str, Any], prediction: Any) -> float:
     return 0.0 if find_fault(prediction.answer) else 1.0
 
 
-def refine(double: Double, runs: int, advice_chars: int = 0) -> Callable[..., Any]:
-    """Return a module that runs at most so often, with the double as its model."""
+def build(
+    double: Double, find: Callable[[str], str], retries: int
+) -> Callable[[], object]:
+    """Return a module with the double as its model; its advice is what `find` says."""
     logging.getLogger("dspy").setLevel(logging.ERROR)  # it warns in every cycle
-    engine = AnswerSource(double, advice_chars)
+    engine = AnswerSource(double, find)
     dspy.configure(lm=dspy.LM("double/double", engine=engine, cache=False))
     predict = dspy.Predict("task -> answer")
-    return dspy.Refine(module=predict, N=runs, reward_fn=reward, threshold=1.0)  # type: ignore[no-any-return]
-
-
-def time_loop(work: Work) -> Iterator[Line]:
-    """Time loops of two attempts."""
-    module = refine(Double(), 2)
-
-    def cycle() -> None:
-        check_answer(module(task=TASK).answer)
-
-    yield from time_cycles(cycle, work.times)
-
-
-def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight failures with long advice."""
-    double = long_double()
-    module = refine(double, LONG_FAULTS + 1, LONG_FAULT_CHARS)
-    check_answer(module(task=TASK).answer)
-    yield from double.report()
+    module = dspy.Refine(module=predict, N=retries + 1, reward_fn=reward, threshold=1.0)
+    return lambda: module(task=TASK).answer
 
 
 if __name__ == "__main__":
-    serve({"cycle": time_loop, "bytes": count_bytes})
+    serve(loop_programs(build))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from guardrails import Guard, OnFailAction
@@ -14,17 +14,8 @@ from guardrails.validators import (
     register_validator,
 )
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.loop import (
-    LONG_FAULTS,
-    TASK,
-    Double,
-    check_answer,
-    find_fault,
-    find_long_fault,
-    long_double,
-    time_cycles,
-)
+from bench.peers.contract import serve
+from bench.peers.loop import TASK, Double, loop_programs
 
 
 @register_validator(name="bench/short", data_type="string")
@@ -41,44 +32,22 @@ class Short(Validator):
         return FailResult(error_message=fault) if fault else PassResult()
 
 
-def ask(double: Double) -> Callable[..., str]:
-    """Return the double as a callable that guardrails asks."""
+def build(
+    double: Double, find: Callable[[str], str], retries: int
+) -> Callable[[], object]:
+    """Return a guard around the double that sends nothing to its makers."""
+    guard: Guard[str] = Guard().use(Short(find))
+    guard.configure(allow_metrics_collection=False)
 
     def answer(*, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         return double.ask(str(message["content"]) for message in messages)
 
-    return answer
-
-
-def make_guard(find: Callable[[str], str]) -> Guard[str]:
-    """Return a guard that sends nothing to its makers."""
-    guard = Guard().use(Short(find))
-    guard.configure(allow_metrics_collection=False)
-    return guard
-
-
-def time_loop(work: Work) -> Iterator[Line]:
-    """Time loops of two attempts."""
-    guard = make_guard(find_fault)
-    model = ask(Double())
-
-    def cycle() -> None:
+    def run() -> object:
         messages = [{"role": "user", "content": TASK}]
-        outcome = guard(model, messages=messages, num_reasks=1)
-        check_answer(outcome.validated_output)
+        return guard(answer, messages=messages, num_reasks=retries).validated_output
 
-    yield from time_cycles(cycle, work.times)
-
-
-def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight long failures."""
-    double = long_double()
-    guard = make_guard(find_long_fault)
-    messages = [{"role": "user", "content": TASK}]
-    outcome = guard(ask(double), messages=messages, num_reasks=LONG_FAULTS)
-    check_answer(outcome.validated_output)
-    yield from double.report()
+    return run
 
 
 if __name__ == "__main__":
-    serve({"cycle": time_loop, "bytes": count_bytes})
+    serve(loop_programs(build))

@@ -10,17 +10,8 @@ import instructor
 from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, field_validator
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.loop import (
-    LONG_FAULTS,
-    TASK,
-    Double,
-    check_answer,
-    find_fault,
-    find_long_fault,
-    long_double,
-    time_cycles,
-)
+from bench.peers.contract import serve
+from bench.peers.loop import TASK, Double, loop_programs
 
 
 def answer_model(find: Callable[[str], str]) -> type[BaseModel]:
@@ -69,8 +60,11 @@ def texts_of(request: dict[str, Any]) -> Iterator[str]:
     yield json.dumps(request["tools"])
 
 
-def patch(double: Double, response_model: type[BaseModel]) -> Callable[..., Any]:
-    """Return instructor's way to ask the double for an answer of this model."""
+def build(
+    double: Double, find: Callable[[str], str], retries: int
+) -> Callable[[], object]:
+    """Return instructor's way to ask the double for an answer."""
+    response_model = answer_model(find)
     completions = dict[str, ChatCompletion]()
 
     def create(**request: Any) -> ChatCompletion:
@@ -79,36 +73,19 @@ def patch(double: Double, response_model: type[BaseModel]) -> Callable[..., Any]
             completions[text] = make_completion(text, response_model.__name__)
         return completions[text]
 
-    patched = instructor.patch(create=create)
+    patched: Any = instructor.patch(create=create)
 
-    def ask(max_retries: int) -> Any:
-        return patched(
+    def run() -> object:
+        answer = patched(
             model="double",
             response_model=response_model,
-            max_retries=max_retries,
+            max_retries=retries,
             messages=[{"role": "user", "content": TASK}],
         )
+        return answer.text
 
-    return ask
-
-
-def time_loop(work: Work) -> Iterator[Line]:
-    """Time loops of two attempts."""
-    ask = patch(Double(), answer_model(find_fault))
-
-    def cycle() -> None:
-        check_answer(ask(max_retries=1).text)
-
-    yield from time_cycles(cycle, work.times)
-
-
-def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight long failures."""
-    double = long_double()
-    ask = patch(double, answer_model(find_long_fault))
-    check_answer(ask(max_retries=LONG_FAULTS).text)
-    yield from double.report()
+    return run
 
 
 if __name__ == "__main__":
-    serve({"cycle": time_loop, "bytes": count_bytes})
+    serve(loop_programs(build))

@@ -7,7 +7,6 @@ import operator
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import Annotated, Any, TypedDict
 
@@ -30,15 +29,7 @@ from bench.peers.loop import (
     time_batches,
     time_cycles,
 )
-from bench.peers.memories import (
-    DIMENSIONS,
-    TOP,
-    Lessons,
-    measure_search,
-    measure_store,
-    write_together,
-    write_until_killed,
-)
+from bench.peers.memories import DIMENSIONS, TOP, Lessons, memory_programs
 
 NAMESPACE = ("lessons",)
 
@@ -157,79 +148,51 @@ def count_bytes(work: Work) -> Iterator[Line]:
     yield from double.report()
 
 
-@contextmanager
-def open_store(work: Work, lessons: Lessons) -> Iterator[SqliteStore]:
-    """Open the store in the file of the work, with an index of vectors.
+class Items:
+    """The items of a store in the file of the work, with an index of vectors.
 
     The index is an extension of SQLite. Where Python is built without extensions,
     the connection is one of pysqlite3; the settings are those of `from_conn_string`.
     """
-    # The store reads `text_fields`; its documentation calls them `fields`.
-    index = {
-        "dims": DIMENSIONS,
-        "embed": lessons.embed,
-        "text_fields": ["text"],
-    }
-    module = "sqlite3"
-    if not hasattr(sqlite3.Connection, "enable_load_extension"):
-        module = "pysqlite3"
-    connect = import_module(module).connect
-    db = connect(work.file, check_same_thread=False, isolation_level=None)
-    with closing(db):
-        store = SqliteStore(db, index=index)
-        store.setup()
-        yield store
 
+    def __init__(self, work: Work, lessons: Lessons) -> None:
+        # The store reads `text_fields`; its documentation calls them `fields`.
+        index = {
+            "dims": DIMENSIONS,
+            "embed": lessons.embed,
+            "text_fields": ["text"],
+        }
+        module = "sqlite3"
+        if not hasattr(sqlite3.Connection, "enable_load_extension"):
+            module = "pysqlite3"
+        connect = import_module(module).connect
+        db = connect(work.file, check_same_thread=False, isolation_level=None)
+        self.store = SqliteStore(db, index=index)
+        self.store.setup()
 
-def keep_lessons(work: Work) -> Iterator[Line]:
-    """Put the lessons one by one and search them."""
-    lessons = Lessons.read(work.inputs)
-    with open_store(work, lessons) as store:
+    def put(self, number: int, text: str) -> None:
+        """Put a lesson."""
+        self.store.put(NAMESPACE, str(number), {"text": text})
 
-        def put(number: int, text: str) -> None:
-            store.put(NAMESPACE, str(number), {"text": text})
+    def search(self, query: str) -> list[int]:
+        """Return the numbers of the nearest lessons."""
+        items = self.store.search(NAMESPACE, query=query, limit=TOP)
+        return [int(item.key) for item in items]
 
-        def search(query: str) -> list[int]:
-            items = store.search(NAMESPACE, query=query, limit=TOP)
-            return [int(item.key) for item in items]
+    def sightings(self, text: str) -> int:
+        """Return how often an error was counted."""
+        item = self.store.get(NAMESPACE, text)
+        return int(item.value["count"]) if item else 0
 
-        yield from measure_store(lessons, put)
-        yield from measure_search(lessons, search)
+    def count_up(self, text: str) -> None:
+        """Count one error in an item that has its text as the key."""
+        value = {"text": text, "count": self.sightings(text) + 1}
+        self.store.put(NAMESPACE, text, value)
 
-
-def keep_sighting(work: Work) -> Iterator[Line]:
-    """Count one error in an item that has its text as the key."""
-    lessons = Lessons.read(work.inputs)
-    text = lessons.texts[0]
-    with open_store(work, lessons) as store:
-
-        def count_up() -> None:
-            item = store.get(NAMESPACE, text)
-            count = item.value["count"] if item else 0
-            store.put(NAMESPACE, text, {"text": text, "count": count + 1})
-
-        yield from write_together(count_up, work.times)
-
-
-def keep_writing(work: Work) -> Iterator[Line]:
-    """Put lessons until the process is killed."""
-    lessons = Lessons.read(work.inputs)
-    with open_store(work, lessons) as store:
-
-        def put(number: int) -> None:
-            store.put(NAMESPACE, str(number), {"text": lessons.text_of(number)})
-
-        yield from write_until_killed(put, work.times)
-
-
-def count_rows(work: Work) -> Iterator[Line]:
-    """Count the items, and the sightings of the one error."""
-    lessons = Lessons.read(work.inputs)
-    with open_store(work, lessons) as store:
-        items = store.search(NAMESPACE, limit=work.times)
-        yield Line(figure="rows", value=len(items))
-        item = store.get(NAMESPACE, lessons.texts[0])
-        yield Line(figure="counted", value=item.value["count"] if item else 0)
+    def count(self, text: str, most: int) -> tuple[int, int]:
+        """Return how many items there are, and the count of the error."""
+        items = self.store.search(NAMESPACE, limit=most)
+        return len(items), self.sightings(text)
 
 
 if __name__ == "__main__":
@@ -239,9 +202,6 @@ if __name__ == "__main__":
             "durable": time_durable_loop,
             "together": time_loops_together,
             "bytes": count_bytes,
-            "lessons": keep_lessons,
-            "sighting": keep_sighting,
-            "write": keep_writing,
-            "count": count_rows,
+            **memory_programs(Items),
         }
     )

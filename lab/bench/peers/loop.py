@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bench.peers.contract import Line, spread
+from bench.peers.contract import Line, Program, Work, spread
 
 TASK = "Name two colours."
 RIGHT_ANSWER = "blue green"
@@ -104,6 +104,30 @@ def time_cycles(
         cycle()
         seconds.append(time.perf_counter() - began)
     yield from spread(prefix, seconds)
+
+
+def loop_programs(
+    build: Callable[[Double, Callable[[str], str], int], Callable[[], object]],
+) -> dict[str, Program]:
+    """Return how loops of a peer are timed, and how what they send is counted.
+
+    `build` gets the double, a function that says what is wrong with an answer, and how
+    often the loop asks again; it returns a function that runs the loop, and returns the
+    answer.
+    """
+
+    def time_loop(work: Work) -> Iterator[Line]:
+        """Time loops of two attempts."""
+        run = build(Double(), find_fault, 1)
+        yield from time_cycles(lambda: check_answer(run()), work.times)
+
+    def count_bytes(work: Work) -> Iterator[Line]:
+        """Count what is sent for eight long failures."""
+        double = long_double()
+        check_answer(build(double, find_long_fault, LONG_FAULTS)())
+        yield from double.report()
+
+    return {"cycle": time_loop, "bytes": count_bytes}
 
 
 def time_async_cycles(

@@ -152,24 +152,21 @@ def as_measurements(
     environment: Environment, kind: str, lines: Iterator[Line], number: int = 0
 ) -> Iterator[Measurement]:
     """Yield the lines of a program as measurements; a failure is one, too."""
-    try:
-        for line in lines:
-            yield Measurement(
-                peer=environment.peer.name,
-                kind=kind,
-                round=number,
-                figure=line.figure,
-                value=line.value,
-                text=hide_places(line.text),
-            )
-    except ProgramFailed as error:
-        yield Measurement(
+
+    def measurement(line: Line) -> Measurement:
+        return Measurement(
             peer=environment.peer.name,
             kind=kind,
             round=number,
-            figure="failed",
-            text=hide_places(str(error)),
+            figure=line.figure,
+            value=line.value,
+            text=hide_places(line.text),
         )
+
+    try:
+        yield from map(measurement, lines)
+    except ProgramFailed as error:
+        yield measurement(Line(figure="failed", text=str(error)))
 
 
 class ProgramFailed(Exception):

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from mem0 import Memory
 
-from bench.peers.contract import Line, Work, serve
-from bench.peers.memories import (
-    DIMENSIONS,
-    TOP,
-    Lessons,
-    measure_search,
-    measure_store,
-    write_together,
-    write_until_killed,
-)
+from bench.peers.contract import Work, serve
+from bench.peers.memories import DIMENSIONS, TOP, Lessons, memory_programs
 
 USER = "bench"
 
@@ -37,87 +28,51 @@ class PreparedEmbeddings(Embeddings):
         return self.lessons.embed_one(text)
 
 
-def open_memory(work: Work, lessons: Lessons) -> Any:
-    """Return the memory in the folder of the work."""
-    store = {
-        "path": f"{work.folder}/qdrant",
-        "on_disk": True,
-        "collection_name": "lessons",
-        "embedding_model_dims": DIMENSIONS,
-    }
-    embedder = {
-        "model": PreparedEmbeddings(lessons),
-        "embedding_dims": DIMENSIONS,
-    }
-    return Memory.from_config(
-        {
-            "vector_store": {"provider": "qdrant", "config": store},
-            "embedder": {"provider": "langchain", "config": embedder},
-            # It is never asked: nothing is inferred.
-            "llm": {"provider": "openai", "config": {"api_key": "none"}},
-            "history_db_path": f"{work.folder}/history.db",
+class Memories:
+    """The memory in the folder of the work; it has no key to count an error by."""
+
+    def __init__(self, work: Work, lessons: Lessons) -> None:
+        store = {
+            "path": f"{work.folder}/qdrant",
+            "on_disk": True,
+            "collection_name": "lessons",
+            "embedding_model_dims": DIMENSIONS,
         }
-    )
+        embedder = {
+            "model": PreparedEmbeddings(lessons),
+            "embedding_dims": DIMENSIONS,
+        }
+        self.memory: Any = Memory.from_config(
+            {
+                "vector_store": {"provider": "qdrant", "config": store},
+                "embedder": {"provider": "langchain", "config": embedder},
+                # It is never asked: nothing is inferred.
+                "llm": {"provider": "openai", "config": {"api_key": "none"}},
+                "history_db_path": f"{work.folder}/history.db",
+            }
+        )
 
-
-def keep_lessons(work: Work) -> Iterator[Line]:
-    """Add the lessons one by one and search them."""
-    lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-
-    def add(number: int, text: str) -> None:
+    def put(self, number: int, text: str) -> None:
+        """Add a lesson."""
         metadata = {"number": number}
-        memory.add(text, user_id=USER, metadata=metadata, infer=False)
+        self.memory.add(text, user_id=USER, metadata=metadata, infer=False)
 
-    def search(query: str) -> list[int]:
+    def search(self, query: str) -> list[int]:
+        """Return the numbers of the lessons that fit best."""
         only = {"user_id": USER}
-        answer = memory.search(query, top_k=TOP, filters=only, threshold=0.0)
+        answer = self.memory.search(query, top_k=TOP, filters=only, threshold=0.0)
         return [match["metadata"]["number"] for match in answer["results"]]
 
-    yield from measure_store(lessons, add)
-    yield from measure_search(lessons, search)
+    def count_up(self, text: str) -> None:
+        """Add the error again."""
+        self.memory.add(text, user_id=USER, infer=False)
 
-
-def keep_sighting(work: Work) -> Iterator[Line]:
-    """Add one error again and again: it has no key by which it could be counted."""
-    lessons = Lessons.read(work.inputs)
-    text = lessons.texts[0]
-    memories = list[Any]()
-
-    def add() -> None:
-        # Qdrant on disk is for one process; another is refused when it opens it.
-        if not memories:
-            memories.append(open_memory(work, lessons))
-        memories[0].add(text, user_id=USER, infer=False)
-
-    yield from write_together(add, work.times)
-
-
-def keep_writing(work: Work) -> Iterator[Line]:
-    """Add lessons until the process is killed."""
-    lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-
-    def add(number: int) -> None:
-        memory.add(lessons.text_of(number), user_id=USER, infer=False)
-
-    yield from write_until_killed(add, work.times)
-
-
-def count_rows(work: Work) -> Iterator[Line]:
-    """Count the memories; each is a sighting."""
-    memory = open_memory(work, Lessons.read(work.inputs))
-    answer = memory.get_all(filters={"user_id": USER}, top_k=work.times)
-    yield Line(figure="rows", value=len(answer["results"]))
-    yield Line(figure="counted", value=len(answer["results"]))
+    def count(self, text: str, most: int) -> tuple[int, int]:
+        """Return how many memories there are; each is a sighting."""
+        answer = self.memory.get_all(filters={"user_id": USER}, top_k=most)
+        number = len(answer["results"])
+        return number, number
 
 
 if __name__ == "__main__":
-    serve(
-        {
-            "lessons": keep_lessons,
-            "sighting": keep_sighting,
-            "write": keep_writing,
-            "count": count_rows,
-        }
-    )
+    serve(memory_programs(Memories))

@@ -8,10 +8,12 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import mean
+from typing import Protocol
 
-from bench.peers.contract import Line, describe, spread
+from bench.peers.contract import Line, Program, Work, describe, spread
 
 DIMENSIONS = 384
 TOP = 5
@@ -124,3 +126,69 @@ def write_until_killed(write: Callable[[int], object], times: int) -> Iterator[L
     for number in range(times):
         write(number)
         yield Line(figure="acknowledged", value=1)
+
+
+class MemoryPeer(Protocol):
+    """The memory of a peer, in the folder of the work."""
+
+    def put(self, number: int, text: str) -> None:
+        """Store a lesson."""
+
+    def search(self, query: str) -> list[int]:
+        """Return the numbers of the `TOP` lessons that fit best."""
+
+    def count_up(self, text: str) -> None:
+        """Store one more sighting of an error."""
+
+    def count(self, text: str, most: int) -> tuple[int, int]:
+        """Return how many rows there are, at most `most`, and how many sightings."""
+
+
+def memory_programs(
+    open_peer: Callable[[Work, Lessons], MemoryPeer],
+) -> dict[str, Program]:
+    """Return the programs of a peer whose memory `open_peer` opens."""
+
+    def opened(work: Work) -> tuple[Lessons, MemoryPeer]:
+        lessons = Lessons.read(work.inputs)
+        return lessons, open_peer(work, lessons)
+
+    def keep_lessons(work: Work) -> Iterator[Line]:
+        """Store the lessons one by one and search them."""
+        lessons, peer = opened(work)
+        yield from measure_store(lessons, peer.put)
+        yield from measure_search(lessons, peer.search)
+
+    def keep_sighting(work: Work) -> Iterator[Line]:
+        """Store one error again and again, beside other processes."""
+        # A store for one process refuses another that opens it: that is an answer, too.
+        open_once = cache(opened)
+
+        def count_up() -> None:
+            lessons, peer = open_once(work)
+            peer.count_up(lessons.texts[0])
+
+        yield from write_together(count_up, work.times)
+
+    def keep_writing(work: Work) -> Iterator[Line]:
+        """Store lessons until the process is killed."""
+        lessons, peer = opened(work)
+
+        def put(number: int) -> None:
+            peer.put(number, lessons.text_of(number))
+
+        yield from write_until_killed(put, work.times)
+
+    def count_rows(work: Work) -> Iterator[Line]:
+        """Count the lessons, and the sightings of the one error."""
+        lessons, peer = opened(work)
+        rows, sightings = peer.count(lessons.texts[0], work.times)
+        yield Line(figure="rows", value=rows)
+        yield Line(figure="counted", value=sightings)
+
+    return {
+        "lessons": keep_lessons,
+        "sighting": keep_sighting,
+        "write": keep_writing,
+        "count": count_rows,
+    }

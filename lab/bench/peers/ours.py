@@ -29,8 +29,7 @@ from bench.peers.memories import (
     Lessons,
     measure_search,
     measure_store,
-    write_together,
-    write_until_killed,
+    memory_programs,
 )
 from bench.recall import letters
 from heedful.checks.evaluate import Context
@@ -143,80 +142,62 @@ class PreparedEmbedder:
         return self.lessons.embed(texts)
 
 
-def open_memory(work: Work, lessons: Lessons) -> heedful.Memory:
-    """Return the memory in the file of the work."""
-    return heedful.Memory(work.file, embedder=PreparedEmbedder(lessons))
+class LessonMemory:
+    """The memory in the file of the work."""
+
+    def __init__(self, work: Work, lessons: Lessons) -> None:
+        self.lessons = lessons
+        self.embedder = PreparedEmbedder(lessons)
+        self.memory = heedful.Memory(work.file, embedder=self.embedder)
+        self.runner = asyncio.Runner()
+        self.numbers = dict[int, int]()
+
+    def put(self, number: int, text: str) -> None:
+        """Remember a lesson."""
+        lesson = self.runner.run(self.memory.remember(letters(number), text))
+        self.numbers[lesson.id] = number
+
+    def search(self, query: str) -> list[int]:
+        """Return the numbers of the lessons that are recalled."""
+        matches = self.runner.run(self.memory.recall(query, TOP))
+        return [self.numbers[match.id] for match in matches]
+
+    def search_vectors(self, query: str) -> list[int]:
+        """Return the numbers of the lessons whose vectors are nearest."""
+        vector = np.asarray(self.lessons.embed_one(query), np.float32)
+        reading = self.memory.store.read(self.memory.scope, self._by_vector, vector)
+        ids = self.runner.run(reading)
+        return [self.numbers[id] for id in ids[:TOP]]
+
+    def _by_vector(self, db: Db, scope: heedful.Scope, vector: Any) -> list[int]:
+        space = space_of(self.embedder)
+        parameters = search.SearchParameters(
+            db=db,
+            key={**key_of(scope), "space": space, "memory_key": ""},
+            corpus=db.run("read_corpus", {"scope": token(scope)}).fetchone(),
+            limit=MIN_LEG_CANDIDATES,
+            only=ANY_LESSON,
+            waiting=False,
+        )
+        return list(search.by_vector(parameters, vector))
+
+    def count_up(self, text: str) -> None:
+        """Remember one error again."""
+        self.runner.run(self.memory.remember("sighting", text))
+
+    def count(self, text: str, most: int) -> tuple[int, int]:
+        """Return how many lessons there are, and how often the error was seen."""
+        rows = self.runner.run(self.memory.count())
+        return rows, self.runner.run(self.memory.seen("sighting", text)).count
 
 
 def keep_lessons(work: Work) -> Iterator[Line]:
     """Remember the lessons one by one, recall them, and search their vectors alone."""
     lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-    numbers = dict[int, int]()
-
-    with asyncio.Runner() as runner:
-
-        def remember(number: int, text: str) -> None:
-            lesson = runner.run(memory.remember(letters(number), text))
-            numbers[lesson.id] = number
-
-        def recall(query: str) -> list[int]:
-            matches = runner.run(memory.recall(query, TOP))
-            return [numbers[match.id] for match in matches]
-
-        def search_vectors(query: str) -> list[int]:
-            vector = np.asarray(lessons.embed_one(query), np.float32)
-            ids = runner.run(memory.store.read(memory.scope, search_vector, vector))
-            return [numbers[id] for id in ids[:TOP]]
-
-        def search_vector(db: Db, scope: heedful.Scope, vector: Any) -> list[int]:
-            space = space_of(PreparedEmbedder(lessons))
-            parameters = search.SearchParameters(
-                db=db,
-                key={**key_of(scope), "space": space, "memory_key": ""},
-                corpus=db.run("read_corpus", {"scope": token(scope)}).fetchone(),
-                limit=MIN_LEG_CANDIDATES,
-                only=ANY_LESSON,
-                waiting=False,
-            )
-            return list(search.by_vector(parameters, vector))
-
-        yield from measure_store(lessons, remember)
-        yield from measure_search(lessons, recall)
-        yield from measure_search(lessons, search_vectors, prefix="vector_search")
-
-
-def keep_sighting(work: Work) -> Iterator[Line]:
-    """Remember one error again and again, beside other processes."""
-    lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-    with asyncio.Runner() as runner:
-
-        def remember() -> None:
-            runner.run(memory.remember("sighting", lessons.texts[0]))
-
-        yield from write_together(remember, work.times)
-
-
-def keep_writing(work: Work) -> Iterator[Line]:
-    """Remember lessons until the process is killed."""
-    lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-    with asyncio.Runner() as runner:
-
-        def remember(number: int) -> None:
-            runner.run(memory.remember(letters(number), lessons.text_of(number)))
-
-        yield from write_until_killed(remember, work.times)
-
-
-def count_rows(work: Work) -> Iterator[Line]:
-    """Count the lessons, and the sightings of the one error."""
-    lessons = Lessons.read(work.inputs)
-    memory = open_memory(work, lessons)
-    yield Line(figure="rows", value=asyncio.run(memory.count()))
-    seen = asyncio.run(memory.seen("sighting", lessons.texts[0]))
-    yield Line(figure="counted", value=seen.count)
+    memory = LessonMemory(work, lessons)
+    yield from measure_store(lessons, memory.put)
+    yield from measure_search(lessons, memory.search)
+    yield from measure_search(lessons, memory.search_vectors, prefix="vector_search")
 
 
 if __name__ == "__main__":
@@ -226,9 +207,7 @@ if __name__ == "__main__":
             "durable": time_durable_loop,
             "together": time_loops_together,
             "bytes": count_bytes,
+            **memory_programs(LessonMemory),
             "lessons": keep_lessons,
-            "sighting": keep_sighting,
-            "write": keep_writing,
-            "count": count_rows,
         }
     )
