@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_656,
-    "lines of tests": 71_234,
+    "lines of tests": 71_230,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,
