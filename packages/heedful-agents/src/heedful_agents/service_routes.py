@@ -12,12 +12,12 @@ from heedful.integrations.host import Host
 from heedful.lessons.scope import Scope
 from heedful.store import episodes
 from heedful.store.connection import storable
+from heedful.wire import Document
 from heedful_agents import mcp_server, session_hooks, session_work
 from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas
 from heedful_server.auth import Route, Writing
 from heedful_server.jobs import JobKind, Tools
-from heedful_server.schemas import Document
 
 hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
 

@@ -28,7 +28,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer, SecurityBase as SecurityScheme
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope as ScopeOfRequest
 
 from heedful.errors import (
     Forbidden,
@@ -142,15 +142,10 @@ class Caller:
         if body is not None:
             content = json.dumps(body).encode()
         unsent = [{"type": "http.request", "body": content, "more_body": False}]
-        messages: list[Message] = []
 
         async def receive() -> Message:
             """Return the body; after it, the client seems to be gone."""
             return unsent.pop() if unsent else {"type": "http.disconnect"}
-
-        async def send(message: Message) -> None:
-            """Keep a message of the answer."""
-            messages.append(message)
 
         fields = {"content-type": "application/json", **(headers or {})}
         raw_headers = [
@@ -169,10 +164,7 @@ class Caller:
         }
 
         with Effects(actor=self.actor):
-            await app(scope, receive, send)
-
-        start, *parts = messages
-        answer = b"".join(part.get("body", b"") for part in parts)
+            start, answer = await collect(app, scope, receive)
         return start["status"], json.loads(answer)
 
     def within(self, project: str) -> "Caller":
@@ -227,6 +219,22 @@ class Caller:
             f"this needs a key with the permission {needed}; "
             f"yours has {', '.join(granted)}"
         )
+
+
+async def collect(
+    app: ASGIApp, scope: ScopeOfRequest, receive: Receive
+) -> tuple[Message, bytes]:
+    """Return the head and the whole body of the answer of an application."""
+    messages: list[Message] = []
+
+    async def hold(message: Message) -> None:
+        """Keep a message of the answer instead of sending it."""
+        messages.append(message)
+
+    await app(scope, receive, hold)
+
+    start, *parts = messages
+    return start, b"".join(part.get("body", b"") for part in parts)
 
 
 class Callers:

@@ -44,7 +44,7 @@ from heedful.store.keys import sent_id
 from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
 from heedful.store.store import Effects, Store
 from heedful.validation import MAX_READ_BYTES
-from heedful_server.auth import Caller, Callers
+from heedful_server.auth import Caller, Callers, collect
 from heedful_server.problems import (
     ERROR_THROTTLE,
     RETRY_SOON_HEADERS,
@@ -199,30 +199,26 @@ class RateLimit:
     def __init__(self, rate: float, burst: int) -> None:
         self._rate = rate
         self._burst = burst
-        # Caller -> the tokens that were left, and when.
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # Caller -> when its bucket is full again. A token lacks for each part
+        # `1 / rate` of the time until then.
+        self._full: OrderedDict[str, float] = OrderedDict()
 
-    def take(self, caller: str, now: float | None = None) -> None:
+    def take(self, caller: str, now: float) -> None:
         """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
         if not self._rate:
             return
-        if now is None:
-            now = time.monotonic()
 
-        tokens, since = self._buckets.pop(caller, (float(self._burst), now))
-        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        full = max(now, self._full.pop(caller, now))
+        excess_seconds = full + 1 / self._rate - now - self._burst / self._rate
+        wait_seconds = ceil(round(excess_seconds, 6))
+        if wait_seconds <= 0:
+            full += 1 / self._rate
 
-        wait_seconds = 0
-        if tokens >= 1:
-            tokens -= 1
-        else:
-            wait_seconds = ceil((1 - tokens) / self._rate)
+        self._full[caller] = full
+        if len(self._full) > MAX_REMEMBERED_CALLERS:
+            self._full.popitem(last=False)
 
-        self._buckets[caller] = tokens, now
-        if len(self._buckets) > MAX_REMEMBERED_CALLERS:
-            self._buckets.popitem(last=False)
-
-        if wait_seconds:
+        if wait_seconds > 0:
             raise Problem(
                 status=429,
                 code="too_many_requests",
@@ -247,7 +243,7 @@ class Admission:
 
         Raises Problem 429 if the caller sends too many.
         """
-        self._rate.take(caller.key.id)
+        self._rate.take(caller.key.id, time.monotonic())
         with self._turns.call():
             yield
 
@@ -354,7 +350,16 @@ async def _first_answer(
     """
     try:
         with effects:
-            own_answer = await _collect(app, scope, receive)
+            start, content = await collect(app, scope, receive)
+
+        own_answer = {
+            "status": start["status"],
+            "headers": [
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in start["headers"]
+            ],
+            "body": content.decode("latin-1"),
+        }
 
         # A call without effects only reads: nothing can be done twice.
         has_effects = effects.stored_count > 0
@@ -401,30 +406,6 @@ def _idempotent_call(
         once=hashlib.sha256(call_key.encode()).hexdigest(),
         digest=hashlib.sha256(json.dumps(request).encode() + body).hexdigest(),
     )
-
-
-async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> dict[str, Any]:
-    """Return the answer of `app` as data that the store keeps."""
-    messages: list[Message] = []
-
-    async def hold(message: Message) -> None:
-        """Keep a message of the answer instead of sending it."""
-        messages.append(message)
-
-    await app(scope, receive, hold)
-
-    start, *parts = messages
-    body = b"".join(part.get("body", b"") for part in parts)
-    headers = [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in start["headers"]
-    ]
-
-    return {
-        "status": start["status"],
-        "headers": headers,
-        "body": body.decode("latin-1"),
-    }
 
 
 def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
@@ -474,14 +455,6 @@ SAFETY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-def host_of(headers: Mapping[str, str]) -> str:
-    """Return the name in the Host header in lower case, without its port."""
-    host = headers.get("host", "")
-    if not host.endswith("]"):  # a port follows the brackets of an IPv6 address
-        host = host.rpartition(":")[0] or host
-    return host.lower()
 
 
 class Entrance:
@@ -546,7 +519,15 @@ class Entrance:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it. Raises Problem."""
         headers = Headers(scope=scope)
-        _check_length(headers)
+        # A proxy before the service may read such a request with the other length, and
+        # so pass on another request in its body. Parsers refuse all other ambiguities.
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise Problem(
+                status=400,
+                code="bad_request",
+                detail="the length of the request is ambiguous",
+                headers={"Connection": "close"},
+            )
 
         # The pages admit their own visitors. A request that a page or a tool makes has
         # its caller already.
@@ -563,7 +544,11 @@ class Entrance:
 
         with self._admission.caller(caller):
             body = await body_of(scope, receive, self._setup.limits)
-            _remove_body_headers(scope)
+            # These describe the body before it was decompressed.
+            gone = (b"content-encoding", b"content-length")
+            scope["headers"] = [
+                header for header in scope["headers"] if header[0].lower() not in gone
+            ]
             await answer_once(
                 self._app,
                 caller,
@@ -574,21 +559,6 @@ class Entrance:
             )
 
 
-def _check_length(headers: Headers) -> None:
-    """Refuse a request that states its length twice. Raises Problem.
-
-    A proxy before the service may read it with the other length, and so pass on another
-    request in its body. Parsers refuse all other ambiguities.
-    """
-    if "content-length" in headers and "transfer-encoding" in headers:
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail="the length of the request is ambiguous",
-            headers={"Connection": "close"},
-        )
-
-
 def check_local(headers: Headers, *, with_origin: bool = False) -> None:
     """Refuse a request without a key that is not from this machine. Raises Problem.
 
@@ -597,20 +567,15 @@ def check_local(headers: Headers, *, with_origin: bool = False) -> None:
     """
     is_forwarded = any(name.startswith(FORWARDING_HEADERS) for name in headers)
     is_from_page = "origin" in headers and not with_origin
-    if is_forwarded or is_from_page or host_of(headers) not in LOOPBACK_HOSTS:
+    host = headers.get("host", "").lower()
+    if not host.endswith("]"):  # a port follows the brackets of an IPv6 address
+        host = host.rpartition(":")[0] or host
+    if is_forwarded or is_from_page or host not in LOOPBACK_HOSTS:
         raise Problem(
             status=421,
             code="misdirected_request",
             detail="without a key, the service answers only requests to localhost",
         )
-
-
-def _remove_body_headers(scope: Scope) -> None:
-    """Remove the headers that describe the body before it was decompressed."""
-    gone = (b"content-encoding", b"content-length")
-    scope["headers"] = [
-        header for header in scope["headers"] if header[0].lower() not in gone
-    ]
 
 
 def _receive_of(body: bytes, receive: Receive) -> Receive:
@@ -651,7 +616,9 @@ class _Response:
             self._replayed = "Idempotent-Replayed" in headers
             content_type = headers.get("content-type", "")
             self._is_stream = content_type.startswith("text/event-stream")
-            for name, value in SAFETY_HEADERS.items():
+            # The pages have some of their own.
+            page_headers = self._scope["state"].get("headers", {})
+            for name, value in {**SAFETY_HEADERS, **page_headers}.items():
                 headers.setdefault(name, value)
             headers[REQUEST_ID_HEADER] = self._id
         await self._send(message)

@@ -34,7 +34,7 @@ from heedful.redact import redact
 from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key, Permission
 from heedful.validation import MAX_NAME_CHARS, MAX_SCORE, MAX_STORED_TEXT_CHARS
-from heedful.wire import CommandText, Page, SentLessonState, Shape
+from heedful.wire import CommandText, Document, Page, SentLessonState, Shape
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -141,7 +141,6 @@ LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Plain = Any  # JSON data as it was read, not a copy
-Document = dict[str, Any]
 # A goal or a policy, as text or as JSON.
 Notation = Short | dict[str, Plain]
 

@@ -196,8 +196,8 @@ def test_a_page_states_its_permission_and_without_one_nobody_may(tmp_path):
             app=browser.api.app, caller=caller, session=session, path="/x", query={}
         )
         assert not visit.may()
-        with pytest.raises(Exception, match="no key may"):
-            visit.needs()
+        with pytest.raises(Exception, match="may not see this"):
+            visit.needs(())
 
 
 def api_caller(browser: Browser) -> Any:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
@@ -171,7 +171,8 @@ def run_jobs(
 
     forget_times(values)  # before anything is opened
     names = [name.strip() for name in queues.split(",") if name.strip()]
-    work = WorkerRun(
+    work = partial(
+        _run,
         values,
         queues=names or None,
         concurrency=concurrency,
@@ -198,7 +199,7 @@ def run_jobs(
 
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
-        return asyncio.run(_until_signal(work.run()))
+        return asyncio.run(_until_signal(work()))
 
 
 @dataclass
@@ -223,93 +224,75 @@ class JobCounts:
         say(clean(line, MAX_SHOWN_TEXT_CHARS))
 
 
-@dataclass(frozen=True)
-class WorkerRun:
-    """One call of the command, with its options.
+async def _run(
+    values: Settings,
+    *,
+    queues: Collection[str] | None,
+    concurrency: int,
+    once: bool,
+    loops: Mapping[str, Opens],
+    names_model: bool,
+) -> int:
+    """Run jobs until cancelled, or with `once` until no job waits.
 
     `queues` None means all. With `names_model`, a command line names the model, so its
-    weights may be downloaded.
+    weights may be downloaded. Return the exit code.
     """
+    is_on_server = values.db.startswith(POSTGRES_PREFIXES)
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened_store(values))
+        # The first statement connects: it fails here if no database answers.
+        await store.read(Scope(), keys.any_key)
+        if names_model:
+            model: Model | None = await stack.enter_async_context(opened_model(values))
+        else:
+            model = model_here(values)
+            if model is not None:
+                stack.push_async_callback(model.close)
+        tools = tools_of(values, store, model, loops=loops)
 
-    values: Settings
-    _: KW_ONLY
-    queues: Collection[str] | None
-    concurrency: int
-    once: bool
-    loops: Mapping[str, Opens]
-    names_model: bool
-
-    async def run(self) -> int:
-        """Run jobs until cancelled, or with `once` until no job waits.
-
-        Return the exit code.
-        """
-        is_on_server = self.values.db.startswith(POSTGRES_PREFIXES)
-        async with AsyncExitStack() as stack:
-            store = await stack.enter_async_context(opened_store(self.values))
-            # The first statement connects: it fails here if no database answers.
-            await store.read(Scope(), keys.any_key)
-            model = await self._open_model(stack)
-            tools = tools_of(self.values, store, model, loops=self.loops)
-
-            if not self.once:
-                say(
-                    f"runs the jobs of {shown(self.values.db)}, "
-                    f"{counted(self.concurrency, 'job')} at a time; Ctrl-C or SIGTERM "
-                    "ends it"
-                )
-            name = "none: rules write the lessons" if model is None else model.name
-            say(f"model: {name}")
-            if is_on_server:
-                names = ", ".join(self.loops) or "none; --drives name=module:function"
-                say(f"loops: {names}")
-
-            counts = JobCounts()
-            try:
-                if is_on_server:
-                    await self._run_on_server(tools, counts)
-                else:
-                    await self._run_here(tools, counts)
-            finally:
-                say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
-        return 1 if counts.given_up else 0
-
-    async def _open_model(self, stack: AsyncExitStack) -> Model | None:
-        """Open the model, which the stack closes; None if there is none to use."""
-        if self.names_model:  # otherwise nothing is downloaded
-            return await stack.enter_async_context(opened_model(self.values))
-
-        model = model_here(self.values)
-        if model is not None:
-            stack.push_async_callback(model.close)
-        return model
-
-    async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:
-        """Run the jobs of the queue in PostgreSQL."""
-        async with opened_queue(self.values.db, works=True) as queue:
-            await queue.work(
-                tools,
-                queues=self.queues,
-                concurrency=self.concurrency,
-                once=self.once,
-                listener=counts,
+        if not once:
+            say(
+                f"runs the jobs of {shown(values.db)}, "
+                f"{counted(concurrency, 'job')} at a time; Ctrl-C or SIGTERM ends it"
             )
+        name = "none: rules write the lessons" if model is None else model.name
+        say(f"model: {name}")
+        if is_on_server:
+            names = ", ".join(loops) or "none; --drives name=module:function"
+            say(f"loops: {names}")
 
-    async def _run_here(self, tools: Tools, counts: JobCounts) -> None:
-        """Run the waiting jobs of a SQLite file once."""
-        queue = LocalQueue(
-            tools,
-            queues=self.queues,
-            concurrency=self.concurrency,
-            listener=counts,
-        )
-        await sweep(queue, tools, failed=True)
+        counts = JobCounts()
+        try:
+            if is_on_server:
+                queue = opened_queue(values.db, works=True)
+                await stack.enter_async_context(queue)
+                await queue.work(
+                    tools,
+                    queues=queues,
+                    concurrency=concurrency,
+                    once=once,
+                    listener=counts,
+                )
+            else:
+                local_queue = LocalQueue(
+                    tools, queues=queues, concurrency=concurrency, listener=counts
+                )
+                await _run_once(local_queue, tools)
+        finally:
+            say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
+    return 1 if counts.given_up else 0
 
-        if tools.embedder:
-            for scope in await tools.store.read(Scope(), lessons.scopes):
-                await queue.defer("embed", scope)
 
-        await queue.drain()
+async def _run_once(queue: LocalQueue, tools: Tools) -> None:
+    """Run the waiting jobs of a SQLite file once."""
+    await sweep(queue, tools, failed=True)
+
+    if tools.embedder:
+        for scope in await tools.store.read(Scope(), lessons.scopes):
+            await queue.defer("embed", scope)
+
+    await queue.drain()
 
 
 def tools_of(

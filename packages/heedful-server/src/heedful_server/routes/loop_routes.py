@@ -33,14 +33,11 @@ from heedful.pipeline.stage_report import ValidationReport
 from heedful.store import lessons, loop_notes, loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import StoredLoop
-from heedful.wire import Page, explanation_record, loop_record, loop_verdict
+from heedful.wire import Document, Page, explanation_record, loop_record, loop_verdict
 from heedful_server import schemas
 from heedful_server.auth import Approving, Caller, Paged, Reading, Route, Writing
 from heedful_server.request_checks import Check, load_checks
 from heedful_server.review import visible_loop
-from heedful_server.schemas import (
-    Document,
-)
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]

@@ -46,7 +46,7 @@ from heedful.store import (
 )
 from heedful.store.offload import offload
 from heedful.validation import MAX_INTEGER
-from heedful.wire import Page, lesson_to_wire
+from heedful.wire import Document, Page, lesson_to_wire
 from heedful_server import review, schemas
 from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful_server.auth import (
@@ -61,7 +61,6 @@ from heedful_server.auth import (
 )
 from heedful_server.middleware import PROTOBUF_TYPE
 from heedful_server.problems import ERROR_THROTTLE, Problem, log
-from heedful_server.schemas import Document
 
 Id = Annotated[int, Path(ge=1, le=MAX_INTEGER)]
 ETag = Annotated[

@@ -16,7 +16,7 @@ from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.store import keys as key_store
 from heedful.store.connection import check_writes
-from heedful.wire import Page
+from heedful.wire import Document, Page
 from heedful_server import schemas
 from heedful_server.auth import Administering, Paged, Route
 from heedful_server.jobs import Workload
@@ -153,7 +153,7 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 
 
 @keys_router.get("/audit")
-async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
+async def audit(caller: Administering, page: Paged) -> Page[Document]:
     """List the audit log of the tenant, newest first.
 
     A caller limited to projects sees only entries about these projects.
@@ -161,4 +161,4 @@ async def audit(caller: Administering, page: Paged) -> Page[schemas.Document]:
     rows = await caller.read(
         key_store.audit_rows, page.limit + 1, page.id or 0, caller.key.projects
     )
-    return Page[schemas.Document].of(rows, page.limit, "n")
+    return Page[Document].of(rows, page.limit, "n")

@@ -21,7 +21,7 @@ from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
-from heedful.store.connection import Db, Row, bulk, key_of
+from heedful.store.connection import Db, bulk, key_of
 from heedful.store.head import HEAD_PLAIN
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
@@ -42,29 +42,27 @@ def statements(dialect: str) -> Mapping[str, str]:
     text = (Path(__file__).parent / "counts.sql").read_text(encoding="utf-8")
     text = of_dialect(text, dialect).replace("{head}", ", ".join(HEAD_PLAIN))
 
-    # A name in braces stands for a part, which may contain parts that come before it.
-    pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
-    parts = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
-    for name, part in reversed(parts):
-        text = text.replace(f"{{{name}}}", part)
+    # A part or a statement goes from a line such as `-- name: latest` to the next such
+    # line. The name of an earlier part in braces stands for this part.
+    by_name: dict[str, str] = {}
+    for section in re.split("^-- (?:part|name): ", text, flags=re.MULTILINE)[1:]:
+        name, _, sql = section.partition("\n")
+        for part, part_sql in by_name.items():
+            sql = sql.replace(f"{{{part}}}", part_sql)
+        by_name[name] = sql.strip()
+    return by_name
 
-    # A statement goes from a line such as `-- name: latest` to the next such line.
-    pattern = r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)"
-    sections = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
-    return {name: statement.strip() for name, statement in sections}
 
-
-def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Row]:
+def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Plain]:
     """Return the rows of a named statement in a scope."""
     sql = statements(db.dialect)[statement]
-    result: list[Row] = db.execute(sql, {**key_of(scope), **values}).fetchall()
-    return result
+    return [dict(row) for row in db.execute(sql, {**key_of(scope), **values})]
 
 
 def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
     """Return figures that change whenever a loop, note, lesson or episode does."""
     (row,) = rows(db, scope, "latest")
-    return tuple(row)
+    return tuple(row.values())
 
 
 def beginning(text: str, size: int) -> tuple[Any, int]:
@@ -161,7 +159,7 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
             return episode(db, scope, part["digest"])
         raise NotFound("trace", digest, "the project")
 
-    row = dict(found_rows[0])
+    row = found_rows[0]
     chars = row.pop("chars")
     record = row.pop("record")
     unread = 0
@@ -178,11 +176,11 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
 @bulk
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
     """Return the newest runs of pipelines."""
-    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
+    return rows(db, scope, "runs", limit=limit, before=before)
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
     current = rows(db, scope, "overrides", now=now, limit=20)
-    return [dict(row) for row in current if row["until"] < now + DAY_SECONDS]
+    return [row for row in current if row["until"] < now + DAY_SECONDS]

@@ -5,11 +5,11 @@ that a prompt would show alike.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import unquote
 
 from heedful.display import counted
@@ -207,11 +207,14 @@ async def _read_decided(visit: Visit) -> list[Document]:
         rulings, key=itemgetter("action", "at", "by", "why")
     ):
         decided = list(group)
+        decision = DECISION_WORDS[action]
+        if action == "trust" and not decided[0]["record"]["stated"]:
+            decision = "no longer stated"
         ids = [ruling["record"].get("example", 0) for ruling in decided]
         ruled_states = quarantine_store.RULED_STATES.get(action, ())
         rows.append(
             {
-                "decision": _decision_words(decided[0]),
+                "decision": decision,
                 "at": at,
                 "by": by,
                 "why": why,
@@ -241,23 +244,6 @@ async def _read_decided(visit: Visit) -> list[Document]:
     return rows
 
 
-def _decision_words(ruling: Mapping[str, Any]) -> str:
-    """Return what was decided in one word or two."""
-    if ruling["action"] == "trust" and not ruling["record"]["stated"]:
-        return "no longer stated"
-    return DECISION_WORDS[ruling["action"]]
-
-
-def _ids_in(visit: Visit) -> list[int]:
-    """Return the ids of the texts of a form. Raises InvalidInput."""
-    words = visit.form.get("id", "").split(",")
-    if not all(
-        word.isascii() and word.isdecimal() and len(word) <= 16 for word in words
-    ):
-        raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
-    return [int(word) for word in words]
-
-
 def _names_in(visit: Visit) -> list[str]:
     """Return the names of sources of a form.
 
@@ -270,10 +256,15 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     """Decide about the texts of a form, but not about those decided before.
 
     "undo" takes back decisions, and leaves out texts that wait. Returns what was done.
-    Raises NotQuarantined, NotFound.
+    Raises InvalidInput, NotQuarantined, NotFound.
     """
     caller = visit.caller
-    ids = _ids_in(visit)
+    words = visit.form.get("id", "").split(",")
+    if not all(
+        word.isascii() and word.isdecimal() and len(word) <= 16 for word in words
+    ):
+        raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
+    ids = [int(word) for word in words]
     texts = await caller.read(quarantine_store.quarantined, ids)
     # Only a text that waits can be decided about, and only another one undone.
     open_ids = [

@@ -135,9 +135,7 @@ async def _read_waiting(
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
     """Return the rows of a named statement with these parameters."""
-    return [
-        dict(row) for row in await visit.caller.read(counts.rows, statement, **values)
-    ]
+    return await visit.caller.read(counts.rows, statement, **values)
 
 
 async def amend(visit: Visit) -> str:

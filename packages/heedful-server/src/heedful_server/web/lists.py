@@ -7,15 +7,13 @@ of its `kind`, and the macro of this name in `rows.html.j2` draws each row.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
-from heedful_server.web.site import Visit
+from heedful_server.web.site import Document, Visit
 
 WITHOUT = "-"  # in an address, for what has no value
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
-Plain = dict[str, Any]
 
 
 def facet(
@@ -25,7 +23,7 @@ def facet(
     counts: Counter[str],
     *,
     labels: Mapping[str, str] | None = None,
-) -> Plain:
+) -> Document:
     """Return a facet: a filter with the values of one field of the rows.
 
     `counts` says how many rows have each value. The most frequent values come first, at
@@ -63,7 +61,7 @@ def facet(
     }
 
 
-def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
+def orders(visit: Visit, labels: Mapping[str, str]) -> Document:
     """Return the orders of a list as a facet without counts.
 
     `labels` maps their names in an address to their titles. The first is the default,
@@ -91,12 +89,14 @@ def orders(visit: Visit, labels: Mapping[str, str]) -> Plain:
     }
 
 
-def chosen_order(orders: Plain) -> str:
+def chosen_order(orders: Document) -> str:
     """Return the name of the order that the reader chose."""
     return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 
 
-def table(kind: str, columns: Sequence[str], title: str = "", older: str = "") -> Plain:
+def table(
+    kind: str, columns: Sequence[str], title: str = "", older: str = ""
+) -> Document:
     """Return the head of a table.
 
     Its rows are the fact of the page with the name `kind`. `columns` are titles, at

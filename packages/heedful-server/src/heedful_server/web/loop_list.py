@@ -136,15 +136,13 @@ async def loops(visit: Visit) -> Document:
         "tables": [table("loops", ("task", "state", "#attempts", "#used", "changed"))],
         "loops": rows,
         "totals": totals.plain,
-        "nothing": await _nothing(visit, window, filters, also),
+        "nothing": _nothing(window, filters, also),
         "unknown": unknown_filters(visit.query, *FILTERS),
         **page_links(visit, cursor),
     }
 
 
-async def _nothing(
-    visit: Visit, window: RecentLoops, filters: Mapping[str, str], also: str
-) -> Document:
+def _nothing(window: RecentLoops, filters: Mapping[str, str], also: str) -> Document:
     """Return what the list says if it has no rows; `also` counts stages that fit."""
     if also:
         return {"words": f"No loop, but {also}.", "path": "/work", "label": "runs"}

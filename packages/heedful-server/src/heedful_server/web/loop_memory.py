@@ -11,14 +11,12 @@ from heedful.store.connection import token
 from heedful.validation import MAX_LISTED_ITEMS
 from heedful_server import review
 from heedful_server.web import counts
-from heedful_server.web.site import Visit
-
-Plain = dict[str, Any]
+from heedful_server.web.site import Document, Visit
 
 
 async def name_choices(
-    visit: Visit, choices: Sequence[Plain], began: float
-) -> list[Plain]:
+    visit: Visit, choices: Sequence[Document], began: float
+) -> list[Document]:
     """Return what memory decided for a loop, each choice with the words of its lesson.
 
     The `words` are those that the loop was shown when it `began`, "" if they are gone,
@@ -56,7 +54,7 @@ async def name_choices(
     return words_of_choices
 
 
-def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
+def describe_memory(choices: Sequence[Document], broken: Counter[str]) -> str:
     """Return which lessons a loop was shown, which were withheld, and which it broke.
 
     `broken` maps the name of a lesson to the number of attempts that made its error. A
@@ -84,7 +82,7 @@ def describe_memory(choices: Sequence[Plain], broken: Counter[str]) -> str:
     return " ".join([*sentences, *missed[:MAX_LISTED_ITEMS]])
 
 
-def _texts(choices: Sequence[Plain]) -> str:
+def _texts(choices: Sequence[Document]) -> str:
     """Return how many rules and examples these are, and of which lessons if few."""
     counts = Counter[str]()
     for choice in choices:

@@ -60,7 +60,7 @@ def window(
     head_rows = counts.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
     if not head_rows:
         raise NotFound("loop", id, "the project")
-    head = dict(head_rows[0])
+    head = head_rows[0]
     n = head.pop("n")
     briefing = head.pop("briefing")
     task, unshown_task = counts.beginning(head.pop("task"), head.pop("task_chars"))
@@ -70,6 +70,7 @@ def window(
     if ladder:
         climb = Climb("", (), names=from_document(Ladder, json.loads(ladder)).names)
     head |= {name: json.loads(head[name]) for name in HEAD_DATA}
+    goals = tuple(from_document(Goal, goal) for goal in head["goals"])
     is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
     is_large = head.pop("size") > MAX_READ_BYTES
 
@@ -88,7 +89,7 @@ def window(
     attempts = []
     for record in with_reported_names(records, labels):
         number = record.number
-        report = report_attempt(stage, record, goals=from_goals(head["goals"]))
+        report = report_attempt(stage, record, goals=goals)
         checks = tuple(check for check in report.checks if _is_known(check))
         output = outputs[number]
         if head["stage"]:
@@ -130,11 +131,6 @@ def window(
         "long": is_long or is_large,
         "cost": 0.0,
     }
-
-
-def from_goals(goals: Sequence[Plain]) -> tuple[Goal, ...]:
-    """Return goals from their JSON data."""
-    return tuple(from_document(Goal, goal) for goal in goals)
 
 
 def _describe_end(head: Plain, latest: Plain) -> str:

@@ -29,7 +29,7 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
     numbers = json.dumps([loop.n for loop in loops])
     chars = MAX_STORED_TEXT_CHARS
     heads = counts.rows(db, scope, "summaries", numbers=numbers, chars=chars)
-    head_of = {row["n"]: dict(row) for row in heads}
+    head_of = {row["n"]: row for row in heads}
     rows = []
     for loop in loops:
         head = head_of.get(loop.n)

@@ -17,13 +17,10 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from heedful_server.problems import Problem
-from heedful_server.setup import MAX_REMEMBERED_CALLERS
 from heedful_server.web.addresses import origin_scheme, proxy_scheme
 
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-# Of a key, at a time. If all keys have more sessions than a service remembers, the key
-# with the most loses the one that was used longest ago, so that nobody can end the
-# sessions of others.
+# Of a key, at a time: nobody can end the sessions of others.
 MAX_KEY_SESSIONS = 100
 
 
@@ -64,9 +61,8 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        # The session that was not used for the longest time comes first, in both.
+        # The session that was not used for the longest time comes first.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self._of_key: dict[str, OrderedDict[bytes, None]] = {}
         self.invitations: set[bytes] = set()
         # True after an invitation of the person at this machine.
         self.local: bool = False
@@ -81,21 +77,22 @@ class Sessions:
     ) -> tuple[str, Session]:
         """Return the cookie and the record of a new session of a key.
 
-        If the key, or all together, have too many sessions, another one ends: the
-        oldest of the key, or of the key that has the most.
+        If the key has too many, the one that was not used for the longest time ends.
         """
-        self._end_idle()
-        if len(self._of_key.get(key, ())) >= MAX_KEY_SESSIONS:
-            self._end_oldest(key)
-        if len(self._sessions) >= MAX_REMEMBERED_CALLERS:
-            self._end_oldest(max(self._of_key, key=self._count))
+        for digest, session in [*self._sessions.items()]:
+            if session.is_idle:
+                del self._sessions[digest]
+        of_key = [
+            digest for digest, session in self._sessions.items() if session.key == key
+        ]
+        if len(of_key) >= MAX_KEY_SESSIONS:
+            del self._sessions[of_key[0]]
 
         cookie = secrets.token_urlsafe(32)
         session = Session(
             authorization=authorization, key=key, invited=invited, secure=secure
         )
         self._sessions[_digest(cookie)] = session
-        self._of_key.setdefault(key, OrderedDict())[_digest(cookie)] = None
         return cookie, session
 
     def find(self, cookie: str, person: bool = True) -> Session | None:
@@ -109,43 +106,17 @@ class Sessions:
         if session is None:
             return None
         if session.is_idle:
-            self._end(digest)
+            del self._sessions[digest]
             return None
 
         if person:
             session.used = time.monotonic()
             self._sessions.move_to_end(digest)
-            self._of_key[session.key].move_to_end(digest)
         return session
 
     def end(self, cookie: str) -> None:
         """End the session of a cookie, if there is one."""
-        if _digest(cookie) in self._sessions:
-            self._end(_digest(cookie))
-
-    def _end(self, digest: bytes) -> None:
-        """End the session of the cookie with this digest."""
-        key = self._sessions.pop(digest).key
-        of_key = self._of_key[key]
-        del of_key[digest]
-        if not of_key:
-            del self._of_key[key]
-
-    def _end_idle(self) -> None:
-        """End the sessions that nobody used for too long."""
-        while self._sessions:
-            digest, session = next(iter(self._sessions.items()))
-            if not session.is_idle:
-                return
-            self._end(digest)
-
-    def _end_oldest(self, key: str) -> None:
-        """End the session that a key has not used for the longest time."""
-        self._end(next(iter(self._of_key[key])))
-
-    def _count(self, key: str) -> int:
-        """Return how many sessions a key has."""
-        return len(self._of_key[key])
+        self._sessions.pop(_digest(cookie), None)
 
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""

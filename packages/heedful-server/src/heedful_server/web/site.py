@@ -11,7 +11,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import methodcaller
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -62,8 +61,7 @@ from heedful_server.web.addresses import (
     proxy_scheme,
     raw_path,
 )
-from heedful_server.web.menu import MOVED
-from heedful_server.web.page_templates import DATA_ENDING, address, page_text
+from heedful_server.web.page_templates import address, page_text
 from heedful_server.web.session import Session, Sessions, check_origin, check_token
 
 EVENTS_PATH = "/events"  # below it
@@ -159,22 +157,15 @@ class Visit:
             return False
         return bool(set(permissions) & set(self.caller.key.may))
 
-    def needs(self, *permissions: str) -> None:
-        """Raise Problem if the visitor's key has none of these permissions.
-
-        If none is named, raises for every key.
-        """
-        if self.may(*permissions):
-            return
-
-        reason = f"it needs {' or '.join(permissions)}"
-        if not permissions:
-            reason = "no key may"
-        raise Problem(
-            status=403,
-            code="forbidden",
-            detail=f"the key may not see this: {reason}",
-        )
+    def needs(self, permissions: Sequence[str]) -> None:
+        """Raise Problem if the visitor's key has none of these permissions."""
+        if not self.may(*permissions):
+            needed = " or ".join(permissions)
+            raise Problem(
+                status=403,
+                code="forbidden",
+                detail=f"the key may not see this: it needs {needed}",
+            )
 
     def link(self, path: str, /, **query: Any) -> str:
         """Return the address of a page in this project, which others can open, too."""
@@ -201,11 +192,6 @@ class Visit:
     def page(self) -> str:
         """The address of this page."""
         return self.link(self.path, **self.query)
-
-    @cached_property
-    def newest(self) -> str:
-        """The address of the beginning of the list on this page."""
-        return self.turned()
 
     def turned(self, **changes: str) -> str:
         """Return the address of the beginning of this list with other filters."""
@@ -257,16 +243,12 @@ class SitePage:
 class SiteAction:
     """What a form asks for: `do` does it and says what it did.
 
-    The key of the visitor needs one of the permissions `may`.
+    The form is sent to an address that ends with the name of `do`. The key of the
+    visitor needs one of the permissions `may`.
     """
 
     do: Callable[[Visit], Awaitable[str]]
     may: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The last part of the address to which the form is sent."""
-        return self.do.__name__
 
 
 class Site:
@@ -292,7 +274,7 @@ class Site:
         self._admission = admission
         self._read_only = read_only
         self._callers = Callers(setup)
-        self._actions = {action.name: action for action in actions}
+        self._actions = {action.do.__name__: action for action in actions}
         self.sessions: Sessions = Sessions()
         # Prints an invitation for the person at this machine, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
@@ -308,7 +290,6 @@ class Site:
                 Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
-                *(Route(old, _lead_to(place)) for old, place in MOVED.items()),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
@@ -328,6 +309,7 @@ class Site:
         scope["route"] = self
         # `Entrance` answers an unexpected error by this method, so it is a page, too.
         scope["state"]["answer"] = self.answer
+        scope["state"]["headers"] = PAGE_HEADERS
         request = Request(scope, receive)
         try:
             check_host(request)
@@ -337,7 +319,7 @@ class Site:
             # The router gets a scope of its own, because it sets the route, and that of
             # the request is `self`.
             site_scope = {**scope, "path": path, "root_path": "", "path_params": {}}
-            await self._router(site_scope, receive, with_page_headers(send))
+            await self._router(site_scope, receive, send)
 
         except (HeedfulError, Problem, HTTPException) as error:
             visit: Visit | None = getattr(request.state, "visit", None)
@@ -361,10 +343,7 @@ class Site:
                 status=problem.status, code=problem.code, detail=str(error)
             )
 
-        response = self._problem(request, problem)
-        for name, value in PAGE_HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
+        return self._problem(request, problem)
 
     async def _file(self, request: Request) -> Response:
         """Send the script, the icon or the style of the pages. Raises NotFound."""
@@ -477,8 +456,7 @@ class Site:
         request.state.visit = visit
         request.state.caller = visit.caller
 
-        async with AsyncExitStack() as places:
-            places.enter_context(self._admission.caller(visit.caller))
+        with self._admission.caller(visit.caller):
             # An address with its project can be passed on to others.
             is_page = request.method != "POST" and not is_data(request)
             is_stream = visit.path == EVENTS_PATH
@@ -486,16 +464,6 @@ class Site:
                 response = RedirectResponse(visit.page, 303)
                 await response(scope, receive, send)
                 return
-
-            if is_stream:
-                if self._streams.locked():
-                    raise Problem(
-                        status=503,
-                        code="busy",
-                        detail=f"{MAX_STREAMS} pages are kept up to date already",
-                        headers=RETRY_SOON_HEADERS,
-                    )
-                await places.enter_async_context(self._streams)
 
             form = await self._form_of(request, visit.session)
             project = visit.query.get("project") or form.get("project", "")
@@ -585,7 +553,7 @@ class Site:
         async def show(request: Request) -> Response:
             """Return the page as HTML, or its data as JSON."""
             visit: Visit = request.state.visit
-            visit.needs(*page.may)
+            visit.needs(page.may)
             facts = await page.make(visit, **request.path_params)
             if is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
@@ -635,7 +603,14 @@ class Site:
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
         visit: Visit = request.state.visit
-        visit.needs(*READING)
+        visit.needs(READING)
+        if self._streams.locked():
+            raise Problem(
+                status=503,
+                code="busy",
+                detail=f"{MAX_STREAMS} pages are kept up to date already",
+                headers=RETRY_SOON_HEADERS,
+            )
         if request.method == "HEAD":
             return Response(media_type=STREAM_TYPE)
 
@@ -653,25 +628,26 @@ class Site:
         if the store does not answer, or if the service stops.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
-        # If the stream ends, the browser asks again after 1,000 milliseconds.
-        yield "retry: 1000\n\n"
+        async with self._streams:
+            # If the stream ends, the browser asks again after 1,000 milliseconds.
+            yield "retry: 1000\n\n"
 
-        while time.monotonic() < deadline and not self._is_stopping:
-            await asyncio.sleep(STREAM_POLL_SECONDS)
-            try:
-                if self.sessions.find(cookie, person=False) is None:
-                    raise KeyRefused("the session has ended")
-                await self._caller_of(visit.session, headers)
-                latest = await visit.caller.read(counts.latest)
-            except KeyRefused:
-                yield ENDED_EVENT
-                return
-            except StoreError:
-                return
+            while time.monotonic() < deadline and not self._is_stopping:
+                await asyncio.sleep(STREAM_POLL_SECONDS)
+                try:
+                    if self.sessions.find(cookie, person=False) is None:
+                        raise KeyRefused("the session has ended")
+                    await self._caller_of(visit.session, headers)
+                    latest = await visit.caller.read(counts.latest)
+                except KeyRefused:
+                    yield ENDED_EVENT
+                    return
+                except StoreError:
+                    return
 
-            if latest != seen_state:
-                seen_state = latest
-                yield "event: changed\ndata: {}\n\n"
+                if latest != seen_state:
+                    seen_state = latest
+                    yield "event: changed\ndata: {}\n\n"
 
     def _problem(self, request: Request, problem: Problem) -> Response:
         """Return a problem as a page or as data, or ask the visitor to sign in."""
@@ -724,23 +700,6 @@ class Site:
         return page
 
 
-def _lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return the function that leads from an address of an earlier version to a page.
-
-    The query stays, and data lead to data.
-    """
-
-    async def lead(request: Request) -> Response:
-        """Lead to the page that shows the same now."""
-        path = place.format(**request.path_params).rstrip("/")
-        if is_data(request):
-            path = f"{path or '/home'}{DATA_ENDING}"
-        target = f"{SITE_PATH}{path}?{request.url.query}"
-        return RedirectResponse(target.rstrip("?"), 301)
-
-    return lead
-
-
 async def _menu_facts(visit: Visit) -> Document:
     """Return how many texts wait in the inbox, and whether the store has keys."""
     texts = 0
@@ -781,16 +740,3 @@ def page_links(visit: Visit, cursor: object) -> Document:
         return {"next": "", "cursor": ""}
     query = urlencode({**visit.query, "cursor": str(cursor)})
     return {"next": f"?{query}", "cursor": str(cursor)}
-
-
-def with_page_headers(send: Send) -> Send:
-    """Return a function that sends what `send` does, with the headers of pages."""
-
-    async def send_with_headers(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in PAGE_HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return send_with_headers

@@ -52,6 +52,10 @@ async def trace(visit: Visit, digest: str) -> Document:
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     times = [event["at"] for event in episode["events"] if event.get("at") is not None]
     failing = [number for number, step in enumerate(steps, 1) if step["failed"]]
+    # A trace that only waits has the error "".
+    first = ""
+    if row["error"].startswith(NO_MODEL_ERROR):
+        first = "set a model if none is set, then"
     return {
         **row,
         "page": "trace",
@@ -66,23 +70,12 @@ async def trace(visit: Visit, digest: str) -> Document:
         "failing": failing[0] if failing else 0,
         "began": min(times, default=None),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
-        "learnt": [dict(lesson) for lesson in learnt],
-        "told": [dict(lesson) for lesson in lessons_told],
+        "learnt": learnt,
+        "told": lessons_told,
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
-        "cure": cure_reflection(row["error"]),
+        "cure": {"first": first, "command": RETRY_COMMAND},
     }
-
-
-def cure_reflection(error: str) -> dict[str, str]:
-    """Return the command that reflects again after an error, and what to do `first`.
-
-    A trace that only waits has the error "".
-    """
-    first = ""
-    if error.startswith(NO_MODEL_ERROR):
-        first = "set a model if none is set, then"
-    return {"first": first, "command": RETRY_COMMAND}
 
 
 def describe_trace(

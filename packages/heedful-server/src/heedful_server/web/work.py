@@ -192,7 +192,12 @@ def _agent_row(run: Document, summary: Document) -> Document:
         where = f"step {failed}"
         where += ", then recovered" if summary["recovered"] else ""
     has_recovered = not failed or summary["recovered"]
-    status = _status_of(run["outcome"], has_recovered=has_recovered)
+    status = "quiet"
+    if run["outcome"] in FAILED_OUTCOMES:
+        status = "failed"
+    # A run that reports success after an unrecovered failure is not shown as passed.
+    elif run["outcome"] == "success" and has_recovered:
+        status = "passed"
     error = run["error"]
     task = run["task"] or summary.get("task", "")
     if not summary:
@@ -215,16 +220,6 @@ def _agent_row(run: Document, summary: Document) -> Document:
         "seconds": summary.get("seconds"),
         "at": summary.get("began") or run["at"],
     }
-
-
-def _status_of(outcome: str, *, has_recovered: bool) -> str:
-    """Return the status of a run; `has_recovered` is True without a failure, too."""
-    if outcome in FAILED_OUTCOMES:
-        return "failed"
-    # A run that reports success after an unrecovered failure is not shown as passed.
-    if outcome == "success" and has_recovered:
-        return "passed"
-    return "quiet"
 
 
 def worker_command(visit: Visit, waiting: int) -> str:

@@ -102,7 +102,10 @@ def doctor() -> int:
     # Two models of one provider have the same package and key.
     for kind in dict.fromkeys(name.partition(":")[0] for name in values.models):
         signs += _check_kind(kind)
-    signs.append(_describe_recall(values))
+    comparison = f"compares words; to compare meanings, {COMPARE_MEANINGS}"
+    if compares_meanings(values):
+        comparison = "compares meanings (minilm)"
+    signs.append(Sign(name="recall", well=True, found=comparison))
     doubt = judge_doubt(values)
     judge = f"{values.judge}: {doubt}".removesuffix(": ")
     signs.append(Sign(name="judge", well=not doubt, found=judge, todo=UNFIT_JUDGE_FIX))
@@ -164,14 +167,6 @@ def _check_kind(kind: str) -> Iterator[Sign]:
             found=f"{key} is {'' if is_set else 'not '}set",
             todo=f"set {key} in the environment",
         )
-
-
-def _describe_recall(values: Settings) -> Sign:
-    """Say whether recall compares meanings or words; both are well."""
-    comparison = f"compares words; to compare meanings, {COMPARE_MEANINGS}"
-    if compares_meanings(values):
-        comparison = "compares meanings (minilm)"
-    return Sign(name="recall", well=True, found=comparison)
 
 
 def _check_weights(values: Settings) -> Iterator[Sign]:
@@ -240,11 +235,21 @@ async def _check_queue(
 
 
 def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
-    """Check the tables, and the vectors and episodes that this connection may read."""
+    """Check the tables, and the vectors that this connection may read.
+
+    Up to five problems of a damaged SQLite file are shown.
+    """
     if values.db.startswith(POSTGRES_PREFIXES):
         signs = [_check_row_level_security(db, values.db)]
     else:
-        signs = [_check_integrity(db, values.db)]
+        result = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
+        integrity = Sign(
+            name="database",
+            well=result == "ok",
+            found=f"{values.db}, {result}",
+            todo=DATABASE_FIX,
+        )
+        signs = [integrity]
 
     space = space_of(embedder_of(values))
     if space:
@@ -276,17 +281,6 @@ def _check_row_level_security(db: Db, url: str) -> Sign:
         well=not unprotected,
         found=state,
         todo="run heedful db migrate as the tables' owner",
-    )
-
-
-def _check_integrity(db: Db, file: str) -> Sign:
-    """Check that a SQLite file is not damaged; up to five problems are shown."""
-    result = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-    return Sign(
-        name="database",
-        well=result == "ok",
-        found=f"{file}, {result}",
-        todo=DATABASE_FIX,
     )
 
 

@@ -304,7 +304,16 @@ def trust(
     these sources are released. Without names, list the trusted sources.
     """
     if listed or not (names or remove):
-        return _list_names()
+        trusted = sorted(ask(lambda memory: memory.quarantine.stated()))
+        return emit(
+            # Those of the settings are among them.
+            [{"name": name} for name in trusted],
+            columns("name"),
+            key="trusted",
+            text_columns=1,
+            empty="no source is trusted: what comes from outside waits",
+            then=following("quarantine", "log"),
+        )
 
     async def decide(memory: Memory) -> list[int]:
         actor = by or getuser()
@@ -331,16 +340,3 @@ def trust(
 def clean_name(name: str) -> str:
     """Return a name as a line of a terminal may have it."""
     return clean(name, most=80)
-
-
-def _list_names() -> int:
-    """List the trusted names, those of the settings too."""
-    names = sorted(ask(lambda memory: memory.quarantine.stated()))
-    return emit(
-        [{"name": name} for name in names],
-        columns("name"),
-        key="trusted",
-        text_columns=1,
-        empty="no source is trusted: what comes from outside waits",
-        then=following("quarantine", "log"),
-    )

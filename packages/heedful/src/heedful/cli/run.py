@@ -8,7 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -202,7 +202,6 @@ async def _drive(task_run: TaskRun) -> None:
     """
     values = task_run.settings
     scope = scope_of(values)
-    total = len(task_run.tasks)
     async with (
         opened_models(values) as models,
         opened_store(values, new=not task_run.resume) as store,
@@ -212,16 +211,10 @@ async def _drive(task_run: TaskRun) -> None:
         else:
             task_run.name = await _claim_new_name(store, scope, task_run)
 
-        tasks = counted(total, "task")
+        tasks = counted(len(task_run.tasks), "task")
         names = ", ".join(model.name for model in models)
         noun = "model" if len(models) == 1 else "models"
         say(f"run {task_run.name}: {tasks}, {noun} {names}, {store.url}")
-
-        def watch(row: TaskResult) -> None:
-            """Keep the result of a task, and print it."""
-            task_run.rows.append(row)
-            task_run.open_loops.remove(row.loop)
-            say(f"{len(task_run.rows)}/{total} {row}")
 
         driver = TaskDriver(
             run=task_run.name,
@@ -238,7 +231,7 @@ async def _drive(task_run: TaskRun) -> None:
             memory=memory_of(values, store) if values.memory else None,
             timeout=values.timeout,
         )
-        await _drive_all(task_run, driver, watch)
+        await _drive_all(task_run, driver)
 
         report = await _report_of(task_run, store, scope)
         task_run.page = write_html(report, "reports")
@@ -312,16 +305,14 @@ class TaskDriver:
         )
 
 
-async def _drive_all(
-    task_run: TaskRun, driver: TaskDriver, watch: Callable[[TaskResult], None]
-) -> None:
-    """Drive every task of the run, some at a time.
+async def _drive_all(task_run: TaskRun, driver: TaskDriver) -> None:
+    """Drive every task of the run, some at a time, and print how each ended.
 
-    `watch` gets the row of each task that ends. The others continue if user code or an
-    answer fails in one task; after any other model error no new task begins. At the end
-    the first error is raised, with a note that names its task. A StoreError is raised
-    at once.
+    The others continue if user code or an answer fails in one task; after any other
+    model error no new task begins. At the end the first error is raised, with a note
+    that names its task. A StoreError is raised at once.
     """
+    total = len(task_run.tasks)
     errors_by_task: dict[str, errors.HeedfulError] = {}
     waiting_tasks = iter(task_run.tasks)  # that all workers share
 
@@ -330,7 +321,10 @@ async def _drive_all(
         for task in waiting_tasks:
             task_run.open_loops.append(driver.loop_of(task))
             try:
-                watch(await driver.drive(task))
+                row = await driver.drive(task)
+                task_run.rows.append(row)
+                task_run.open_loops.remove(row.loop)
+                say(f"{len(task_run.rows)}/{total} {row}")
             except (errors.UserCodeError, errors.ModelError) as error:
                 errors_by_task[task.id] = error
 
@@ -338,7 +332,7 @@ async def _drive_all(
                 if not isinstance(failure, SINGLE_TASK_ERRORS):
                     return
 
-    number_of_workers = min(task_run.settings.jobs, len(task_run.tasks))
+    number_of_workers = min(task_run.settings.jobs, total)
     workers = [asyncio.create_task(work()) for _ in range(number_of_workers)]
     try:
         await asyncio.gather(*workers)
@@ -355,7 +349,7 @@ async def _drive_all(
         if others:
             note = f" (nor did {len(others)} more: {', '.join(others[:5])})"
         first_error = errors_by_task[first]
-        ended = f"{len(task_run.rows)} of {counted(len(task_run.tasks), 'task')} ended"
+        ended = f"{len(task_run.rows)} of {counted(total, 'task')} ended"
         first_error.add_note(f"task {first!r} did not end{note}; {ended}")
         raise first_error
 
@@ -367,7 +361,14 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     """
     places = {task.id: place for place, task in enumerate(task_run.tasks)}
     rows = sorted(task_run.rows, key=lambda row: places[row.id])
-    sums = _sums_of(rows)
+    sums = {
+        "tasks": len(rows),
+        "at_once": sum(1 for row in rows if row.at_once),
+        "solved": sum(1 for row in rows if row.passed),
+        "calls": sum(row.calls for row in rows),
+        "tokens": sum(row.tokens for row in rows),
+        "seconds": round(sum(row.seconds for row in rows), 3),
+    }
     ladders = figure_ladders(row.climb for row in rows if row.climb is not None)
     document: dict[str, Any] = {
         "run": task_run.name,
@@ -399,18 +400,6 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         return report_error(failure)
     failure.add_note(task_run.how_to_resume.lstrip("; "))
     return report_error(failure, **document)
-
-
-def _sums_of(rows: Sequence[TaskResult]) -> dict[str, float]:
-    """Return the figures of a whole run, by their names in the JSON document."""
-    return {
-        "tasks": len(rows),
-        "at_once": sum(1 for row in rows if row.at_once),
-        "solved": sum(1 for row in rows if row.passed),
-        "calls": sum(row.calls for row in rows),
-        "tokens": sum(row.tokens for row in rows),
-        "seconds": round(sum(row.seconds for row in rows), 3),
-    }
 
 
 SUM_COLUMNS: Columns = {

@@ -103,13 +103,6 @@ class Completion:
         ]
 
     @property
-    def missing_scores(self) -> list[str]:
-        """The names of the scores that were not reported."""
-        return [
-            name for name in (ALIGNMENT_SCORE, DRIFT_SCORE) if name not in self.scores
-        ]
-
-    @property
     def evaluation(self) -> record.Evaluation | None:
         """The reported scores and bias tags, without duplicates; None without both."""
         findings = {tag["tag"]: bias_finding(tag) for tag in self.tags}
@@ -180,7 +173,9 @@ def checks_of_missing_scores(
     Reported bias tags are not judged again. Raises InvalidInput if nothing can judge a
     score.
     """
-    roles = completion.missing_scores
+    roles = [
+        name for name in (ALIGNMENT_SCORE, DRIFT_SCORE) if name not in completion.scores
+    ]
     if not roles:
         return []
     if judge is None:

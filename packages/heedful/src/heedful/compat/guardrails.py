@@ -27,7 +27,7 @@ from heedful.models.contract import Model
 from heedful.pipeline.thresholds import read_settings
 from heedful.redact import redact
 from heedful.sanitize import clean
-from heedful.store import loops as loop_store, open_store
+from heedful.store import DEFAULT_DATABASE_FILE, loops as loop_store, open_store
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
@@ -44,7 +44,6 @@ from heedful.validation import (
 
 # A name of a rerun is a loop's id with an ending such as `_r1`.
 MAX_RERUN_NAME_CHARS = MAX_NAME_CHARS + 20
-DEFAULT_GUARDRAILS_STORE = "heedful.db"
 # The name of who reflects.
 DEFAULT_PERSONA = "SAGE"
 # The only status that `process_loop_completion` accepts, and its answer to others.
@@ -57,14 +56,6 @@ FOLLOWING_POLICY_NAME = "guardrails"
 # The same for a loop that has a limit of reruns of its own.
 OWN_RERUNS_POLICY_NAME = f"{FOLLOWING_POLICY_NAME}+max_reruns"
 FOLLOWING_POLICY_NAMES = (FOLLOWING_POLICY_NAME, OWN_RERUNS_POLICY_NAME)
-# The limits that callers find in FATIGUE_CONFIG; the others are in RERUN_CONFIG.
-FATIGUE_LIMITS = (
-    "base_increment",
-    "improvement_threshold",
-    "decay_rate",
-    "critical_threshold",
-    "max_fatigue",
-)
 _log = logging.getLogger("heedful")
 
 
@@ -84,13 +75,11 @@ class LoopGuardrails(LoopLimits):
 
 
 _DEFAULT_LIMITS = asdict(LoopGuardrails())
+# From this field on, they are the limits of fatigue.
+_FATIGUE_PLACE = list(_DEFAULT_LIMITS).index("base_increment")
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = {
-    name: limit for name, limit in _DEFAULT_LIMITS.items() if name not in FATIGUE_LIMITS
-}
-FATIGUE_CONFIG: dict[str, Any] = {
-    name: _DEFAULT_LIMITS[name] for name in FATIGUE_LIMITS
-}
+RERUN_CONFIG: dict[str, Any] = dict(list(_DEFAULT_LIMITS.items())[:_FATIGUE_PLACE])
+FATIGUE_CONFIG: dict[str, Any] = dict(list(_DEFAULT_LIMITS.items())[_FATIGUE_PLACE:])
 
 
 def current_limits() -> LoopGuardrails:
@@ -297,7 +286,11 @@ class GuardedLoops:
         names = (name, answers.name_of(stored_loop, number - 1))
         words: list[str] = []
         for attempt_name in names:
-            words += _own_words(await self.logged_reasons(attempt_name))
+            reasons = await self.logged_reasons(attempt_name)
+            triggers = _trigger_detail(reasons.get("rerun_trigger", ()))
+            texts = [reasons.get(f"rerun_reason{part}", "") for part in ("", "_detail")]
+            # A code has no blank, and a list of triggers says nothing new.
+            words += [text for text in texts if " " in text and text != triggers]
         return redact(" ".join(dict.fromkeys(words)))
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
@@ -336,15 +329,11 @@ class GuardedLoops:
             if next_number > 1 and await self._next_name(stored_loop) == name:
                 return stored_loop, next_number
 
-        return self._new_loop(name), 1
-
-    def _new_loop(self, id: str) -> StoredLoop:
-        """Return a loop without attempts that is not stored: its `created` is 0."""
         policy = self.policy
-        return StoredLoop(
-            id=id,
+        new_loop = StoredLoop(
+            id=name,
             head=Head(task="", policy=codec.policy_to(policy)),
-            loop=record.Loop(id, policy.goals),
+            loop=record.Loop(name, policy.goals),
             values=(),
             decisions=(),
             journal={},
@@ -352,6 +341,7 @@ class GuardedLoops:
             created=0.0,
             updated=0.0,
         )
+        return new_loop, 1
 
     async def find_stored(self, name: str) -> tuple[StoredLoop, int]:
         """Return what `find` returns. Raises NotFound if the loop is not stored."""
@@ -473,16 +463,6 @@ def _reasons_in(notes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in reasons.items() if value is not None}
 
 
-def _own_words(reasons: Mapping[str, Any]) -> list[str]:
-    """Return the logged reasons that are sentences of a person.
-
-    A code has no blank, and a list of triggers says nothing new.
-    """
-    triggers = _trigger_detail(reasons.get("rerun_trigger", ()))
-    texts = [reasons.get(f"rerun_reason{part}", "") for part in ("", "_detail")]
-    return [text for text in texts if " " in text and text != triggers]
-
-
 def _trigger_detail(rerun_trigger: Sequence[str]) -> str:
     """Return the detail of a reason for which nobody gives one."""
     return f"Triggered by {', '.join(rerun_trigger)}"
@@ -513,7 +493,7 @@ async def process_loop_completion(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
     override_bias_echo: bool = False,
     reflection_persona: str | None = None,
     **content: Any,
@@ -532,12 +512,7 @@ async def process_loop_completion(
     personas = {"reflection_persona": reflection_persona or DEFAULT_PERSONA}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
-    rules = _overridden_rules(
-        fatigue=override_fatigue,
-        attempts=override_max_reruns,
-        echo=override_bias_echo,
-    )
-
+    rules = _overridden_rules(override_fatigue, override_max_reruns, override_bias_echo)
     completion = Completion(**content)
     view = await GuardedLoops.of(store).complete(
         loop_id,
@@ -606,7 +581,7 @@ async def make_rerun_decision(
 
 
 async def get_guardrails_status(
-    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE
+    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE
 ) -> dict[str, Any]:
     """Return the state of a loop, with the logged reasons.
 
@@ -630,18 +605,14 @@ async def override_guardrails(
     override_reason: str | None = None,
     *,
     override_bias_echo: bool = False,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Override limits of a loop for the next decision in which they would end it.
 
     A loop that has ended is decided again immediately. Raises NotFound, StoreError,
     InvalidInput without a flag, and OverrideRefused for a loop that passed.
     """
-    rules = _overridden_rules(
-        fatigue=override_fatigue,
-        attempts=override_max_reruns,
-        echo=override_bias_echo,
-    )
+    rules = _overridden_rules(override_fatigue, override_max_reruns, override_bias_echo)
     allowed = (
         "true, or override_max_reruns or override_bias_echo: say which limit to "
         "override"
@@ -663,7 +634,7 @@ async def override_guardrails(
 
 
 async def get_loop_trace(
-    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE
+    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE
 ) -> dict[str, Any]:
     """Return all fields of an attempt, with the logged reasons.
 
@@ -703,7 +674,7 @@ async def enforce_rerun_limits(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Return whether a loop has used up its reruns.
 
@@ -737,7 +708,7 @@ async def detect_bias_repetition(
     bias_tags: Sequence[Mapping[str, Any] | str],
     threshold: int | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Return whether these bias tags of the attempt `loop_id` are an echo.
 
@@ -766,7 +737,7 @@ async def track_bias(
     loop_id: str,
     bias_tags: Sequence[Mapping[str, Any] | str],
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Note the bias tags of an attempt; return how often the scope has had them.
 
@@ -807,7 +778,7 @@ async def calculate_fatigue_score(
     drift_score: float,
     previous_fatigue: float | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Return the fatigue that a loop would have if its next attempt had these scores.
 
@@ -824,7 +795,12 @@ async def calculate_fatigue_score(
     loop = replace(stored_loop.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
 
-    next_loop = _with_next_attempt(loop, completion)
+    next_attempt = record.Attempt(
+        len(loop.attempts) + 1,
+        record.Candidate("reported"),
+        evaluation=completion.evaluation or record.Evaluation(),
+    )
+    next_loop = loop.then(next_attempt)
     improved = False
     level = before
     if len(next_loop.attempts) > 1:
@@ -845,7 +821,7 @@ async def log_rerun_reasoning(
     overridden_by: str | None = None,
     reflection_persona: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
+    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, Any]:
     """Write why a loop runs again to its trace and to the logger `heedful`.
 
@@ -898,7 +874,7 @@ def _warnings(completion: Completion) -> dict[str, list[str]]:
     return {"warnings": completion.warnings} if completion.warnings else {}
 
 
-def _overridden_rules(*, fatigue: bool, attempts: bool, echo: bool) -> list[str]:
+def _overridden_rules(fatigue: bool, attempts: bool, echo: bool) -> list[str]:
     """Return the names of the rules whose flag is set."""
     flags = {"fatigue": fatigue, "attempts": attempts, "echo": echo}
     return [rule for rule, is_set in flags.items() if is_set]
@@ -908,13 +884,3 @@ def _echo_threshold(stored_loop: StoredLoop) -> int:
     """Return how often a bias tag must occur to be an echo in this loop."""
     policy = codec.policy_from(stored_loop.head.policy)
     return decide.rule_of(policy, stop.Echo).times
-
-
-def _with_next_attempt(loop: record.Loop, completion: Completion) -> record.Loop:
-    """Return the loop with one more attempt, which a completion describes."""
-    attempt = record.Attempt(
-        len(loop.attempts) + 1,
-        record.Candidate("reported"),
-        evaluation=completion.evaluation or record.Evaluation(),
-    )
-    return loop.then(attempt)

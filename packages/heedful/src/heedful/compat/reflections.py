@@ -43,6 +43,7 @@ from heedful.memory.reflect import (
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
+from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_STORED_TEXT_CHARS,
@@ -54,7 +55,6 @@ from heedful.validation import (
     require,
 )
 
-DEFAULT_REFLECTIONS_STORE = "heedful.db"
 # As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
 MIN_MILLISECONDS = 253_402_300_800
 Method = Callable[..., Coroutine[Any, Any, Any]]
@@ -222,7 +222,7 @@ class GeneratedReflection(ReflectionResult):
 async def generate_reflection(
     context: ReflectionContext | Mapping[str, Any],
     *,
-    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
+    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
     model: Model | Callable[..., Any] | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
     score: Score = by_outcome,
@@ -277,7 +277,7 @@ async def store_reflection(
     project_id: str | UUID,
     session_id: str | UUID | None = None,
     *,
-    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
+    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
 ) -> dict[str, str | None]:
     """Store a generated reflection; return its lessons' ids, `state` and `trust`.
 
@@ -372,7 +372,13 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
         strategy_text = generated.strategy.text if generated.strategy else None
         same_lesson = lesson_of(generated).text == fields.reflection_text
         if same_lesson and strategy_text == fields.strategy_text:
-            return _with_edits(generated, fields)
+            # What the caller has changed is as it is now.
+            is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
+            tags = _checked_tags(fields) if is_tagged else None
+            is_rated = fields.importance != generated.importance
+            importance = fields.importance if is_rated else None
+            meta = _caller_metadata(fields)
+            return _edited(generated, meta, tags=tags, importance=importance)
 
     return _reflected_by_caller(fields)
 
@@ -404,17 +410,6 @@ def _fields_of(result: object) -> ReflectionResult:
     require(is_said, "reflection_text", fields.reflection_text, "a text, not empty")
     fields.metadata = _json_mapping("metadata", fields.metadata or {}, "a mapping")
     return fields
-
-
-def _with_edits(generated: Reflected, fields: ReflectionResult) -> Reflected:
-    """Return heedful's lessons with the fields of a result that the caller changed."""
-    is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
-    tags = _checked_tags(fields) if is_tagged else None
-    is_rated = fields.importance != generated.importance
-    importance = fields.importance if is_rated else None
-    return _edited(
-        generated, _caller_metadata(fields), tags=tags, importance=importance
-    )
 
 
 def _caller_metadata(fields: ReflectionResult) -> dict[str, Any]:
@@ -508,7 +503,7 @@ async def query_reflections(
     tags: Sequence[str] | None = None,
     match: Literal["any", "all"] = "any",
     *,
-    store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
+    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
     waiting: bool = True,
 ) -> Records:
     """Return at most `k` reflections and strategies for a query, best first.
@@ -594,7 +589,7 @@ class Reflector:
 
     def __init__(
         self,
-        store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
+        store: Memory | Store | str = DEFAULT_DATABASE_FILE,
         model: Model | Callable[..., Any] | None = None,
         memory_repository: Memory | None = None,
         prompts: Mapping[str, str] | None = None,
