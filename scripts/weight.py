@@ -44,10 +44,10 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_212,
+    "statements": 41_205,
     "statements of heedful": 33_627,
     "statements of heedful_server": 5_274,
-    "statements of heedful_agents": 2_311,
+    "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
     "named limits per 1,000": 5.9,
     "patterns per 1,000": 4.8,

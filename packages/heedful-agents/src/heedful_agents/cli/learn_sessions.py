@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -148,23 +147,6 @@ def learn_sessions(
     return 1 if survey.problems else 0
 
 
-class _Memories:
-    """The memories into which files are learnt, by their databases."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self.by_db: dict[str, Memory] = {}
-        self._stack = stack
-
-    def of(self, values: Settings) -> Memory:
-        """Return the memory that settings name; open it if it is not open yet."""
-        db = values.db
-        if db not in self.by_db:
-            store = open_store(prepare_database(db))
-            self._stack.push_async_callback(store.close)
-            self.by_db[db] = memory_of(values, store)
-        return self.by_db[db]
-
-
 async def _learn(
     folders: Sequence[Path], stated: Settings | None, survey: SessionSurvey
 ) -> None:
@@ -175,22 +157,25 @@ async def _learn(
     files = list({file for file, _ in files_in(folders)})
     # The oldest first: what happened later counts later.
     files.sort(key=lambda file: (file.stat().st_mtime, str(file)))
-    async with AsyncExitStack() as stack:
-        memories = _Memories(stack)
+    memories: dict[str, Memory] = {}
+    try:
         for number, file in enumerate(files, 1):
             show_progress("learning", number, len(files), "files")
             is_named = file in folders
             await _learn_sessions(file, memories, stated, survey, is_named=is_named)
 
         for db in survey.waiting:
-            entries = await memories.by_db[db].quarantine.waiting()
+            entries = await memories[db].quarantine.waiting()
             sources = list(chain.from_iterable(entry.sources for entry in entries))
             survey.names[db] = list(names_to_state(sources))
+    finally:
+        for memory in memories.values():
+            await memory.store.close()
 
 
 async def _learn_sessions(
     file: Path,
-    memories: _Memories,
+    memories: dict[str, Memory],
     stated: Settings | None,
     survey: SessionSurvey,
     *,
@@ -198,15 +183,19 @@ async def _learn_sessions(
 ) -> None:
     """Learn the sessions of a file into the memory that they belong to.
 
-    A file that nobody named may be of no known format.
+    `memories` are those that are open, by their databases; a new one is added. A file
+    that nobody named may be of no known format.
     """
     survey.files += 1
     try:
         values = stated
         if values is None:
             values = await asyncio.to_thread(_settings_of, file)
-        memory = memories.of(values)
-        await _learn_file(file, memory, values.db, survey, is_named=is_named)
+        db = values.db
+        if db not in memories:
+            store = open_store(prepare_database(db))
+            memories[db] = memory_of(values, store)
+        await _learn_file(file, memories[db], db, survey, is_named=is_named)
     except OSError as error:
         survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
     except UsageError as error:
