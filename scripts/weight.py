@@ -44,12 +44,12 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_205,
-    "statements of heedful": 33_627,
+    "statements": 41_200,
+    "statements of heedful": 33_622,
     "statements of heedful_server": 5_274,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
-    "named limits per 1,000": 5.9,
+    "named limits per 1,000": 5.8,
     "patterns per 1,000": 4.8,
     "word lists per 1,000": 1.9,
     "imports inside functions": 60,
@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_656,
-    "lines of tests": 71_230,
+    "lines of tests": 71_213,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful.lessons.words import (
-    MAX_DIFFERENCE_CHARS,
+    MAX_QUOTED_CHARS,
     coverage,
     difference,
     weights,
@@ -92,7 +92,7 @@ def test_what_is_printed_is_bounded():
         f"and {9 - MAX_LISTED_ITEMS} more"
     ]
     long = difference("a" * 3_000, "b c" * 1_000)
-    assert len(long) == 2 * MAX_DIFFERENCE_CHARS + len(" -> ")
+    assert len(long) == 2 * MAX_QUOTED_CHARS + len(" -> ")
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

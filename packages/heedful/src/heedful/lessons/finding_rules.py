@@ -18,7 +18,7 @@ from typing import Any
 
 from heedful.lessons.lesson import Example, clip
 from heedful.lessons.signature import particulars
-from heedful.lessons.words import INDEX_STOP_WORDS, compiled
+from heedful.lessons.words import INDEX_STOP_WORDS, MAX_QUOTED_CHARS, compiled
 
 # A blank that a reader fills in; "…" says that a text was shortened.
 MASK = "___"
@@ -26,9 +26,6 @@ MASK = "___"
 CHANGE_LABEL = "Accepted: "
 # A check's text is a template if the check declares this share of its words.
 MIN_DECLARED_SHARE = 1 / 3
-# An answer of this length is a value, so its plain words are particulars, and a lesson
-# may quote it whole; a longer one has the words of any text.
-MAX_SHORT_ANSWER_CHARS = 100
 # The sightings whose findings are compared, the newest ones.
 MAX_COMPARED_SIGHTINGS = 5
 
@@ -160,7 +157,9 @@ class _LoopWords:
         # The keys of an object are those of every answer, so they are no values.
         values = list(chain.from_iterable(map(_values_of, answers)))
         self.loop_words = set(_words(" ".join([task, *values]))) - INDEX_STOP_WORDS
-        short_values = [text for text in values if len(text) <= MAX_SHORT_ANSWER_CHARS]
+        # The plain words of a value are particulars; a longer answer has those of any
+        # text.
+        short_values = [text for text in values if len(text) <= MAX_QUOTED_CHARS]
         self.answer_words = set(_words(" ".join(short_values))) - INDEX_STOP_WORDS
         self.loop_text = "\n".join([task, *answers])
 

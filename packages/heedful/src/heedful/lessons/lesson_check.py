@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
@@ -24,8 +25,6 @@ LESSON_CHECK_PREFIX = "lesson "
 # long.
 MAX_FALSE_ALARM_SHARE = 0.2
 MAX_QUIET_SECONDS = 30 * 86_400.0
-# A longer text has no form: it is prose.
-MAX_FORM_CHARS = 400
 # A number with its sign and its fraction, a word (as `w2`), white space, or any other
 # character. Splitting takes one pass: no text fits in two ways.
 _PIECE_PATTERN = re.compile(
@@ -89,7 +88,7 @@ def letter_case(text: str) -> str:
 
 def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
     """Return True if the text has one of the forms of a rule."""
-    if len(text) > MAX_FORM_CHARS:
+    if len(text) > MAX_SHOWN_TEXT_CHARS:  # it is prose
         return False
     parts = pieces(text)
     return any(

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 from heedful.lessons.finding_rules import (
     CHANGE_LABEL,
-    MAX_SHORT_ANSWER_CHARS,
     Declared,
     mask_finding,
 )
@@ -27,7 +26,7 @@ from heedful.lessons.lesson import Cause, Example, Lesson, Outcome, clip
 from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
 from heedful.lessons.scope import State
 from heedful.lessons.signature import signature
-from heedful.lessons.words import difference
+from heedful.lessons.words import MAX_QUOTED_CHARS, difference
 from heedful.loop.record import (
     Attempt,
     Evaluation,
@@ -240,7 +239,7 @@ class _Correction:
         change = ""
         if self.accepted is not None:
             line = difference(example.rejected, redact(example.accepted))
-            if 0 < len(line) <= MAX_SHORT_ANSWER_CHARS and "\n" not in line:
+            if 0 < len(line) <= MAX_QUOTED_CHARS and "\n" not in line:
                 change = f"{CHANGE_LABEL}{line}"
 
         message = self.finding.message.rstrip(". ")
@@ -382,7 +381,7 @@ def rule_digest(check: str, key: str, output: str) -> str:
     their outputs are about one rule.
     """
     # Another output breaks the same rule, so the quotations are masked.
-    if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_SHORT_ANSWER_CHARS:
+    if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHARS:
         key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
 
     def mask(quotation: re.Match[str]) -> str:

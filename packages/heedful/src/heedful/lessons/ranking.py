@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import exp2, sqrt
 
-from heedful.lessons.lesson import ANY_LESSON, EPISODE_LESSON_KINDS, Filter, Match
+from heedful.lessons.lesson import (
+    ANY_LESSON,
+    EPISODE_LESSON_KINDS,
+    Filter,
+    Lesson,
+    Match,
+)
 from heedful.lessons.prompt import as_messages, as_text
 from heedful.lessons.scope import (
     DAY_SECONDS,
@@ -164,12 +170,12 @@ def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Matc
     return [match for match in found if has_evidence(match)]
 
 
-def claimed_importance(match: Match) -> float:
+def claimed_importance(lesson: Lesson | Match) -> float:
     """Return the importance that a lesson's author claims, by default heedful's own."""
-    rated = match.meta.get("rated")
+    rated = lesson.meta.get("rated")
     if isinstance(rated, int | float) and 0 <= rated <= 1:  # an import may hold more
         return float(rated)
-    return match.importance
+    return lesson.importance
 
 
 def worth(match: Match, now: float = 0.0) -> float:

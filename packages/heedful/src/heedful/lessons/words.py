@@ -133,7 +133,9 @@ def _stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-MAX_DIFFERENCE_CHARS = 100  # characters of each half of a line of a difference
+# A text of this length is quoted whole: an answer that is a value, and each half of a
+# line of a difference.
+MAX_QUOTED_CHARS = 100
 DIFFERENCE_CONTEXT_TOKENS = 2  # tokens of both texts around a part that differs
 _LETTERS_REGEX = rf"(?:[^\W{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+"
 # A token of a difference: blanks, a character of a dense script, a number or a word
@@ -222,6 +224,6 @@ def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
 def _one_line(tokens: Sequence[str]) -> str:
     """Return tokens as one line, which is cut if it is too long."""
     text = "".join(tokens).replace("\n", "\\n") or "(nothing)"
-    if len(text) <= MAX_DIFFERENCE_CHARS:
+    if len(text) <= MAX_QUOTED_CHARS:
         return text
-    return f"{text[: MAX_DIFFERENCE_CHARS - 1]}…"
+    return f"{text[: MAX_QUOTED_CHARS - 1]}…"

@@ -27,7 +27,12 @@ from heedful.lessons.ranking import MIN_SHARED_WORDS
 from heedful.lessons.words import words
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import Claim, RunFacts, sentences, without_citations
-from heedful.memory.excerpt import MAX_TASK_CHARS, excerpt, excerpt_tokens, make_safe
+from heedful.memory.excerpt import (
+    MAX_DECISIVE_CHARS,
+    excerpt,
+    excerpt_tokens,
+    make_safe,
+)
 from heedful.memory.study import Study
 from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, is_capable
@@ -252,7 +257,7 @@ def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -
         "events": texts.get("events", ""),
         "outcome": study.episode.outcome,
         "error_category": make_safe(fault.category, MAX_LABEL_CHARS),
-        "error_message": make_safe(fault.message, MAX_TASK_CHARS // 2),
+        "error_message": make_safe(fault.message, MAX_DECISIVE_CHARS),
         "error_context": texts.get("error_context", ""),
     }
 

@@ -22,10 +22,9 @@ from heedful.validation import (
 DEFAULT_CONTEXT_TOKENS = 17_500
 # The tokens of an answer and of the instructions, which a context must hold, too.
 FRAME_TOKENS = 1_500
-# Characters of the task; goal and error get half of them.
-MAX_TASK_CHARS = 1_200
-# Characters that a signal and its events may have in a run of any length; and other
-# events: 12,000 tokens hold the calls of a run with 300 of them.
+# Characters that goal and error, a signal and its events may have in a run of any
+# length, and the task twice as many; and other events: 12,000 tokens hold the calls of
+# a run with 300 of them.
 MAX_DECISIVE_CHARS = 600
 MAX_EVENT_CHARS = 80
 
@@ -55,10 +54,10 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
     fault = episode.fault or Fault("")
     error = f"{fault.category}: {fault.message}".strip(": ")
     texts = {
-        "goal": make_safe(episode.goal, MAX_TASK_CHARS // 2),
-        "task": make_safe(episode.task, MAX_TASK_CHARS),
-        "error": make_safe(error, MAX_TASK_CHARS // 2),
-        "error_context": make_safe(fault.context, MAX_TASK_CHARS // 2),
+        "goal": make_safe(episode.goal, MAX_DECISIVE_CHARS),
+        "task": make_safe(episode.task, 2 * MAX_DECISIVE_CHARS),
+        "error": make_safe(error, MAX_DECISIVE_CHARS),
+        "error_context": make_safe(fault.context, MAX_DECISIVE_CHARS),
         "outcome": episode.outcome,
         "signals": "\n".join(signal_lines),
     }

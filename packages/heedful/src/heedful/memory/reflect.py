@@ -62,6 +62,7 @@ from heedful.lessons.origin import (
     read_origin,
 )
 from heedful.lessons.quarantine import initial_state
+from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.scope import State, short_digest, source_of
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import NO_USAGE, Usage
@@ -177,6 +178,12 @@ class Reflected:
         return next(iter(self.lessons), None)
 
     @property
+    def _answer(self) -> Lesson | Remembered | None:
+        """The first lesson, as stored if it is stored."""
+        answers: Sequence[Lesson | Remembered] = self.stored or self.lessons
+        return next(iter(answers), None)
+
+    @property
     def by(self) -> str:
         """The author of the reflection: "rules", or the name of a model."""
         return str(self._head.meta["by"]) if self._head else DRAFT_BY_RULES
@@ -184,10 +191,7 @@ class Reflected:
     @property
     def importance(self) -> float:
         """The importance that the author claims, 0..1; by default the lesson's own."""
-        if self._head is None:
-            return 0.0
-        rated = self._head.meta.get("rated")
-        return self._head.importance if rated is None else float(rated)
+        return claimed_importance(self._head) if self._head else 0.0
 
     @property
     def confidence(self) -> float:
@@ -197,16 +201,12 @@ class Reflected:
     @property
     def state(self) -> State:
         """The state of the first lesson, as stored if it is stored."""
-        if self.stored:
-            return self.stored[0].state
-        return self._head.state if self._head else "unverified"
+        return self._answer.state if self._answer else "unverified"
 
     @property
     def trust(self) -> Origin:
         """The origin of the first lesson, as stored if it is stored."""
-        if self.stored:
-            return self.stored[0].trust
-        return self._head.trust if self._head else "local"
+        return self._answer.trust if self._answer else "local"
 
     @property
     def release(self) -> str:
