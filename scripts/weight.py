@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_200,
-    "statements of heedful": 33_622,
+    "statements": 41_198,
+    "statements of heedful": 33_620,
     "statements of heedful_server": 5_274,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,

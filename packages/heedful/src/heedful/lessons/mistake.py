@@ -116,11 +116,6 @@ class Mistake:
         action = (self.action,) if self.action is not None else ()
         return (*action, *self.vain, *(self.fix.calls if self.fix else ()))
 
-    @property
-    def is_released(self) -> bool:
-        """True if no part waits for a person."""
-        return self.origin != "outside"
-
 
 def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
     """Return a mistake all of whose parts have an origin."""

@@ -458,7 +458,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         not shows_entry
         and mistake is not None
         and stored_mistake is not None
-        and (adds_fix(mistake, stored_mistake) or not stored_mistake.is_released)
+        and (adds_fix(mistake, stored_mistake) or stored_mistake.origin == "outside")
     ):
         full = merged(mistake, stored_mistake)
         if full != mistake:

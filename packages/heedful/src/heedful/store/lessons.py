@@ -190,7 +190,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
 def _with_all_parts(lesson: Lesson, trust: Origin) -> Lesson:
     """Return a lesson with the words of all its parts if it waits: it is read whole."""
     mistake = lesson.mistake
-    if trust != "outside" or mistake is None or mistake.is_released:
+    if trust != "outside" or mistake is None or mistake.origin != "outside":
         return lesson
     released = with_origin(mistake, "local")
     return replace(lesson, mistake=released, text=render.text_of(lesson.kind, released))
