@@ -72,7 +72,7 @@ JOURNEYS: Mapping[str, int] = {
     "Add a coding agent": 4,
     "Add a reader of traces": 6,
     "Add an adapter": 6,
-    "Change what a lesson says": 10,
+    "Change what a lesson says": 6,
 }
 
 

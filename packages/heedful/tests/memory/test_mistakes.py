@@ -8,7 +8,7 @@ import pytest
 from heedful import Episode, Event
 from heedful.lessons import render
 from heedful.lessons.mistake import Call, Mistake
-from heedful.lessons.prompt import as_text
+from heedful.lessons.render import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from tests.tables import cases

@@ -15,7 +15,7 @@ from heedful import Episode, Event, Fault
 from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import InvalidInput, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.prompt import as_text
+from heedful.lessons.render import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.citations import RunFacts, sentences, without_citations
 from heedful.memory.draft import OUTCOME_IMPORTANCE

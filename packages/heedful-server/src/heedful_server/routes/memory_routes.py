@@ -15,7 +15,7 @@ from heedful.episodes.episode import Limits
 from heedful.episodes.origins import sources_in
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons import lesson, prompt
+from heedful.lessons import lesson, render
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import OlderState, state_from_older
@@ -138,7 +138,7 @@ async def _brief_loop(
     if body.form == "messages":
         messages = briefing.examples
     elif body.form == "text":
-        text = prompt.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
+        text = render.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
 
     document = briefing.plain()
     for choice in document["choices"]:

@@ -17,8 +17,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.commands import quote_words, trust_words
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
-from heedful.lessons.prompt import as_messages, as_text, error_type_words
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.lessons.render import as_messages, as_text, error_type_words
 from heedful.lessons.scope import name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store

@@ -13,7 +13,6 @@ from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
-from heedful.lessons.prompt import as_text
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.proof_words import (
     say_draws,
@@ -22,6 +21,7 @@ from heedful.lessons.proof_words import (
     say_shares,
     word_gain,
 )
+from heedful.lessons.render import as_text
 from heedful.lessons.scope import State, lesson_name
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory

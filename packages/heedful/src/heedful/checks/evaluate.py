@@ -42,7 +42,7 @@ from heedful.checks.refusal import (
 )
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
-from heedful.lessons.prompt import as_text
+from heedful.lessons.render import as_text
 from heedful.lessons.scope import short_digest
 from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
 from heedful.loop.stop import requirement_of, rule_name

@@ -51,7 +51,7 @@ from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Seen
-from heedful.lessons.prompt import as_text
+from heedful.lessons.render import as_text
 from heedful.lessons.signature import signature
 from heedful.memory import vectors
 from heedful.memory.hardening import LessonChecks

@@ -33,7 +33,7 @@ from heedful.errors import (
     UserCodeError,
     place_of,
 )
-from heedful.lessons.prompt import as_messages, as_text
+from heedful.lessons.render import as_messages, as_text
 from heedful.loop import codec
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (

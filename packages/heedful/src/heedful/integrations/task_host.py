@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from heedful.episodes.episode import Event
 from heedful.integrations.call_host import Advice, CallHost, CallRun
 from heedful.integrations.session_rules import hear_rules, rules_of_session
-from heedful.lessons import prompt, ranking
+from heedful.lessons import ranking, render
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.lesson import Matches
@@ -135,8 +135,8 @@ class PromptRun(CallRun):
         announced = await self._record(lessons=ids, marks=user_rules.told_lessons(ids))
         choices = [choice for choice in chosen if choice.lesson_id in announced]
         if choices:
-            turns = prompt.as_messages(choices)
-            text = prompt.as_text(turns, secrets.randbits(64), choices)
+            turns = render.as_messages(choices)
+            text = render.as_text(turns, secrets.randbits(64), choices)
             return Advice(text=text, examples=turns)
 
         if old_ids and not news:

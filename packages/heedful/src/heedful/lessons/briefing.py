@@ -27,13 +27,11 @@ from heedful.lessons.holdout import (
 from heedful.lessons.lesson import (
     ANY_LESSON,
     DREAM_AUTHOR,
-    EPISODE_LESSON_KINDS,
     Exposure,
     Filter,
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
-from heedful.lessons.prompt import as_messages
 from heedful.lessons.ranking import (
     MAX_PROMPT_RULES,
     Likeness,
@@ -46,7 +44,7 @@ from heedful.lessons.ranking import (
     rank,
     with_overlap,
 )
-from heedful.lessons.render import MAX_LINE_CHARS
+from heedful.lessons.render import MAX_LINE_CHARS, as_messages
 from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
 from heedful.models.contract import Message, tokens
@@ -572,7 +570,7 @@ def _choose_with(
     """
     lessons = _with_spare_rules(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
-    of_episodes = [match for match in ranked if match.kind in EPISODE_LESSON_KINDS]
+    of_episodes = [match for match in ranked if match.is_from_run]
     surplus = of_episodes[1:]
     candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))

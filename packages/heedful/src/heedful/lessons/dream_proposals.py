@@ -17,7 +17,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from heedful.display import counted
 from heedful.lessons import render
 from heedful.lessons.lesson import Signature
 from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
@@ -159,11 +158,6 @@ class Failure:
     is_cured: bool
     runs: frozenset[str]
 
-    def __str__(self) -> str:
-        runs = counted(len(self.runs), "run")
-        cure = f"; what put it right: {self.cure}" if self.cure else ""
-        return f"- {self.text}{cure} ({runs}, lesson {self.lesson.id})"
-
     @property
     def order(self) -> tuple[int, bool, int]:
         """A sort key that puts the failure first that came back most often."""
@@ -288,16 +282,18 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
     """Return the reflection on failures with one thing."""
     runs = _runs_of(failures)
     day = iso(now).partition("T")[0]
-    head = (
-        f"What went wrong with the {link} in {len(runs)} runs, up to {day}, and what "
-        "put it right:"
-    )
+    lines = [
+        render.recurring_failure(
+            failure.text, failure.cure, runs=len(failure.runs), id=failure.lesson.id
+        )
+        for failure in failures
+    ]
     lessons = {failure.lesson.id: failure.lesson for failure in failures}
     cited = [lessons[id] for id in sorted(lessons)]
     words = [f"{lesson.id} {lesson.text}" for lesson in cited]
     exact = digest_of(str(link), "\n".join(words))
     return Recurrence(
-        text="\n".join([head, *map(str, failures)]),
+        text=render.recurrence(str(link), len(runs), day, failures=lines),
         cited_ids=tuple(lesson.id for lesson in cited),
         why=f"{len(failures)} failures with the {link} in {len(runs)} runs",
         signature=Signature(

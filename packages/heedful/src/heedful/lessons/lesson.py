@@ -427,6 +427,11 @@ class Match:
         return (self.coverage + max(0.0, self.cosine)) / 2
 
     @property
+    def is_from_run(self) -> bool:
+        """True if the lesson was drawn from a run."""
+        return self.kind in EPISODE_LESSON_KINDS
+
+    @property
     def verified(self) -> bool:
         """True if paired evidence verified the example."""
         return self.state == "verified"

@@ -15,12 +15,11 @@ from math import exp2, sqrt
 
 from heedful.lessons.lesson import (
     ANY_LESSON,
-    EPISODE_LESSON_KINDS,
     Filter,
     Lesson,
     Match,
 )
-from heedful.lessons.prompt import as_messages, as_text
+from heedful.lessons.render import as_messages, as_text
 from heedful.lessons.scope import (
     DAY_SECONDS,
     FAILED_OUTCOMES,
@@ -143,7 +142,7 @@ def has_evidence(match: Match) -> bool:
     """
     if match.meta.get("quiet"):
         return False
-    if match.kind not in EPISODE_LESSON_KINDS:
+    if not match.is_from_run:
         return True
     return (
         match.trust == "user"
@@ -259,7 +258,7 @@ def _without_figures(task: str) -> list[str]:
 
 def _is_of_run(match: Match) -> bool:
     """Return True for a lesson of a run that is neither an answer nor a person's."""
-    is_of_run = match.kind in EPISODE_LESSON_KINDS and not match.example.accepted
+    is_of_run = match.is_from_run and not match.example.accepted
     return is_of_run and not match.meta.get("correction")
 
 

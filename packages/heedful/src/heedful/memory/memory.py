@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from heedful import telemetry
 from heedful.episodes.error_lines import error_lines, output
 from heedful.errors import InvalidInput
-from heedful.lessons import prompt, ranking
+from heedful.lessons import ranking, render
 from heedful.lessons.briefing import (
     Briefing,
     Selection,
@@ -417,10 +417,10 @@ class Memory(CallMemory):
         require(form in ("messages", "text"), "form", form, "messages or text")
         now = time.time()
         if form == "messages":
-            return prompt.as_messages(ranking.choose(found, budget=budget, now=now))
+            return render.as_messages(ranking.choose(found, budget=budget, now=now))
         seed = secrets.randbits(64)
         chosen = ranking.choose(found, budget=budget, now=now, advice=True, seed=seed)
-        return prompt.as_text(prompt.as_messages(chosen), seed, chosen)
+        return render.as_text(render.as_messages(chosen), seed, chosen)
 
     @telemetry.search
     @refuses_unknown_options
@@ -520,7 +520,7 @@ class Memory(CallMemory):
             vector=vector,
             checks=lesson_checks,
         )
-        text = prompt.as_text(briefing.examples, advice=briefing.advice)
+        text = render.as_text(briefing.examples, advice=briefing.advice)
         return replace(briefing, prompt=text)
 
     async def prove(self, model: str = "") -> "Proof":

@@ -25,7 +25,7 @@ from heedful.lessons.signature import signature
 MAX_TYPED_CHARS = 300
 # A category of an error that is shown: a plain name, such as "timeout_error".
 _CATEGORY_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,39}")
-# The block of lessons that `heedful.lessons.prompt.as_text` puts into a prompt: a line
+# The block of lessons that `heedful.lessons.render.as_text` puts into a prompt: a line
 # as heading, the first delimiter with its random mark, and all up to the delimiter
 # "--- end MARK", or to the end of a text that was cut before it.
 _LESSON_BLOCK_SIGN = ":\n--- "

@@ -38,7 +38,7 @@ from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.drive.judgement import judge_names
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
-from heedful.lessons.prompt import as_text
+from heedful.lessons.render import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
