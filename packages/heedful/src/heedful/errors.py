@@ -610,12 +610,9 @@ def _is_of_user(trace: TracebackType) -> bool:
     return not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file
 
 
-_MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
-
-
 def _shorten(value: object, max_chars: int = 120) -> str:
     """Return the `repr` of a value, without secrets, in at most `max_chars`."""
     if isinstance(value, str):
-        value = redact_start(value, _MAX_REDACTED_CHARS)
-    text = redact_start(repr(value), _MAX_REDACTED_CHARS)
+        value = redact_start(value, max_chars + 1)
+    text = redact_start(repr(value), max_chars + 1)
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -38,7 +38,6 @@ from heedful.redact_rules import (
 )
 
 MARK_START = "[redacted: "  # the kind of the secret and a bracket follow
-MIN_SECRET_CHARS = 8  # a shorter text has no room for a secret
 # Of a long text only the ends are redacted, with so much of its middle that a secret is
 # whole: a private key of 16,384 bits has 12,600 characters.
 CUT_MARGIN_CHARS = 20_000
@@ -172,7 +171,7 @@ def _apply_rules(text: str) -> str:
     Slow rules are applied only if the text has what they need: a long word, or a word
     such as `password`.
     """
-    if len(text) < MIN_SECRET_CHARS:
+    if len(text) < 8:  # it has no room for a secret
         return text
     # One word without punctuation can only be a token, but Chinese has no blanks.
     if text.isascii() and text.isidentifier():

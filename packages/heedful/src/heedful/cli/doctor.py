@@ -48,10 +48,6 @@ MODEL_EXTRAS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("openai", "http", "https"), ("pydantic-ai-slim", "models")),
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
-MIN_SQLITE_VERSION = (3, 35, 0)
-# Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely, two
-# connections that write and move the log into the file at once damage it.
-MENDED_SQLITE_VERSION = (3, 51, 3)
 COMPARE_MEANINGS = (
     f"{install_line('embedded')}, then heedful model fetch {weights.EMBEDDER_NAME}"
 )
@@ -129,14 +125,16 @@ def _check_sqlite() -> Sign:
         ).fetchone()
 
     version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < MENDED_SQLITE_VERSION:
+    # Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely,
+    # two connections that write and move the log into the file at once damage it.
+    if sqlite3.sqlite_version_info < (3, 51, 3):
         version += (
             "; in rare cases a SQLite before 3.51.3 damages a file that several "
             "programs write to: keep backups (heedful db copy)"
         )
     return Sign(
         name="sqlite",
-        well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
+        well=sqlite3.sqlite_version_info >= (3, 35) and has_fts5 == 1,
         found=version,
         todo="use a Python with SQLite 3.35 or newer and FTS5",
     )

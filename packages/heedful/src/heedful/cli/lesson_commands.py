@@ -64,8 +64,6 @@ from heedful.store.search import keys_of_rule, memory_keys
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 STANDARD_INPUT = "-"
-# What `shown` counts for the present words.
-COUNTED_ANEW = frozenset({"helped", "hurt"})
 SEEN_USAGE = "make 2>&1 | heedful seen"
 QUARANTINE_NOTICE = (
     "\nNot shown: what tools or documents wrote waits in quarantine until it is "
@@ -78,11 +76,6 @@ KEY_NOTICE = (
 LessonId = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
 ]
-
-
-def _last_use(lesson: Mapping[str, Any]) -> float:
-    """Return when a lesson was last seen or shown, in seconds since 1970."""
-    return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
 
 
 async def _with_shown(
@@ -98,7 +91,8 @@ async def _with_shown(
     counts = await memory.store.read(memory.scope, exposures.tally, names)
     records: list[Mapping[str, Any]] = []
     for name, lesson in zip(names, lessons, strict=True):
-        fields = {n: value for n, value in lesson.items() if n not in COUNTED_ANEW}
+        # `shown` counts for the present words what helped and hurt.
+        fields = {n: lesson[n] for n in lesson if n not in ("helped", "hurt")}
         example = examples.get(lesson["id"])
         loops = counts.get(name, Shown())
         records.append({**fields, "example": example, "shown": loops})
@@ -106,7 +100,9 @@ async def _with_shown(
 
 
 REMOVED_LESSON_COLUMNS = columns(
-    "lesson state why id seen last_of_use", lesson="text", last_of_use=_last_use
+    "lesson state why id seen last_of_use",
+    lesson="text",
+    last_of_use=lambda lesson: max(lesson["last_seen"], lesson["last_shown"]),
 )
 
 lessons: Typer = group_with_default()

@@ -173,7 +173,12 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
 
 def _mask_note(text: str) -> str:
     """Return what the masks in an explanation mean, "" if it has none."""
-    return MASK_NOTE if has_mark(text) else ""
+    if not has_mark(text):
+        return ""
+    return (
+        "[redacted: …] is written by heedful in place of a secret, which it does not "
+        "store"
+    )
 
 
 def _explain_run(report: Report, stage: str, *, full: bool) -> int:
@@ -218,7 +223,10 @@ def _answer_question(report: Report, question: str) -> int:
     text = f"{run_answer}\n"
     if not (run_answer.missing or run_answer.facts[0].stage):
         names = ", ".join(stage.name for stage in report.stages)
-        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_SHOWN_TEXT_CHARS)}\n{text}"
+        text = (
+            "heedful answers only why stages were retried, and the question names none "
+            f"of them: {clean(names, MAX_SHOWN_TEXT_CHARS)}\n{text}"
+        )
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
     return answer(document, text, then)
 
@@ -279,14 +287,6 @@ async def _newest_with(
     return wanted[:limit]
 
 
-NAMES_NO_STAGE = (
-    "heedful answers only why stages were retried, and the question names none of them"
-)
-MASK_NOTE = (
-    "[redacted: …] is written by heedful in place of a secret, which it does not store"
-)
-
-
 def _task_cell(row: Mapping[str, Any]) -> str:
     """Return the task of a loop, or the name of the pipeline of a run."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
@@ -308,25 +308,16 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
-def _attempts_cell(row: Mapping[str, Any]) -> object:
-    """Return the attempts of a loop; those of a run belong to its stages."""
-    return "–" if row["attempts"] is None else row["attempts"]
-
-
-def _age_cell(row: Mapping[str, Any]) -> str:
-    """Return how long ago a loop changed, in one unit."""
-    return ago(row["updated"], time.time()).removesuffix(" ago")
-
-
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    attempts=_attempts_cell,
+    # Those of a run belong to its stages.
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
-    age=_age_cell,
+    age=lambda row: ago(row["updated"], time.time()).removesuffix(" ago"),
     task=_task_cell,
 )
 

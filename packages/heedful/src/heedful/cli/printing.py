@@ -33,8 +33,6 @@ Column = str | Callable[[Any], Any]
 Columns = Mapping[str, Column]
 
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
-FIRST_TIME_SECONDS = 1e9  # since 1970; in a table, only times are as large
-TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 @dataclass(kw_only=True)
@@ -253,7 +251,8 @@ def _cell_of(record: Any, column: Column) -> Any:
         value = getattr(record, column)
 
     if isinstance(value, float):
-        return when(value) if value > FIRST_TIME_SECONDS else f"{value:.1f}"
+        # In a table, only times, in seconds since 1970, are as large.
+        return when(value) if value > 1e9 else f"{value:.1f}"
     if isinstance(value, Mapping):
         return json.dumps(value) if value else ""
     if isinstance(value, list | tuple):
@@ -283,7 +282,8 @@ def when(seconds: float) -> str:
     number.
     """
     try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime(TIME_FORMAT)
+        time = datetime.fromtimestamp(seconds).astimezone()
+        return f"{time:%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
         return f"{seconds:g} s after 1970"
 

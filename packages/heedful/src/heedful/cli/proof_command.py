@@ -21,7 +21,7 @@ from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import LoopExposures, SessionTally, Shown
 from heedful.lessons.proof_words import say_draws, say_missing, word_proof
-from heedful.loop.ladder import LadderFigures, RungFigures
+from heedful.loop.ladder import LadderFigures
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
 
@@ -187,12 +187,11 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
 
 async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
     """Read the proof of loops of a model, or of all, and all that is shown with it."""
-    lessons = {}
-    for lesson in await memory.top(MAX_OPTION_INTEGER):
-        lessons[f"{lesson['kind']}/{lesson['signature']}"] = lesson
+    top_lessons = await memory.top(MAX_OPTION_INTEGER)
+    names = (f"{lesson['kind']}/{lesson['signature']}" for lesson in top_lessons)
     return LessonEvidence(
         proof=await memory.prove(model),
-        lessons=lessons,
+        lessons=dict(zip(names, top_lessons, strict=True)),
         past=await memory.store.read(memory.scope, exposures.past, ""),
         holdout=memory.holdout,
         reminders=await memory.store.read(memory.scope, reminders.figures),
@@ -223,14 +222,9 @@ def _next_command(
     return following("lessons")
 
 
-def _answered(figures: RungFigures) -> str:
-    """Return the tasks that a rung answered, and their share."""
-    return f"{figures.tasks} ({figures.share:.0%})"
-
-
 RUNG_COLUMNS = columns(
     "rung model answered attempts calls tokens cost seconds",
-    answered=_answered,
+    answered=lambda figures: f"{figures.tasks} ({figures.share:.0%})",
     cost=lambda figures: f"{figures.cost:.6g}",
 )
 
@@ -246,10 +240,5 @@ def rung_table(figures: LadderFigures) -> list[object]:
 
 def ladder_tables(figures: LadderFigures) -> list[object]:
     """Return how many tasks were solved, and what each rung did; [] without loops."""
-    if not figures.tasks:
-        return []
-
-    return [
-        f"\nrungs: {figures.passed} of {figures.tasks} tasks solved",
-        *rung_table(figures),
-    ]
+    solved = f"\nrungs: {figures.passed} of {figures.tasks} tasks solved"
+    return [solved, *rung_table(figures)] if figures.tasks else []

@@ -52,8 +52,6 @@ VARIABLES_WITHOUT_SETTING = (
 NO_MODEL = "none"  # as the name of a model: there is none
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# More than ten years is a typing error.
-MAX_DURATION_DAYS = 3650
 
 # The largest count or id that an option takes; a database takes none above 2**63.
 MAX_OPTION_INTEGER = 2**53
@@ -381,7 +379,7 @@ def seconds(option: str, text: str | None, *, min_days: int = 0) -> float | None
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     duration = float(match[1]) * UNIT_SECONDS[match[2]] if match else 0.0
     days = duration / UNIT_SECONDS["d"]
-    if not 0 < days <= MAX_DURATION_DAYS:
+    if not 0 < days <= 3650:  # more than ten years are a typing error
         raise InvalidInput(
             option, text, "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
         )
