@@ -44,12 +44,12 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_198,
-    "statements of heedful": 33_620,
+    "statements": 41_181,
+    "statements of heedful": 33_603,
     "statements of heedful_server": 5_274,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
-    "named limits per 1,000": 5.8,
+    "named limits per 1,000": 5.7,
     "patterns per 1,000": 4.8,
     "word lists per 1,000": 1.9,
     "imports inside functions": 60,
