@@ -8,7 +8,7 @@ not stored again.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -218,20 +218,21 @@ def put_spans(
         by_trace[piece.trace].append(piece)
 
     unfinished = {**key_of(scope), "state": "open"}
-    ((used,),) = db.select("coalesce(sum(bytes), 0)", "trace", unfinished)
-    free_bytes = bounds.bytes - int(used)
+    (used,) = db.select("coalesce(sum(bytes), 0) as bytes", "trace", unfinished)
+    free_bytes = bounds.bytes - int(used["bytes"])
 
     refused: Counter[str] = Counter()
     for trace, group in by_trace.items():
         key = {**key_of(scope), "id": trace}
-        rows = db.select("state, spans, known", "trace", key)
-        state, stored_spans, known_spans = rows[0] if rows else ("open", 0, 0)
+        stored: Mapping[str, Any] = {"state": "open", "spans": 0, "known": 0}
+        for row in db.select("state, spans, known", "trace", key):
+            stored = row
         size = sum(len(piece.record) for piece in group)
 
         reason = ""
-        if state != "open":
+        if stored["state"] != "open":
             reason = LATE_SPANS_REASON
-        elif stored_spans + len(group) > bounds.spans:
+        elif stored["spans"] + len(group) > bounds.spans:
             reason = f"a trace may have {bounds.spans} spans"
         elif size > free_bytes:
             reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
@@ -241,7 +242,7 @@ def put_spans(
         else:
             _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
             free_bytes -= size
-            if not known_spans and not is_known:
+            if not stored["known"] and not is_known:
                 refused[UNKNOWN_SPANS_REASON] += len(group)
 
     return refused

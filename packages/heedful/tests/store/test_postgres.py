@@ -101,10 +101,8 @@ async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text)
 
 async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(postgres):
     def tenant(db: Db) -> str:
-        setting: str = db.execute(
-            "select current_setting('heedful.tenant')"
-        ).fetchone()[0]
-        return setting
+        row = db.execute("select current_setting('heedful.tenant') as name").fetchone()
+        return str(row["name"])
 
     strange = Scope("it's \\ $1 :x %s ž")
     async with opened(postgres.service, pool_size=1) as database:
@@ -113,9 +111,9 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
             assert await database.write(scope, tenant) == scope.tenant
         session = await database.run(database.connection)
         left = session.execute(
-            "select current_setting('heedful.tenant', true)"
+            "select current_setting('heedful.tenant', true) as name"
         ).fetchone()
-    assert left[0] in (None, "")
+    assert left["name"] in (None, "")
 
 
 def raises(db: Db) -> None:
@@ -172,7 +170,7 @@ async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres):
         assert await database.read(ONE, work) == [[], []]
         assert await database.read(
             ONE, lambda db: db.execute(COUNT, HERE).fetchall()
-        ) == [(7,)]
+        ) == [{"lessons": 7}]
         with pytest.raises(StoreUnavailable, match="read-only"):
             await database.read(ONE, add)
 

@@ -54,7 +54,7 @@ async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres)
 
     def ended(db: Db) -> None:
         add(db)
-        [[process]] = db.execute("select pg_backend_pid()").fetchall()
+        process = db.execute("select pg_backend_pid() as n").fetchone()["n"]
         runs.append(process)
         if len(runs) <= losses:
             rows(postgres.superuser, "select pg_terminate_backend(%s, 10000)", process)

@@ -36,13 +36,13 @@ from heedful.memory.reflect import reflect
 from heedful.memory.vectors import count_spaces
 from heedful.store import (
     calls,
-    editions,
     episode_lessons,
     episodes,
     exposures,
     lessons,
     loops as loop_store,
     retention,
+    rulings,
     search,
     session_marks,
 )
@@ -81,7 +81,7 @@ CLOCKED = (
     quarantine,
     session_marks,
     loop_store,
-    editions,
+    rulings,
     remembering,
     transfer,
 )

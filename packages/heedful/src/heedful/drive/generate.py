@@ -262,8 +262,8 @@ class Producer:
         answer = replace(answer, model=generate.model.name)
         return self.priced(_batch_of([answer]))
 
-    def declaring(self, output: Output) -> Producer:
-        """Return the producer of candidates of a declared type."""
+    def declaring(self, output: Output | None) -> Producer:
+        """Return the producer of candidates of a declared type, if there is one."""
         generate = self.generate
         if isinstance(generate, Writer):
             generate = generate.asking_for(output)
@@ -291,23 +291,12 @@ def producers(
 
     `output` is the declared type of the candidates. Raises InvalidInput.
     """
-    rungs = _rungs(generate, model)
-    if output is None:
-        return rungs
-    return tuple(rung.declaring(output) for rung in rungs)
-
-
-def _rungs(generate: Generators, model: str) -> tuple[Producer, ...]:
-    """Return what makes the candidates of each rung. Raises InvalidInput."""
-    if not isinstance(generate, list | tuple):
-        producer = _producer(cast("Generator", generate), model)
-        _check_arguments(producer)
-        return (producer,)
-
+    generators: Sequence[Any] = [generate]
+    if isinstance(generate, list | tuple):
+        generators = generate
     allowed = f"1 to {MAX_RUNGS} generators, cheapest first"
-    require(1 <= len(generate) <= MAX_RUNGS, "generate", generate, allowed)
-    rungs = [_producer(generate[0], model)]
-    rungs += [_producer(rung) for rung in generate[1:]]
+    require(1 <= len(generators) <= MAX_RUNGS, "generate", generate, allowed)
+    rungs = [_producer(generators[0], model), *map(_producer, generators[1:])]
 
     for index, rung in enumerate(rungs):
         _check_arguments(rung)
@@ -319,7 +308,7 @@ def _rungs(generate: Generators, model: str) -> tuple[Producer, ...]:
             if rung.generate is earlier.generate or rung.generate == earlier.generate:
                 allowed = "generators that differ: the same one fails again"
                 raise InvalidInput("generate", rung.name or rung.generate, allowed)
-    return tuple(rungs)
+    return tuple(rung.declaring(output) for rung in rungs)
 
 
 def _producer(rung: Generator, model: str = "") -> Producer:

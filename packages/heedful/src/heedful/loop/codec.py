@@ -242,20 +242,11 @@ def policy_from(document: Mapping[str, Any]) -> Policy:
         shipped = (_never_stop,)
     return Policy(
         shipped,
-        improvement_from(document),
+        from_document(Improvement, document),
         unscored=document.get("unscored", "stop"),
         name=document.get("name", ""),
         goals=goals,
         on_failure=document.get("on_failure", "raise"),
-    )
-
-
-def improvement_from(document: Mapping[str, Any]) -> Improvement:
-    """Return the `improvement` of the policy that `document` describes."""
-    default = Improvement()
-    return Improvement(
-        document.get("min_gain", default.min_gain),
-        document.get("against", default.against),
     )
 
 

@@ -376,7 +376,7 @@ class Report:
 def iso(seconds: float) -> str:
     """Return a time in seconds since 1970 as ISO 8601 in UTC, in milliseconds."""
     moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def file_safe(name: str) -> str:

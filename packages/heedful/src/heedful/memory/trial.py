@@ -196,7 +196,7 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
             remedy="; offer its texts before it ends",
         )
 
-    (stored_score,) = rows[0]
+    stored_score = rows[0]["score"]
     if stored_score is None:
         db.update("trial", key, {"score": score, "ended": time.time()})
     elif stored_score != score:
@@ -238,16 +238,18 @@ def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
         "day": DAY_SECONDS,
         "now": time.time(),
     }
+    rows = db.all("trial_results", scope, **values)
     cells = {
         (row["share"], bool(row["shown"]), row["score"] / 1000): row["n"]
-        for row in db.all("trial_results", scope, **values)
+        for row in rows
+        if row["score"] is not None
     }
-    (pending,) = db.all("trial_pending", scope, **values)
+    pending = sum(row["n"] for row in rows if row["score"] is None)
     pairs = {
         (row["score"] / 1000, row["without"] / 1000): row["n"]
         for row in db.all("trial_pairs", scope, source=source, suffix=WITHOUT_ENDING)
     }
-    return cells, int(pending["n"]), pairs
+    return cells, pending, pairs
 
 
 def proven(db: Db, scope: Scope) -> tuple[TrialProof, ...]:

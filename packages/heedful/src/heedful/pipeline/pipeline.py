@@ -534,6 +534,16 @@ class StageRunner:
         self._place = f"{position} stage {attempts.stage.name}"
         self.loop: str = runs.loop_id(run.id, attempts.stage.name)
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
+        stage = attempts.stage
+        self._head = runs.StageHead(
+            run=run.id,
+            name=stage.name,
+            pipeline=run.pipeline.name,
+            checks=stage.names,
+            on_exhausted=stage.on_exhausted,
+            on_unvalidated=stage.on_unvalidated,
+            model=stage.writer.model.name if stage.writer else "",
+        )
 
     @telemetry.stage
     async def finish(self) -> runs.StageReport:
@@ -550,8 +560,7 @@ class StageRunner:
         while True:
             self._run.say(f"{self._place}: attempt {count + 1}{limit} …")
             verdict = await self._step(run, count + 1)
-            stored_loop = await self._stored_loop(run, verdict)
-            report = stored_loop.stage_report(self._run.id)
+            report = await self._report(run, verdict)
 
             # A rung that failed or has spent its limit ends without an attempt.
             if len(run.loop.attempts) > count:
@@ -568,15 +577,6 @@ class StageRunner:
         """Return the loop of the stage."""
         pipeline = self._pipeline
         stage = self._stage
-        head = runs.StageHead(
-            run=self._run.id,
-            name=stage.name,
-            pipeline=pipeline.name,
-            checks=stage.names,
-            on_exhausted=stage.on_exhausted,
-            on_unvalidated=stage.on_unvalidated,
-            model=stage.writer.model.name if stage.writer else "",
-        )
         generators = self._attempts.generators
         return Run(
             task,
@@ -593,7 +593,7 @@ class StageRunner:
             feedback=self._write_feedback,
             memory_key=stage.memory_key,
             tell="both" if stage.writer else "rules",
-            stage=head,
+            stage=self._head,
             judges=list_judges(stage.checks, stage.evaluate),
             refuse=stage.refuse,
         )
@@ -734,30 +734,20 @@ class StageRunner:
 
         return texts
 
-    async def _stored_loop(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
-        """Return the loop as the store holds it, without secrets.
+    async def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
+        """Return the report of the loop as the store holds it, without secrets.
 
-        Without a store, return the loop as it is.
+        Without a store, it is that of the loop as it is.
         """
         pipeline = self._pipeline
         if pipeline.store is not None:
-            return await pipeline.store.read(pipeline.scope, loops.read, self.loop)
+            stored = await pipeline.store.read(pipeline.scope, loops.read, self.loop)
+            return stored.stage_report(self._run.id)
 
-        loop = run.loop
-        now = time.time()
-        decision = decide.Decision(len(loop.attempts), verdict, at=now)
-        self._decisions += (decision,)
-        return StoredLoop(
-            id=self.loop,
-            head=Head(task=run.task, stage=run.stage),
-            loop=loop,
-            values=(),
-            decisions=self._decisions,
-            journal={},
-            epoch=1,
-            created=now,
-            updated=now,
-            briefing=run.briefing,
+        number = len(run.loop.attempts)
+        self._decisions += (decide.Decision(number, verdict, at=time.time()),)
+        return runs.report_stage(
+            self._head, run.loop, self._decisions, run.briefing, task=run.task
         )
 
     def _show_attempt(self, report: runs.StageReport, verdict: decide.Verdict) -> None:
@@ -798,9 +788,8 @@ def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
 
     An unverified lesson of kind "check" does not: nobody has fixed its mistake yet.
     """
-    if lesson["state"] == "unverified":
-        return bool(lesson["kind"] != "check")
-    return bool(lesson["state"] == "verified")
+    is_fixed = lesson["state"] == "unverified" and lesson["kind"] != "check"
+    return is_fixed or bool(lesson["state"] == "verified")
 
 
 async def validate(

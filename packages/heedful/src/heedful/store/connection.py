@@ -45,7 +45,7 @@ P = ParamSpec("P")
 Function = Callable[Concatenate["Db", Scope, P], T]
 # The same with its arguments bound, so that only the connection is missing.
 Work = Callable[["Db"], T]
-# A row of a result; its columns are reached by position and by name.
+# A row of a result; its columns are reached by name.
 Row = Any
 # The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the
 # rows.

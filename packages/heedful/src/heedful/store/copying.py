@@ -39,7 +39,8 @@ _TRIGGER_UPDATES_SQL = (
 )
 
 _NUMBERED_COLUMNS_SQL = """
-select table_name::text, column_name::text from information_schema.columns
+select table_name::text as owner, column_name::text as number
+from information_schema.columns
 where table_schema = current_schema() and is_identity = 'YES'
   and table_name not like 'procrastinate%'
 """
@@ -207,9 +208,9 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
 
 def _set_next_numbers(new_db: Any) -> None:
     """Let PostgreSQL number new rows from the last number of the copied rows on."""
-    for table, column in new_db.execute(_NUMBERED_COLUMNS_SQL).fetchall():
-        last = f"max({column})"
-        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+    for row in new_db.execute(_NUMBERED_COLUMNS_SQL).fetchall():
+        last = f"max({row['number']})"
+        sequence = f"pg_get_serial_sequence('{row['owner']}', '{row['number']}')"
         new_db.script(
-            f"select setval({sequence}, {last}) from {table} having {last} > 0"
+            f"select setval({sequence}, {last}) from {row['owner']} having {last} > 0"
         )

@@ -7,15 +7,14 @@ change is refused.
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import TOLD_STATES, Scope
 from heedful.store import exposures, lessons, search
-from heedful.store.connection import Db, Row, key_of, resumable
-from heedful.store.rulings import name_of, rule, words_digest
+from heedful.store.connection import Db, Row, resumable
+from heedful.store.rulings import change_state
 from heedful.validation import MAX_INTEGER, require
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.
@@ -98,7 +97,9 @@ def amend(
         lessons.pin(db, scope, id=id, pinned=pinned, by=by, why=why)
 
     if change.get("retired"):
-        _retire(db, scope, lesson, by=by, why=why)
+        allowed = f"left out: the lesson is {lesson['state']}"
+        require(lesson["state"] in TOLD_STATES, "retired", value=True, allowed=allowed)
+        change_state(db, scope, lesson, "retire", by=by, why=why)
     if change.get("restored"):
         exposures.restore(db, scope, id=id, by=by, why=why)
 
@@ -107,32 +108,6 @@ def amend(
         lessons.edit(db, scope, id=id, text=text, by=by, why=why)
 
     return one(db, scope, id)
-
-
-def _retire(db: Db, scope: Scope, lesson: Mapping[str, Any], by: str, why: str) -> None:
-    """Retire a lesson and record a ruling.
-
-    Raises InvalidInput if the lesson is in a state in which recall cannot find it.
-    """
-    require(
-        lesson["state"] in ("unverified", "verified"),
-        "retired",
-        value=True,
-        allowed=f"left out: the lesson is {lesson['state']}",
-    )
-    key = {**key_of(scope), "id": lesson["id"]}
-    db.update("lesson", key, {"state": "retired"})
-
-    rule(
-        db,
-        scope,
-        action="retire",
-        subject=name_of(lesson),
-        by=by,
-        why=why,
-        now=time.time(),
-        record={"digest": words_digest(lesson["text"])},
-    )
 
 
 def _with_edition(row: Row) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from heedful.store.connection import (
     storable,
     storable_json,
 )
-from heedful.store.rulings import rule
+from heedful.store.rulings import change_state
 
 # The least importance of a lesson of a session that came back in another session.
 RECURRING_LESSON_IMPORTANCE = 0.6
@@ -82,17 +82,9 @@ def record_lessons(
 def _end_procedure(db: Db, scope: Scope, signature: str) -> None:
     """Retire the strategy of a procedure, because a run that did so failed."""
     key = {**key_of(scope), "kind": "strategy", "signature": signature}
-    live = {**key, "state": "unverified"}
-    if db.update("lesson", live, {"state": "retired"}):
-        rule(
-            db,
-            scope,
-            action="retire",
-            subject=f"strategy/{signature}",
-            by="heedful",
-            why="a run that did so failed",
-            now=time.time(),
-        )
+    for row in db.select("*", "lesson", {**key, "state": "unverified"}):
+        why = "a run that did so failed"
+        change_state(db, scope, row, "retire", by="heedful", why=why)
 
 
 @resumable(result=list[Remembered])

@@ -263,14 +263,14 @@ def active_checks(
     db: Db, scope: Scope, memory_key: str = "", calls: bool = False
 ) -> tuple[LessonCheck, ...]:
     """Return the checks of lessons that judge loops of a memory key, or `calls`."""
-    values = {"memory_key": memory_key, "calls": calls, "id": ""}
-    return judging(db.all("active_checks", scope, **values))
+    return judging(
+        db.all("active_checks", scope, memory_key=memory_key, calls=calls, id="")
+    )
 
 
 def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
     """Return the checks in rows of `active_checks` that are not retired."""
-    checks = [check_of(row) for row in rows]
-    return tuple(check for check in checks if check.state == "accepted")
+    return tuple(check for check in map(check_of, rows) if check.state == "accepted")
 
 
 def check_of(row: Row) -> LessonCheck:

@@ -744,7 +744,7 @@ def newest_examples(
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons in the scope."""
-    return sum(int(n) for (n,) in db.select("lessons", "tally", key_of(scope)))
+    return sum(row["lessons"] for row in db.select("lessons", "tally", key_of(scope)))
 
 
 @resumable(result=int)

@@ -31,9 +31,8 @@ def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
 
     if not db.select("n", "loop", {**key_of(scope), "id": id}):
         raise NotFound("loop", id, db.url)
-    last = 0  # the number of the last note on the loop
-    for row in db.all("loop_notes", scope, id=id):
-        last = int(row["key"].rpartition("/")[2])
+    notes = db.all("loop_notes", scope, id=id)
+    last = max([int(row["key"].rpartition("/")[2]) for row in notes], default=0)
     if last >= MAX_LOOP_NOTES:
         allowed = f"at most {MAX_LOOP_NOTES} notes on a loop"
         raise InvalidInput("text", text, allowed)

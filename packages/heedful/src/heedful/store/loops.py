@@ -25,7 +25,15 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy
-from heedful.loop.record import Attempt, Goal, Loop, Override, Usage, text_of
+from heedful.loop.record import (
+    Attempt,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+    Usage,
+    text_of,
+)
 from heedful.loop.replay import RecordedLoop
 from heedful.store import exposures
 from heedful.store.connection import (
@@ -535,7 +543,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
 
     counts: Counter[str] = Counter()
     for other in others:
-        improvement = codec.improvement_from(other.head.policy)
+        improvement = codec.from_document(Improvement, other.head.policy)
         counts.update(replace(other.loop, improves=improvement).count_findings())
 
     loops = [loop.loop for loop in (*read_many(db, scope, [id]), *others)]
@@ -814,16 +822,17 @@ def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int
     reopened = list[str]()
     attempts = 0
     values = {**key_of(scope), "source": source}
-    for n, id, first, last in db.run("loops_through_key", values).fetchall():
-        for number in range(first, last + 1):
+    for row in db.run("loops_through_key", values).fetchall():
+        n = row["n"]
+        for number in range(row["first"], row["last"] + 1):
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
         db.update("loop", {"n": n}, {"state": "open", "updated": time.time()})
         if db.delete("loop", {"n": n, "via": source}):
-            deleted.append(id)
-            db.delete("note", {**key_of(scope), "loop": id})
+            deleted.append(row["id"])
+            db.delete("note", {**key_of(scope), "loop": row["id"]})
         else:
-            reopened.append(id)
+            reopened.append(row["id"])
     return deleted, reopened, attempts
 
 

@@ -54,7 +54,9 @@ from pg_roles r left join (
 ) on c.relkind = 'r'
 where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 """
-_SCHEMA_VERSION_SQL = f"select max(number)::int from {SCHEMA_NAME}.schema_version"
+_SCHEMA_VERSION_SQL = (
+    f"select max(number)::int as version from {SCHEMA_NAME}.schema_version"
+)
 _BEGIN_READ_SQL = "begin isolation level repeatable read read only"
 
 
@@ -97,7 +99,7 @@ def check_schema(session: PostgresSession, role: Row) -> None:
     """
     version = None
     if role["made"]:
-        version = session.execute(_SCHEMA_VERSION_SQL).fetchone()[0]
+        version = session.execute(_SCHEMA_VERSION_SQL).fetchone()["version"]
     check_version(f"database {role['database']}", version, "database")
 
 

@@ -82,15 +82,17 @@ def _migrate(db: PostgresSession, role: str) -> bool:
         select pg_advisory_xact_lock({MIGRATION_LOCK_KEY});
         set local lock_timeout = '10s'
     """)
-    server = db.execute("select current_setting('server_version_num')::int")
-    check_server(server.fetchone()[0])
+    server = db.execute("select current_setting('server_version_num')::int as number")
+    check_server(server.fetchone()["number"])
     check_pgvector(db)
     # `create schema if not exists` needs a right even if the schema exists.
-    if db.execute(f"select to_regnamespace('{SCHEMA_NAME}')").fetchone()[0] is None:
+    row = db.execute(f"select to_regnamespace('{SCHEMA_NAME}') as name").fetchone()
+    if row["name"] is None:
         db.script(f"create schema {SCHEMA_NAME}")
     db.script(_VERSION_TABLES_SQL)
 
-    version = db.execute("select max(number) from schema_version").fetchone()[0]
+    newest = db.execute("select max(number) as number from schema_version").fetchone()
+    version = newest["number"]
     if version is None:
         db.script(schema("postgres"))
         values = {"number": SCHEMA_VERSION, "at": time.time()}
@@ -140,7 +142,8 @@ def check_server(version: int) -> None:
 
 def check_pgvector(db: PostgresSession) -> None:
     """Check that the database has pgvector, new enough. Raises StoreError."""
-    if db.execute("select to_regtype('public.halfvec')").fetchone()[0] is None:
+    row = db.execute("select to_regtype('public.halfvec') as name").fetchone()
+    if row["name"] is None:
         raise StoreError(
             "the database has no pgvector 0.8; install it on the server, then let a "
             "superuser run in the database: create extension vector, or alter "

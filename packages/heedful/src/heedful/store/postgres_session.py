@@ -6,7 +6,7 @@ mode sends them in one round trip.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -17,6 +17,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -116,39 +117,6 @@ def parse_url(url: str) -> Address:
     return Address(conninfo=conninfo, shown=shown(url), size=int(size))
 
 
-class Row(tuple[Any, ...]):
-    """A row of a result; `row[key]` takes the position or the name of a column."""
-
-    __slots__ = ()
-    _positions: Mapping[str, int]
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            key = self._positions[key]
-        return tuple.__getitem__(self, key)
-
-    def keys(self) -> Sequence[str]:
-        """Return the names of the columns."""
-        return tuple(self._positions)
-
-
-def _row_factory(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
-    """Return the class of the rows of a result, as psycopg asks for it."""
-    result = cursor.pgresult  # `cursor.description` would take ten times as long
-    if result is None or not result.nfields:
-        return Row
-    columns = tuple([result.fname(index) for index in range(result.nfields)])
-    return _row_class(columns)
-
-
-@cache
-def _row_class(columns: tuple[bytes | None, ...]) -> type[Row]:
-    """Return the class of the rows with these columns; each class is made only once."""
-    names = [(column or b"").decode() for column in columns]
-    positions = {name: index for index, name in enumerate(names)}
-    return type("Row", (Row,), {"__slots__": (), "_positions": positions})
-
-
 class PostgresSession(Db):
     """A connection for one thread at a time; errors of psycopg are not translated.
 
@@ -169,7 +137,7 @@ class PostgresSession(Db):
             # At the first use, because psycopg then checks that it was prepared: after
             # an error, the later statements of a pipeline are not.
             prepare_threshold=0,
-            row_factory=_row_factory,
+            row_factory=dict_row,
         )
         self._connection.prepared_max = None  # so that no statement is evicted
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)

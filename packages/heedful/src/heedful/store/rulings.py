@@ -1,7 +1,8 @@
 """Rulings: what a person or heedful decided about a lesson, and the lesson's names."""
 
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from heedful.lessons.scope import Scope, lesson_name, short_digest
 from heedful.store.connection import Db, Row, key_of, storable, storable_json
@@ -37,6 +38,30 @@ def rule(
         "at": now,
     }
     db.insert("ruling", values)
+
+
+def change_state(
+    db: Db,
+    scope: Scope,
+    lesson: Mapping[str, Any] | Row,
+    action: Literal["retire", "restore"],
+    *,
+    by: str,
+    why: str,
+) -> None:
+    """Retire or restore a lesson, given as its row, and record a ruling."""
+    state = "retired" if action == "retire" else "unverified"
+    db.update("lesson", {**key_of(scope), "id": lesson["id"]}, {"state": state})
+    rule(
+        db,
+        scope,
+        action=action,
+        subject=name_of(lesson),
+        by=by,
+        why=why,
+        now=time.time(),
+        record={"digest": words_digest(lesson["text"])},
+    )
 
 
 def words_digest(text: str) -> str:

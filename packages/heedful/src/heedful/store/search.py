@@ -508,7 +508,7 @@ class SearchParameters:
     @cached_property
     def filtered_ids(self) -> set[int]:
         """The ids of all examples that may be recalled and pass the filter."""
-        return {id for (id,) in self.db.run("filtered", self.values)}
+        return {row["id"] for row in self.db.run("filtered", self.values)}
 
     @cached_property
     def waiting_ids(self) -> list[int]:
@@ -521,7 +521,7 @@ class SearchParameters:
             "most": MAX_READ_ROWS,
             "before": MAX_ROWS,
         }
-        return self.read(id for (id,) in self.db.run("held", values))
+        return self.read(row["id"] for row in self.db.run("held", values))
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
         """Return the exact cosines of examples that were read, by id.
@@ -636,7 +636,8 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
         "limit": parameters.limit + SPARE_VECTORS,
         "among": among,
     }
-    return parameters.read(id for (id,) in parameters.db.run("nearest", values))
+    nearest = parameters.db.run("nearest", values)
+    return parameters.read(row["example"] for row in nearest)
 
 
 # The characters of the example of a rule: two of them fit into the budget of a prompt.

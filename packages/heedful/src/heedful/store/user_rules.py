@@ -19,7 +19,7 @@ from heedful.store.connection import (
     key_of,
     resumable,
 )
-from heedful.store.rulings import name_of, rule, words_digest
+from heedful.store.rulings import change_state
 
 if TYPE_CHECKING:  # a hook of a call stores no lessons
     from heedful.lessons.lesson import Lesson
@@ -147,25 +147,11 @@ def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
         return
     this = {**key_of(scope), "signature": lesson.signature.digest, "state": "retired"}
     for row in db.select("*", "lesson", this):
-        _change(db, scope, row, action="restore", why="the user said it again")
+        why = "the user said it again"
+        change_state(db, scope, row, "restore", by=USER_ACTOR, why=why)
     for row in ended_by(db, scope, lesson.text):
-        _change(db, scope, row, action="retire", why=f"the user said: {lesson.text}")
-
-
-def _change(db: Db, scope: Scope, row: Row, action: str, why: str) -> None:
-    """Retire or restore a rule, as it follows from the words of the user."""
-    state = "retired" if action == "retire" else "unverified"
-    db.update("lesson", {"id": row["id"]}, {"state": state})
-    rule(
-        db,
-        scope,
-        action=action,
-        subject=name_of(row),
-        by=USER_ACTOR,
-        why=why,
-        now=time.time(),
-        record={"digest": words_digest(row["text"])},
-    )
+        why = f"the user said: {lesson.text}"
+        change_state(db, scope, row, "retire", by=USER_ACTOR, why=why)
 
 
 @resumable(result=list[Remembered])

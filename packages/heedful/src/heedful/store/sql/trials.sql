@@ -1,16 +1,11 @@
 -- name: trial_results
--- How often each result occurred. A loop that did not end within a day counts as given up, with the result 0. A loop that
--- was offered no text is no evidence.
-select share, shown, case when ended <= at + :day then score else 0 end as score, count(*) as n
+-- How often each result occurred. A loop that did not end within a day counts as given up, with the result 0; before, it
+-- has none. A loop that was offered no text is no evidence.
+select share, shown, case when ended <= at + :day then score when ended is not null or at + :day < :now then 0 end as score,
+       count(*) as n
 from trial
 where tenant = :tenant and project = :project and source = :source and texts <> '[]'
-  and (ended is not null or at + :day < :now)
 group by 1, 2, 3;
-
--- name: trial_pending
-select count(*) as n from trial
-where tenant = :tenant and project = :project and source = :source and texts <> '[]'
-  and ended is null and at + :day >= :now;
 
 -- name: trial_pairs
 -- How often each pair of results occurred in tasks that had a loop with the texts and one without.
