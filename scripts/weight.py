@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_181,
-    "statements of heedful": 33_603,
+    "statements": 41_154,
+    "statements of heedful": 33_575,
     "statements of heedful_server": 5_274,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
@@ -56,7 +56,7 @@ CEILINGS: Mapping[str, float] = {
     "circles inside rooms": 0,
     "basenames used again": 10,
     "tables": 34,
-    "lines of SQL": 2_656,
+    "lines of SQL": 2_651,
     "lines of tests": 71_213,
     "words of docs": 32_000,
     "public names": 74,
