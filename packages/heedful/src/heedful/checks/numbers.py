@@ -343,15 +343,10 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
 
 def _read_bounds(name: str, pair: Any) -> tuple[float, float]:
     """Return the bounds of a column. Raises InvalidInput."""
-    low = None
-    high = None
-    if isinstance(pair, list | tuple) and len(pair) == 2:
-        low, high = pair
-
-    if low is None:
-        low = -inf
-    if high is None:
-        high = inf
+    is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+    low, high = pair if is_pair else (None, None)
+    low = -inf if low is None else low
+    high = inf if high is None else high
 
     # One bound at least has to be given, so a `pair` of another form is refused too.
     are_numbers = isinstance(low, int | float) and isinstance(high, int | float)
@@ -385,7 +380,7 @@ def _judge_keys(key_columns: Sequence[str], data: Any, _: Context) -> Iterator[F
     counts = Counter(_row_keys(data, key_columns))
     total = counts.total()
     keyless = counts.pop("", 0)
-    repeated = counts - Counter(counts.keys())
+    repeated = counts - Counter(counts.keys())  # without the first row of each key
     if not total:
         yield table_finding(
             MISSING_TABLE_CHECK,
@@ -510,8 +505,8 @@ def results(
             return  # nothing else can be checked in a file of another format
 
         table = tables.open_table(file)
-        counted = names or table.columns[:1]
-        count = sum(len(batch[0]) for batch in table.batches(counted) if batch)
+        batches = table.batches(names or table.columns[:1])
+        count = sum(len(batch[0]) for batch in batches if batch)
         if count < at_least_rows:
             yield table_finding(
                 MISSING_TABLE_CHECK,

@@ -26,8 +26,6 @@ FEW_ARGUMENTS_LIKENESS = 0.4
 SHOWN_VALUE_LIKENESS = 0.3
 # What an agent says of a command for people.
 DESCRIPTION_ARGUMENT = "description"
-# Who says a message: "[eslint]". It is not a word of the message.
-_MESSAGE_LABEL_PATTERN = re.compile(r"(?m)^\[[^\]]*\]")
 # A file in a patch.
 _PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
 # A command with one of these passes though a part of it fails; with a pipe, too: its
@@ -174,8 +172,7 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     new_words = _words_of(new)
     if old_words <= new_words or new_words <= old_words:
         return True
-    message = _MESSAGE_LABEL_PATTERN.sub("", error.lower())
-    error_words = _EXACT_WORD_PATTERN.findall(message)
+    error_words = _EXACT_WORD_PATTERN.findall(error.lower())
     return not (old_words ^ new_words).isdisjoint(error_words)
 
 

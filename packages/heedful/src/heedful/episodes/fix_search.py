@@ -348,14 +348,9 @@ def _most_alike(
     run: Course, failed: int, later: Iterable[int], error: str
 ) -> int | None:
     """Return the call that worked and is most like the failed one, None if none is."""
-    most_alike: int | None = None
-    highest = 0.0
-    for call in later:
-        likeness_of_call = _likeness_of(run, failed, call, error)
-        if likeness_of_call > highest:
-            most_alike = call
-            highest = likeness_of_call
-    return most_alike
+    likeness = {call: _likeness_of(run, failed, call, error) for call in later}
+    alike = [call for call in likeness if likeness[call] > 0]
+    return max(alike, key=likeness.__getitem__, default=None)
 
 
 def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
@@ -374,12 +369,11 @@ def _other_tries(
     """Return the other failed calls before the one that worked, if they are alike."""
     tries = []
     for call in later:
-        if call > works or not call_failed(run, call):
-            continue
-        for other in (works, failed):
-            if _likeness_of(run, call, other, _result_text(run, call)) > 0:
+        if call <= works and call_failed(run, call):
+            error = _result_text(run, call)
+            others = (works, failed)
+            if any(_likeness_of(run, call, other, error) > 0 for other in others):
                 tries.append(call)
-                break
     return tries
 
 

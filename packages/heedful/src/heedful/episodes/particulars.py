@@ -132,9 +132,9 @@ class Particulars:
     def relative(self, text: str) -> str:
         """Return a text with paths that are relative to the repository."""
         if self.root:
-            root = rf"(?<![\w./-]){re.escape(self.root)}"
-            paths = rf"{root}/(?=[\w.])|{root}(?![\w/-]|\.\w)"
-            text = re.sub(paths, lambda m: "" if m[0][-1] == "/" else ".", text)
+            root = re.escape(self.root)
+            text = re.sub(rf"(?<![\w./-]){root}/(?=[\w.])", "", text)
+            text = re.sub(rf"(?<![\w./-]){root}(?![\w/-]|\.\w)", ".", text)
         return _HOME_PATTERN.sub("~", text)
 
     def leave_out(self, text: str, position: int) -> str:

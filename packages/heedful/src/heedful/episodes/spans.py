@@ -395,9 +395,9 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     )
 
 
-# Ids of W3C Trace Context: 32 or 16 digits in hex that are not all 0.
-_TRACE_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{32}")
-_SPAN_ID_PATTERN = re.compile(r"(?!0+$)[0-9a-f]{16}")
+def _is_id(id: str, digits: int) -> bool:
+    """Return whether an id is one of W3C Trace Context: in hex, and not all 0."""
+    return len(id) == digits and re.fullmatch(r"(?!0+$)[0-9a-f]+", id) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,10 +425,10 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
         trace = span.trace.lower()
         id = span.id.lower()
         parent = span.parent.lower()
-        if not _SPAN_ID_PATTERN.fullmatch(parent):
+        if not _is_id(parent, digits=16):
             parent = ""
 
-        valid = _TRACE_ID_PATTERN.fullmatch(trace) and _SPAN_ID_PATTERN.fullmatch(id)
+        valid = _is_id(trace, digits=32) and _is_id(id, digits=16)
         if not span.long and not valid:
             refused["their ids are not those of W3C Trace Context"] += 1
             continue

@@ -227,10 +227,8 @@ def ground(
     subject. No model is asked. Raises InvalidInput.
     """
     index = _index_evidence(evidence, lexicon)
-    found_claims: list[Claim] = []
-    for sentence in sentences(text, index):
-        found_claims += claims(sentence)
-    return tuple(sorted(found_claims, key=lambda claim: claim.span))
+    found_claims = chain.from_iterable(map(claims, sentences(text, index)))
+    return tuple(sorted(found_claims, key=attrgetter("span")))
 
 
 def _index_evidence(evidence: Any, lexicon: Terms | None) -> Evidence:

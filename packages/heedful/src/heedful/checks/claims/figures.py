@@ -12,6 +12,7 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, product
+from operator import itemgetter
 from typing import NamedTuple
 
 from heedful.checks.claims import text_parts
@@ -252,10 +253,9 @@ def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
 
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
     """Return the numbers in rows."""
-    cells: list[Cell] = []
-    for row in rows:
-        cells += row.numbers(sentence.evidence.tables[row.table].columns)
-    return cells
+    tables = sentence.evidence.tables
+    cells = (row.numbers(tables[row.table].columns) for row in rows)
+    return list(chain.from_iterable(cells))
 
 
 def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -346,27 +346,21 @@ def _paired_cells(
 
     Each is in a list of its own; both lists are empty without such a pair.
     """
-    best: tuple[list[Cell], list[Cell]] = ([], [])
-    best_score = -1
+    pairs: list[tuple[tuple[int, int], Cell, Cell]] = []
     for terms, columns in _named_pairs(sentence, quantity, second):
         for row in sentence.subject(quantity):
             cell = row.named(columns[0])
             second_cell = row.named(columns[1])
             if cell is None or second_cell is None:
                 continue
+            fitting = quantity.fits(cell.value) + second.fits(second_cell.value)
+            pairs.append(((len(terms), fitting), cell, second_cell))
 
-            # The longest name wins, then the row that has the numbers.
-            score = 3 * len(terms)
-            if quantity.fits(cell.value):
-                score += 1
-            if second.fits(second_cell.value):
-                score += 1
-
-            if score > best_score:
-                best_score = score
-                best = ([cell], [second_cell])
-
-    return best
+    if not pairs:
+        return [], []
+    # The longest name wins, then the row that has the numbers.
+    _, cell, second_cell = max(pairs, key=itemgetter(0))
+    return [cell], [second_cell]
 
 
 def _named_pairs(

@@ -271,8 +271,7 @@ def _cited_metrics(text: str) -> Iterator[Citation]:
 
             names = _METRICS[stems[place:end]]
             is_everyday = names[0] in _EVERYDAY_METRICS
-            is_first_name = tokens[place].text == "Mae"
-            if not is_first_name and (has_number or not is_everyday):
+            if has_number or not is_everyday:
                 span = (tokens[place].start, tokens[end - 1].end)
                 aliases = [name.split() for name in names]
                 yield Citation(span, f"metric {names[0]}", aliases)

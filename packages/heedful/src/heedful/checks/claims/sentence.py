@@ -8,6 +8,7 @@ and makes the claims that `figures` and `heedful.checks.claims` judge.
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
@@ -119,10 +120,7 @@ class Sentence:
     @cached_property
     def dated(self) -> set[int]:
         """The positions of the tokens that are part of a date."""
-        positions: set[int] = set()
-        for date in self.dates:
-            positions.update(self._positions(date))
-        return positions
+        return set(chain.from_iterable(map(self._positions, self.dates)))
 
     @cached_property
     def quantities(self) -> list[Quantity]:
@@ -151,11 +149,9 @@ class Sentence:
     @cached_property
     def _numbered(self) -> set[int]:
         """The positions of the tokens that are part of a number, but not of a year."""
-        positions: set[int] = set()
-        for quantity in self.quantities:
-            if not quantity.is_year:
-                positions.update(range(quantity.first, quantity.last + 1))
-        return positions
+        figures = [quantity for quantity in self.quantities if not quantity.is_year]
+        ranges = (range(figure.first, figure.last + 1) for figure in figures)
+        return set(chain.from_iterable(ranges))
 
     def low(self, position: int) -> str:
         """Return the token at a position in lower case, or "" beyond the ends."""
