@@ -164,7 +164,7 @@ BAD = {
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
     "recall x --why=1": (2, "Option '--why' does not take a value"),
     "why zzz": (3, "no loop or run 'zzz' in "),
-    "loops --db no.db": (3, "no database 'no.db'"),
+    "loops --db no.db": (3, "or let heedful run create one\n"),
     "lessons prune --by ann --unused-for 0d": (
         2,
         "--unused-for is '0d'; it must be a time such as",

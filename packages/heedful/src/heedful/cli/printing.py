@@ -316,10 +316,10 @@ def command_line(*words: object, db: str | None = None, **options: object) -> st
 
 def name_database(text: str, db: str | None = None) -> str:
     """Return a command of memory with its option --db, or a text that names commands
-    with what to add to them.
+    with what to add to them. A text that speaks of --db stays as it is.
     """
     option = _db_option(db)
-    if not option or "heedful " not in text:
+    if not option or "heedful " not in text or " --db " in text:
         return text
     return f"{text}{option}" if text.startswith("heedful ") else f"{text} (add{option})"
 
