@@ -13,7 +13,8 @@ In the order of the page:
 
 The OpenAI SDK of a page reaches the stand-in of `scripts/stand_in.py`.
 
-`scripts/run_docs.py page …` runs only those pages.
+`scripts/run_docs.py page …` runs only those pages. With `WRITES_PAGES=1` before it, it
+writes the output into them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +70,10 @@ class Block:
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, without the indentation of a list around them."""
     for match in FENCE.finditer(page):
-        info = match["info"].strip()
-        named = re.search(r'title="([^"]+)"', info)
+        named = re.search(r'title="([^"]+)"', match["info"])
         title = named[1] if named else ""
         yield Block(
-            language=info.split(" ")[0],
+            language=match["info"].strip().split(" ")[0],
             title=title,
             line=page.count("\n", 0, match.start("body")) + 1,
             body=re.sub(f"^{match['indent']}", "", match["body"], flags=re.MULTILINE),
@@ -93,8 +94,12 @@ def run_python(
             raise Wrong("".join(differences))
         names.update(example.globs)
         return
-    source = "\n" * (block.line - 1) + block.body
-    code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(
+        "\n" * (block.line - 1) + block.body,
+        page,
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+    )
     result = eval(code, names)
     if inspect.iscoroutine(result):
         loop.run(result)
@@ -102,18 +107,9 @@ def run_python(
 
 def steps(body: str) -> Iterator[tuple[str, str]]:
     """The commands of a console block, each with the output shown below it."""
-    command = ""
-    output = ""
-    for line in body.replace("\\\n", "").splitlines():
-        if line.startswith("$ "):
-            if command:
-                yield command, output
-            command = line[2:].strip()
-            output = ""
-        else:
-            output += line + "\n"
-    if command:
-        yield command, output
+    for step in re.split("^[$] ", body.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+        command, _, output = step.partition("\n")
+        yield command.strip(), output
 
 
 def capture(
@@ -141,9 +137,22 @@ def capture(
     )
 
 
-def run_console(block: Block) -> None:
+def as_said(shown: str, output: str) -> str:
+    """The lines that a page shows; in place of a line that the output has not, the one
+    of the output that is most like it.
+    """
+    said = output.splitlines()
+    lines = []
+    for line in shown.splitlines():
+        if line not in said and "..." not in line:
+            [line] = get_close_matches(line, said, n=1, cutoff=0)
+        lines.append(f"{line}\n")
+    return "".join(lines)
+
+
+def run_console(block: Block, page: Path) -> None:
     """Run the known commands of a block, and compare their output with the output
-    shown.
+    shown; or write it into the page.
     """
     for command, shown in steps(block.body):
         if command.split(" ")[0] not in RUNS:
@@ -158,9 +167,12 @@ def run_console(block: Block) -> None:
         if shown.strip() and not doctest.OutputChecker().check_output(
             f"{shown.rstrip()}\n", f"{done.stdout.rstrip()}\n", LOOSE
         ):
-            raise Wrong(
-                f"$ {command}\nthe page shows:\n{shown}\nit said:\n{done.stdout}"
-            )
+            if "WRITES_PAGES" not in os.environ:
+                raise Wrong(
+                    f"$ {command}\nthe page shows:\n{shown}\nit said:\n{done.stdout}"
+                )
+            said = as_said(shown, done.stdout)
+            page.write_text(page.read_text("utf-8").replace(shown, said), "utf-8")
 
 
 def run_page(path: Path) -> int:
@@ -175,7 +187,7 @@ def run_page(path: Path) -> int:
                 elif block.language == "python":
                     run_python(block, str(path), names, loop)
                 elif block.language == "console":
-                    run_console(block)
+                    run_console(block, path)
             except Wrong as wrong:
                 print(f"{shown}:{block.line}: {wrong}")
                 return 1
@@ -205,17 +217,16 @@ def start(path: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
         link = Path(home, weights.relative_to(Path.home()))
         link.parent.mkdir(parents=True)
         link.symlink_to(weights)
-        command = [sys.executable, __file__, "--in-this-folder", str(path)]
         try:
             done = capture(
-                command,
+                [sys.executable, __file__, "--in-this-folder", str(path)],
                 folder=folder,
                 environment=environment | {"HOME": home},
                 seconds=MAX_PAGE_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            seconds = MAX_PAGE_SECONDS
-            return False, f"{os.path.relpath(path, ROOT)} took longer than {seconds} s"
+            shown = os.path.relpath(path, ROOT)
+            return False, f"{shown} took longer than {MAX_PAGE_SECONDS} s"
     return done.returncode == 0, done.stdout
 
 
@@ -240,8 +251,7 @@ def main(arguments: Sequence[str]) -> int:
 
     wrong = 0
     with stand_in.serving() as variables, ThreadPoolExecutor(2) as pool:
-        outcomes = pool.map(start, pages, itertools.repeat(variables))
-        for passed, page_output in outcomes:
+        for passed, page_output in pool.map(start, pages, itertools.repeat(variables)):
             if not passed:
                 wrong += 1
                 print(page_output.rstrip())

@@ -33,17 +33,16 @@ def page(*blocks: tuple[str, str]) -> str:
         ),
         "a result that differs": (page(("python", ">>> 1 + 1\n3")), "Expected:"),
         "an exit": (page(("python", "raise SystemExit(0)")), "SystemExit"),
-        "a command that fails": (
-            page(("console", "$ python -c 'raise SystemExit(3)'")),
-            "exited 3",
-        ),
-        "an output that differs": (
-            page(("console", "$ python -c 'print(1)'\n2")),
-            "it said:\n1",
-        ),
+        "a failure": (page(("console", "$ python -c 'exit(3)'")), "exited 3"),
+        "other output": (page(("console", "$ python -c 'print(1)'\n2")), "it said:\n1"),
     },
 )
 def test_a_page_that_does_not(outcome, text, message):
     passed, output = outcome(text)
     assert not passed
     assert message in output
+
+
+def test_a_line_of_a_page_becomes_the_one_most_like_it():
+    said = run_docs.as_said("...\nrule  do that\n", "one\nrule  do this\n")
+    assert said == "...\nrule  do this\n"
