@@ -37,6 +37,8 @@ from heedful.validation import MAX_READ_BYTES
 MAX_REQUEST_SPANS = 50_000
 
 
+# The columns of a trace that is not stored yet.
+NEW_TRACE: Mapping[str, Any] = {"state": "open", "spans": 0, "known": 0}
 # Why spans of a finished trace are ignored.
 LATE_SPANS_REASON = "the trace had ended before these spans arrived"
 # What to tell of stored spans.
@@ -224,15 +226,14 @@ def put_spans(
     refused: Counter[str] = Counter()
     for trace, group in by_trace.items():
         key = {**key_of(scope), "id": trace}
-        stored: Mapping[str, Any] = {"state": "open", "spans": 0, "known": 0}
-        for row in db.select("state, spans, known", "trace", key):
-            stored = row
+        rows = db.select("state, spans, known", "trace", key)
+        trace_row = rows[0] if rows else NEW_TRACE
         size = sum(len(piece.record) for piece in group)
 
         reason = ""
-        if stored["state"] != "open":
+        if trace_row["state"] != "open":
             reason = LATE_SPANS_REASON
-        elif stored["spans"] + len(group) > bounds.spans:
+        elif trace_row["spans"] + len(group) > bounds.spans:
             reason = f"a trace may have {bounds.spans} spans"
         elif size > free_bytes:
             reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
@@ -242,7 +243,7 @@ def put_spans(
         else:
             _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
             free_bytes -= size
-            if not stored["known"] and not is_known:
+            if not trace_row["known"] and not is_known:
                 refused[UNKNOWN_SPANS_REASON] += len(group)
 
     return refused
@@ -285,5 +286,8 @@ def unknown_spans(db: Db, scope: Scope) -> dict[str, float]:
     )
     [row] = db.select(columns, "trace", key_of(scope))
     # PostgreSQL adds integers to a decimal number.
-    sums = {name: int(row[name]) for name in ("spans", "unknown")}
-    return {**sums, "last": row["last"]}
+    return {
+        "spans": int(row["spans"]),
+        "unknown": int(row["unknown"]),
+        "last": row["last"],
+    }

@@ -741,8 +741,10 @@ class StageRunner:
         """
         pipeline = self._pipeline
         if pipeline.store is not None:
-            stored = await pipeline.store.read(pipeline.scope, loops.read, self.loop)
-            return stored.stage_report(self._run.id)
+            stored_loop = await pipeline.store.read(
+                pipeline.scope, loops.read, self.loop
+            )
+            return stored_loop.stage_report(self._run.id)
 
         number = len(run.loop.attempts)
         self._decisions += (decide.Decision(number, verdict, at=time.time()),)
