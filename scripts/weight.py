@@ -44,9 +44,9 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_127,
+    "statements": 41_126,
     "statements of heedful": 33_548,
-    "statements of heedful_server": 5_275,
+    "statements of heedful_server": 5_274,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
     "named limits per 1,000": 5.7,
