@@ -299,6 +299,12 @@ async def test_trust_is_kept_at_the_lower(trust, state):
     assert bool(await ours.recall(TASK)) == (state in ("verified", "candidate"))
 
 
+async def test_a_file_of_an_earlier_version_has_older_words_of_trust():
+    memory = new_memory()
+    await import_own(claim_standing("measured", "verified"), memory)
+    assert await read_standing(memory) == {("local", "verified")}
+
+
 @cases(
     "trust_here, trust_there",
     {

@@ -154,8 +154,13 @@ async def consolidate(
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
     superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
-    replaced = (p.members for p in superseded if p.outcome == "proposed")
-    gone = set(chain.from_iterable(replaced))
+    gone = set(
+        chain.from_iterable(
+            proposal.members
+            for proposal in superseded
+            if proposal.outcome == "proposed"
+        )
+    )
     recurrences = await _find_recurrences(memory, sources, gone, now)
     drafts = await _draft_reflections(memory, recurrences)
     silence = "" if recurrences else say("nothing recurs")

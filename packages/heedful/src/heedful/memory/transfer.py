@@ -24,7 +24,7 @@ from itertools import chain, islice
 from shutil import copyfileobj
 from typing import Annotated, Any, BinaryIO, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.faults import allowed_value
@@ -41,7 +41,7 @@ from heedful.lessons.lesson import (
     state_from_older,
 )
 from heedful.lessons.mistake import Mistake, from_json, with_origin
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import OLDER_WORDS, Origin
 from heedful.lessons.quarantine import clip_lesson
 from heedful.lessons.scope import State
 from heedful.store import lessons as lesson_store
@@ -77,6 +77,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Time = Annotated[float, Field(ge=0, le=253_402_300_800)]
 # The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+# An origin; a file of an earlier version may have its older words.
+Trust = Annotated[
+    Origin, BeforeValidator(lambda word: OLDER_WORDS.get(str(word), word))
+]
 # The kind and signature of a lesson, such as `error/0f3a9c51d2e87b64`.
 LessonName = Annotated[
     str, Field(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
@@ -107,7 +111,7 @@ class ExampleRecord:
     lesson: str
     mistake: Mistake | None = None
     state: OlderState
-    trust: Origin
+    trust: Trust
     at: Time
     example: Example
     words: str
@@ -142,7 +146,7 @@ class LessonRecord:
     text: str
     tags: tuple[str, ...]
     state: OlderState
-    trust: Origin
+    trust: Trust
     importance: Share
     source: str
     pinned: bool
