@@ -25,11 +25,7 @@ CALLS = {
         ("", "npm run lint --prefix /srv/ann/app --port 8080"),
         False,
     ),
-    "another tool": (
-        ("Read", {"path": "/a/x.py"}),
-        ("Write", {"path": "/a/x.py"}),
-        False,
-    ),
+    "another tool": (("Read", {"path": "x.py"}), ("Write", {"path": "x.py"}), False),
 }
 
 
