@@ -44,9 +44,9 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_126,
+    "statements": 41_137,
     "statements of heedful": 33_548,
-    "statements of heedful_server": 5_274,
+    "statements of heedful_server": 5_285,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
     "named limits per 1,000": 5.7,
@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_651,
-    "lines of tests": 71_208,
+    "lines of tests": 71_224,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

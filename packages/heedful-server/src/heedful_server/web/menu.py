@@ -1,5 +1,6 @@
-"""The menu of the pages."""
+"""The menu of the pages, and where the pages of earlier versions are now."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -35,6 +36,20 @@ MENU = (
     MenuPage(name="Proof", address="/proof"),
     MenuPage(name="Keys", address="/keys", may="admin"),
 )
+# The addresses of earlier versions, and those of the pages that show the same now.
+MOVED: Mapping[str, str] = {
+    "/quarantine": "/inbox",
+    "/quarantine/decided": "/inbox",
+    "/quarantine/{n:int}": "/inbox/{n}",
+    "/runs": "/work",
+    "/traces": "/work",
+    "/search": "/loops",
+    "/recall": "/lessons",
+    "/dreams": "/lessons",
+    "/policies": "/",
+    "/spend": "/",
+    "/projects": "/",
+}
 
 
 async def lead_to_home(request: Request) -> Response:
