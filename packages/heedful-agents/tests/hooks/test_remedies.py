@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.memory.memory import Memory
-from heedful_agents.session_hooks import Reply, reply
-from heedful_agents.session_work import work
-from tests.hosts import patient_host
+from tests.hooks.sessions import Session
 
 pytestmark = pytest.mark.both_nightly
 
@@ -30,44 +26,6 @@ def root(tmp_path: Path) -> Path:
         place.parent.mkdir(parents=True)
         place.touch()
     return tmp_path / "r"
-
-
-class Session:
-    """A session of an agent, as its hooks see it."""
-
-    def __init__(self, memory: Memory, id: str, root: Path) -> None:
-        self.host = patient_host(memory=memory, strict=True, root=str(root))
-        self.id = id
-        self.calls = 0
-
-    async def send(self, event: str, **fields: Any) -> str:
-        """Hand over an event; return what the agent is shown."""
-        data = {"session_id": self.id, "hook_event_name": event, **fields}
-        answer: Reply = await reply(event, json.loads(json.dumps(data)), self.host)
-        if answer.work:
-            await work(self.host, answer.session, answer.work)
-        output: Mapping[str, Any] = (answer.answer or {}).get("hookSpecificOutput", {})
-        return str(output.get("additionalContext", ""))
-
-    async def call(self, tool: str, arguments: Any, error: str = "") -> tuple[str, str]:
-        """Make a call; return what is shown before and after it."""
-        if isinstance(arguments, str):
-            arguments = {"command": arguments}
-        self.calls += 1
-        call = {
-            "tool_name": tool,
-            "tool_input": arguments,
-            "tool_use_id": f"c{self.calls}",
-        }
-        before = await self.send("PreToolUse", **call)
-        if error:
-            after = await self.send("PostToolUseFailure", **call, error=error)
-        else:
-            after = await self.send("PostToolUse", **call, tool_response={"text": "ok"})
-        return before, after
-
-    async def end(self) -> None:
-        await self.send("SessionEnd")
 
 
 def read(root: Path, path: str) -> dict[str, str]:
@@ -89,7 +47,7 @@ LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nil
 async def test_an_edit_helps_only_after_the_same_message(
     memory: Memory, root: Path, error: str, is_told: bool
 ) -> None:
-    first = Session(memory, "one", root)
+    first = Session(memory, "one", root=str(root))
     await first.call("Bash", "make lint", LINT.format(line=7))
     edit = {
         **read(root, "cmd/lint.yaml"),
@@ -98,8 +56,10 @@ async def test_an_edit_helps_only_after_the_same_message(
     }
     await first.call("Edit", edit)
     await first.call("Bash", "make lint")
-    await first.end()
-    _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
+    await first.send("end")
+    _, after = await Session(memory, "two", root=str(root)).call(
+        "Bash", "make lint", error
+    )
     assert ("+enable: []" in after) == is_told
 
 
@@ -114,7 +74,7 @@ def report(total: float) -> str:
 
 async def learn_prices(memory: Memory, root: Path) -> None:
     """Learn a session in which an edit put a wrong total right."""
-    session = Session(memory, "one", root)
+    session = Session(memory, "one", root=str(root))
     await session.call("Bash", "pytest -q", report(19.0))
     edit = {
         **read(root, "tools/prices.py"),
@@ -123,7 +83,7 @@ async def learn_prices(memory: Memory, root: Path) -> None:
     }
     await session.call("Edit", edit)
     await session.call("Bash", "pytest -q")
-    await session.end()
+    await session.send("end")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +97,7 @@ async def test_an_edit_helps_only_after_the_same_value(
     memory: Memory, root: Path, total: float, is_told: bool
 ) -> None:
     await learn_prices(memory, root)
-    session = Session(memory, "two", root)
+    session = Session(memory, "two", root=str(root))
     _, after = await session.call("Bash", "pytest -q", report(total))
     assert ("net * (1 + rate)" in after) == is_told
 
@@ -146,10 +106,10 @@ async def test_what_was_told_after_a_failure_is_told_once(
     memory: Memory, root: Path
 ) -> None:
     await learn_prices(memory, root)
-    session = Session(memory, "two", root)
+    session = Session(memory, "two", root=str(root))
     assert (await session.call("Bash", "pytest -q", report(19.0)))[1]
     assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1] == ""
-    await session.send("SessionStart", source="compact")
+    await session.start("compact")
     assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1]
 
 
@@ -165,7 +125,7 @@ async def push(session: Session, branch: str, make: str) -> str:
     await session.call("Bash", f"{make} {branch}")
     texts = await session.call("Bash", "git push", NO_UPSTREAM.format(branch))
     await session.call("Bash", f"git push --set-upstream origin {branch}")
-    await session.end()
+    await session.send("end")
     return "".join(texts)
 
 
@@ -183,9 +143,11 @@ async def test_a_fix_is_told_of_the_file_that_its_calls_name(
     error = "cannot draw: the palette is missing"
     north = read(root, "maps/north.svg")
     for name in ("one", "two"):
-        session = Session(memory, name, root)
+        session = Session(memory, name, root=str(root))
         await session.call("Draw", north, error)
         await session.call("Draw", {**north, "palette": "earth"})
-        await session.end()
-    texts = await Session(memory, "three", root).call("Draw", read(root, file), error)
+        await session.send("end")
+    texts = await Session(memory, "three", root=str(root)).call(
+        "Draw", read(root, file), error
+    )
     assert ("earth" in "".join(texts)) is is_told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from heedful.episodes.episode import Limits
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
 from heedful_agents.session_hooks import HookSettings, reply
-from heedful_agents.session_work import work
+from tests.hooks.sessions import Session
 from tests.hosts import patient_host
 
 
@@ -22,40 +21,13 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(database, holdout=0.0)
 
 
-async def send(memory: Memory, event: str, session: str, **fields: Any) -> str:
-    """Send an event of Claude Code, do the work that is left; return what it adds."""
-    host = patient_host(memory=memory, strict=True)
-    message = {"session_id": session, "cwd": "/", "tool_name": "Bash", **fields}
-    answer = await reply(event, message, host)
-    if answer.work:
-        await work(host, answer.session, answer.work)
-    return str(answer.answer)
-
-
-async def fail(memory: Memory, session: str, command: str, error: str) -> str:
-    """Run a command that fails; return what the agent is advice after it."""
-    arguments = {"command": command}
-    return await send(
-        memory,
-        "PostToolUseFailure",
-        session,
-        tool_input=arguments,
-        tool_use_id=f"{session} {command} {len(error)}",
-        error=error,
-    )
-
-
 async def test_a_stored_error_is_bounded_and_has_its_error_lines(
     memory: Memory,
 ) -> None:
     noise = "\n".join(f"compiled part {n} in {n} ms" for n in range(900))
     middle = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
-    await fail(
-        memory,
-        "monday",
-        "make",
-        f"begin\n{noise}\n{middle}\n{noise}\nthe end",
-    )
+    error = f"begin\n{noise}\n{middle}\n{noise}\nthe end"
+    await Session(memory, "monday").call("Bash", "make", error)
 
     events = await memory.store.read(memory.scope, episodes.session_events, "monday")
     [error] = [event["error"] for event in events if event["error"]]
@@ -89,11 +61,10 @@ def read_database(folder: Path) -> bytes:
 async def test_no_password_is_kept_whose_name_a_cut_has_left_out(
     lengths: range, memory: Memory, tmp_path: Path
 ) -> None:
-    call = {"tool_input": {"command": "make"}, "tool_use_id": "c"}
     line = f"PGPASSWORD={PASSWORD} host=db failed: error: connection refused\n"
     for after in lengths:
         error = "a line\n" * 6_000 + line + "x" * (after - len(line))
-        await send(memory, "PostToolUseFailure", f"s{after}", **call, error=error)
+        await Session(memory, f"s{after}").call("Bash", "make", error)
     assert PASSWORD.encode() not in read_database(tmp_path)
 
 
