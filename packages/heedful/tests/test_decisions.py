@@ -40,10 +40,10 @@ def test_a_standing_has_the_level_of_fatigue_and_its_change(
 # -- why a decision fell as it did
 
 
-def explain_last(loop: Loop, policy: Policy, decided_at: float = 7.0) -> Any:
+def explain_last(loop: Loop, policy: Policy) -> Any:
     verdict = decide(loop, policy)
     decision = Decision(
-        len(loop.attempts), verdict, standing=standing_of(loop, policy), at=decided_at
+        len(loop.attempts), verdict, standing=standing_of(loop, policy), at=7.0
     )
     (reason,) = reasoning(loop, [decision])
     return reason

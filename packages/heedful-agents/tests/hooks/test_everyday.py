@@ -50,30 +50,6 @@ SITUATIONS = {
         "docker compose up -d postgres",
         "up -d postgres",
     ),
-    "psql": shell(
-        "psql -h localhost -d ledger -c 'select 1'",
-        'psql: error: FATAL:  role "mia" does not exist',
-        "psql -h localhost -U ledger_app -d ledger -c 'select 1'",
-        "ledger_app",
-    ),
-    "kubectl": shell(
-        "kubectl logs deploy/ledger",
-        'Error from server (NotFound): deployments.apps "ledger" not found',
-        "kubectl -n payments logs deploy/ledger",
-        "-n payments",
-    ),
-    "an address of a file": shell(
-        "DATABASE_URL=sqlite:///ledger.db flask db upgrade",
-        "Error: Failed to find Flask application or factory in module 'app'",
-        "DATABASE_URL=sqlite:///ledger.db flask --app ledger db upgrade",
-        "--app ledger",
-    ),
-    "an address of this machine": shell(
-        "alembic -x url=postgresql://localhost/ledger upgrade head",
-        'FATAL:  database "ledger" does not exist',
-        "alembic -x url=postgresql://localhost/ledger_dev upgrade head",
-        "ledger_dev",
-    ),
     "a prompt of several lines": replace(
         TYPES, prompt="The total is wrong.\nFix it.\n\n- see that types are right"
     ),

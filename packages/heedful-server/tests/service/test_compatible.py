@@ -236,14 +236,8 @@ def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
 
 def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
     report = {**DOCUMENTED, **POOR}
-    for more, word in (
-        ({"tenant_id": "rival"}, "tenant"),
-        ({"project_id": "other"}, "project"),
-    ):
-        assert word in refused(
-            api.post(COMPLETE, json={**report, **more}), 403, "loop_001"
-        )
-        assert word in refused(api.post(QUERY, json={**ASKED, **more}), 403)
+    foreign = api.post(COMPLETE, json={**report, "tenant_id": "rival"})
+    assert "tenant" in refused(foreign, 403, "loop_001")
     writer = api.key("read", "write")
     flags = api.post(COMPLETE, json={**report, "override_fatigue": True}, key=writer)
     assert "approve" in refused(flags, 403, "loop_001")

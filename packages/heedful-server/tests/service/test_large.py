@@ -81,18 +81,6 @@ def test_every_route_refuses_a_body_that_is_nested_too_deeply(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.parametrize("field", ["arguments", "metadata"])
-def test_an_event_of_an_episode_that_is_nested_too_deeply_is_refused(
-    api: Api, field: str
-):
-    for levels in (150, 500, 900):
-        events = f'[{{"type": "tool_call", "{field}": {{"a": {nested(levels)}}}}}]'
-        fault = f'{{"category": "a", "context": {{"a": {nested(levels)}}}}}'
-        for body in (f'{{"events": {events}}}', f'{{"fault": {fault}}}'):
-            answer = api.post("/v1/episodes", content=body, headers=JSON)
-            assert "levels deep" in problem(answer, 422, "invalid_request")["detail"]
-
-
 def test_a_loop_has_a_size(api: Api, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loop_routes, "MAX_LOOP_CHARS", 50_000)
     begin(api, "wide")

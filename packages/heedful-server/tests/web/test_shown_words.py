@@ -229,27 +229,3 @@ def test_a_revocation_finds_words_that_another_example_shows(browser, memory):
     assert WORDS not in str(loop["briefing"])
     answer = post(browser, "recall", {"task": OTHER_TASK, "form": "text"})
     assert WORDS not in answer["text"]
-
-
-def test_a_revoked_key_leaves_nothing_in_the_prompts_and_notes_of_others(
-    browser, memory
-):
-    api = browser.api
-    key = api.key("read", "write", outside=True)
-    example = {"task": TASK, "accepted": WORDS}
-    lesson = {"error_type": "Label", "text": TASK, "example": example}
-    sent = post(browser, "reflections", lesson, 201, key=key)
-    api.run(memory.quarantine.release([sent["entry"]], by="ann"))
-    show(browser, "ours")
-    show(browser, "theirs", key=key)
-    post(browser, "loops/ours/notes", {"text": "try it again"}, 201)
-    post(browser, "loops/ours/notes", {"text": WORDS}, 201, key=key)
-    read_data(api.put("/v1/loops/ours/attempts/1", json=right("x"), key=key))
-
-    removed = read_data(revoke(browser, f"key:{key.split('_')[1]}"))
-    assert removed["prompts"] == 2
-    assert removed["exposures"] == 1
-    for loop in ("ours", "theirs"):
-        assert WORDS not in stored_words(browser, loop)
-    notes = read_data(api.get("/v1/loops/ours"))["notes"]
-    assert [note["text"] for note in notes] == ["try it again"]

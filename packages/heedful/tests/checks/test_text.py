@@ -21,7 +21,6 @@ SIMPLE: list[Any] = [
     checks.not_empty(),
     checks.regex(r"[a-z ]+"),
 ]
-NEEDLES: tuple[Any, ...] = (checks.contains, checks.excludes)
 ALL = [*SIMPLE, checks_schema.json_schema({"type": "object"})]
 
 

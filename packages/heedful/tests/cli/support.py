@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import invalidate_caches
 from io import BytesIO, TextIOWrapper
@@ -136,27 +134,6 @@ class Desk:
         with self.settings(more) as patch:
             return self.invoke(patch, line, stdin=stdin)
 
-    def at_terminal(
-        self, line: str, typed: str = "", *, prints_there: bool = True, **more: str
-    ) -> Done:
-        """Run the command line within this process at a terminal; what the terminal
-        shows is in `err`, and so are the results if the command prints them there.
-        """
-        out = TextIOWrapper(BytesIO(), encoding="utf-8")
-        person, command = pty.openpty()
-        os.write(person, typed.encode())
-        with ThreadPoolExecutor() as reader:
-            shown = reader.submit(read_screen, person)
-            with (
-                open(command, encoding="utf-8", closefd=False) as keys,
-                open(command, "w", encoding="utf-8") as screen,
-                self.settings({"TERM": "xterm", **more}) as patch,
-            ):
-                stdout = screen if prints_there else out
-                code = self.run(patch, line, Streams(keys, stdout, screen))
-        os.close(person)
-        return Done(code, text_of(out), shown.result())
-
     @contextmanager
     def settings(self, more: Mapping[str, str]) -> Iterator[pytest.MonkeyPatch]:
         """Let the environment have no setting of heedful but these."""
@@ -241,16 +218,6 @@ def text_of(stream: TextIOWrapper) -> str:
     """Return what was written into a stream in memory."""
     stream.seek(0)
     return stream.read()
-
-
-def read_screen(terminal: int) -> str:
-    """Return what a terminal shows until the command leaves it."""
-    shown = bytearray()
-    # The end of a terminal is an error when its other side is closed.
-    with suppress(OSError):
-        while part := os.read(terminal, 65_536):
-            shown += part
-    return shown.decode("utf-8", "replace")
 
 
 def task(word: str, **more: Any) -> dict[str, Any]:

@@ -191,11 +191,6 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
         pytest.param(
             {"text": "All is well."}, "result", id="a mapping without the fields"
         ),
-        pytest.param(
-            compat.ReflectionResult("Ask.", strategy_text=7),
-            "strategy_text",
-            id="strategy_text",
-        ),
     ],
 )
 def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):

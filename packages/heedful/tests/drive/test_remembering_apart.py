@@ -36,11 +36,11 @@ def stores(tmp_path):
         asyncio.run(store.close())
 
 
-def break_changes(path: Path, change: str, when: str = "true") -> None:
+def break_changes(path: Path, change: str) -> None:
     """A database that refuses a change."""
     execute(
         path,
-        f"create trigger broken before {change} when {when} begin"
+        f"create trigger broken before {change} begin"
         " select raise(abort, 'the disk is full'); end",
     )
 

@@ -13,8 +13,8 @@ from heedful.lessons.signature import signature
 NAMES = ("ada", "bo2", "cy", "di", "ed", "flo", "gus", "hal")
 
 
-def learn_templates(texts: Iterable[str], kind: str = "log") -> Templates:
-    return Templates().learn(*(signature(kind, text) for text in texts))
+def learn_templates(texts: Iterable[str]) -> Templates:
+    return Templates().learn(*(signature("log", text) for text in texts))
 
 
 def groups(

@@ -33,7 +33,6 @@ REJECTED = failed_call("git push", "Updates were rejected", "git pull --rebase")
 NO_STAT = failed_call(
     "git show HEAD --no-stat", "unrecognized argument", "git show HEAD"
 )
-NO_OPTION = failed_call("git gc --dry", "no option", "git gc")
 CONFLICT = failed_call("git merge main", "Automatic merge failed; fix conflicts")
 DIRTY = failed_call("git stash pop", "local changes would be overwritten")
 

@@ -96,14 +96,8 @@ def test_any_episode_is_reflected_on_and_stored_once(run):
 # A model
 
 
-@cases(
-    "strategy, missing",
-    {
-        "kept": ("Filter before JOINs. Then check: Group late.", []),
-        "dropped": ("Ask Mark Twain for 7 hints.", ["7"]),
-    },
-)
-async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
+async def test_a_model_rates_and_tags_its_words():
+    strategy = "Filter before JOINs. Then check: Group late."
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
     episode = replace(FAILED, events=(*FAILED.events[:2], slow))
     tags = ["SQL", "sql", "strategy", "error"]
@@ -114,18 +108,10 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     assert reflected.confidence == 0.8
     assert reflected.lesson.importance == 0.8
     assert reflected.lesson.tags == ("SQL", "strategy", "error")
-    if not missing:
-        assert reflected.strategy.text == strategy
-        assert reflected.dropped == ()
-        assert reflected.strategy.tags == ("SQL", "error", "strategy")
-        assert reflected.strategy.meta["rated"] == 0.99
-        return
-    (dropped,) = reflected.dropped
-    assert reflected.strategy.text != strategy
-    assert dropped.text == strategy
-    assert dropped.part == "strategy"
-    assert list(dropped.unsupported) == missing
-    assert all(f"“{n}”" in dropped.why for n in missing) is True
+    assert reflected.strategy.text == strategy
+    assert reflected.dropped == ()
+    assert reflected.strategy.tags == ("SQL", "error", "strategy")
+    assert reflected.strategy.meta["rated"] == 0.99
 
 
 @pytest.mark.parametrize(

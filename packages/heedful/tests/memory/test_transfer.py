@@ -378,41 +378,19 @@ async def test_nothing_that_others_decided_or_proved_is_taken():
     assert await memory.count() == 0
 
 
-async def test_a_crafted_export_reaches_nothing_else():
-    """It claims all there is to claim; what was there before is as it was."""
+async def test_a_released_lesson_is_found_by_its_own_words_alone():
+    """The others nobody saw who released it."""
 
     def claims(record: Plain) -> None:
-        if "version" in record:
-            record |= {"tenant": "acme", "project": "secret"}
-        if "kind" in record:
-            record |= {
-                "pinned": True,
-                "useful": 2.0,
-                "trust": "user",
-                "state": "verified",
-            }
-            record |= {"seen": 10**9, "last_seen": 2e11, "importance": 1.0}
         if "author" in record:
-            record |= {"trust": "user", "state": "verified", "words": "river portugal"}
+            record |= {"words": "river portugal"}
 
     memory = new_memory()
-    await memory.remember("F", "no unit", example=PARCEL)
-    before = read_records(await export_bytes(memory))
-    await transfers.import_foreign(craft(DATA, claims), memory)
-    assert await Memory(memory.store, Scope("acme", "secret")).count() == 0
-    lessons = read_records(await export_bytes(memory))[1:]
-    known_lesson = next(item for item in lessons if item["error_type"] == "F")
-    assert known_lesson == before[1]
-    assert [item.lesson for item in await memory.recall(TASK)] == ["no unit"]
-    # Released, it is found by its own words alone: the others nobody saw who released
-    # it.
-    other = new_memory()
-    await transfers.import_foreign(craft(ONE, claims), other)
-    await other.quarantine.release(
-        [item.id for item in await list_waiting(other)], by="a"
-    )
-    assert await other.recall("name a river in Portugal") == []
-    assert [item.example for item in await other.recall(TASK)] == [PARCEL]
+    await transfers.import_foreign(craft(ONE, claims), memory)
+    ids = [item.id for item in await list_waiting(memory)]
+    await memory.quarantine.release(ids, by="a")
+    assert await memory.recall("name a river in Portugal") == []
+    assert [item.example for item in await memory.recall(TASK)] == [PARCEL]
 
 
 def plant_text(text: str, number: int) -> Plain:

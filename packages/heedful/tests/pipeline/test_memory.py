@@ -34,13 +34,9 @@ def check_size(output: Any, context: Context) -> Sequence[Finding]:
     ]
 
 
-def train_pipeline(
-    memory: Any, hints: list[str | None], store: Any = None, **options: Any
-) -> Pipeline:
+def train_pipeline(memory: Any, hints: list[str | None], **options: Any) -> Pipeline:
     """A stage that does right only once it has been told what is wrong."""
-    pipeline = Pipeline(
-        "p", store=store or memory, memory=memory, progress=False, **options
-    )
+    pipeline = Pipeline("p", store=memory, memory=memory, progress=False, **options)
 
     @pipeline.stage(checks=[check_size])
     def train(state: Any, feedback: str | None = None) -> int:

@@ -56,7 +56,7 @@ def check_types(report: Any) -> None:
     assert TIME.fullmatch(report["timestamp"])
 
 
-def run_two_stages(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Report:
+def run_two_stages(folder: Path) -> Report:
     pipeline = Pipeline(
         "p", store=str(folder / "a.db"), reports=folder / "out", progress=False
     )
@@ -64,7 +64,7 @@ def run_two_stages(folder: Path, run: str = "run 1/x".replace("/", "-")) -> Repo
         lambda state: 1
     )
     pipeline.stage(name="say it", checks=[check_that_fails(1, 2, 3)])(lambda state: 1)
-    return run_pipeline(pipeline, {}, id=run)
+    return run_pipeline(pipeline, {}, id="run 1-x")
 
 
 def test_the_files_of_a_run(tmp_path: Path) -> None:

@@ -156,12 +156,12 @@ def plain_report(report: Report) -> Any:
 
 
 async def until_done(
-    plans: Sequence[Plan], store: Crashing, recording: Recording, memory: Any = None
+    plans: Sequence[Plan], store: Crashing, recording: Recording
 ) -> Report:
     for _ in range(40):
         try:
             return await pipeline_of(
-                plans, store, recording=recording, crashes=True, memory=memory
+                plans, store, recording=recording, crashes=True
             ).run(first_state(), id="r")
         except (StageFailed, StoreUnavailable):
             continue
