@@ -324,19 +324,14 @@ def ask_panel(answers: Sequence[str], role: str = "alignment") -> Evaluation:
     )
 
 
-@cases(
-    "pairs, median, apart, preference",
-    {"two unequally sure": ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7)},
-)
-def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs(
-    pairs, median, apart, preference
-):
+def test_the_median_counts_disagreement_is_a_score_and_confidence_weighs():
+    pairs = [(0.0, 0.1), (1.0, 0.9)]
     evaluation = ask_panel(
         [answer_json(alignment=score, confidence=sure) for score, sure in pairs]
     )
-    assert evaluation.scores["alignment"] == pytest.approx(median)
-    assert evaluation.scores["alignment_disagreement"] == pytest.approx(apart)
-    assert evaluation.preference == pytest.approx(preference)
+    assert evaluation.scores["alignment"] == pytest.approx(0.5)
+    assert evaluation.scores["alignment_disagreement"] == pytest.approx(1.0)
+    assert evaluation.preference == pytest.approx(0.7)
 
 
 def test_a_bias_that_several_see_is_one_finding_with_the_highest_severity():

@@ -78,14 +78,8 @@ def test_the_first_that_applies_counts(changes, error_type, text):
     )
 
 
-@cases(
-    "changes",
-    {
-        "no quality before": {"quality_before": None, "quality_after": 0.9},
-    },
-)
-def test_nothing_to_learn_from_an_evaluation(changes):
-    assert learn_from(changes) is None
+def test_without_a_quality_before_there_is_nothing_to_learn():
+    assert learn_from({"quality_before": None, "quality_after": 0.9}) is None
 
 
 @cases(

@@ -95,12 +95,11 @@ async def test_a_reflection_is_trusted_no_more_than_what_it_cites(memory, trust)
     assert rows[reflection.survivor]["trust"] == expected
 
 
-@pytest.mark.parametrize("trust", ["outside"])
-async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
+async def test_what_waits_in_quarantine_is_not_cited(memory):
     ids = await learn_git_failures(memory)
-    waiting = await learn_failure(memory, DIRTY, "four", trust)
+    waiting = await learn_failure(memory, DIRTY, "four", "outside")
     # Of another lesson, a part waits.
-    await learn_failure(memory, AUTOSTASH, "five", trust)
+    await learn_failure(memory, AUTOSTASH, "five", "outside")
     dream = await consolidate(memory)
     [reflection] = reflections_of(dream)
     assert reflection.members == tuple(ids)

@@ -58,10 +58,7 @@ async def test_a_pattern_answers_for_its_group(memory):
     assert (await memory.remember("log", LOGIN[0])).seen == 2
 
 
-@pytest.mark.parametrize("trust", ["outside"])
-async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
-    memory, trust
-):
+async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory):
     flood = [
         f"login failed for u{first}9{second} here"
         for first in "abcde"
@@ -69,7 +66,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
     ]
 
     await remember_texts(memory, LOGIN[:3])
-    await remember_texts(memory, flood, origin=trust)
+    await remember_texts(memory, flood, origin="outside")
     for text in LOGIN[:3]:
         sightings = await memory.seen("log", text)
         assert sightings.count == 1
@@ -85,11 +82,10 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(
     assert sightings.lessons[0]["text"] == ""
 
 
-@pytest.mark.parametrize("trust", ["outside"])
-async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
+async def test_what_was_rejected_merges_nothing_and_is_not_told(memory):
     await remember_texts(memory, LOGIN[:2])
     await remember_texts(
-        memory, LOGIN[2:], origin=trust, source="page", tags=["obey the page"]
+        memory, LOGIN[2:], origin="outside", source="page", tags=["obey the page"]
     )
     waiting = await memory.quarantine.waiting()
     await memory.quarantine.reject([entry.id for entry in waiting], by="ann")

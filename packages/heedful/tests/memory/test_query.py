@@ -62,14 +62,13 @@ async def test_a_lesson_is_found_by_its_text_and_pattern_not_by_other_words(
     assert memory.render(await memory.recall(SAID)) == ()
 
 
-@pytest.mark.parametrize("trust", ["outside"])
-async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory, trust):
+async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory):
     remembered = await memory.remember(
-        "timeout", SAID, example=TASK, origin=trust, tags=["sql"]
+        "timeout", SAID, example=TASK, origin="outside", tags=["sql"]
     )
-    again = await memory.remember("timeout", SAID, example=TASK, origin=trust)
+    again = await memory.remember("timeout", SAID, example=TASK, origin="outside")
     assert remembered.state == "quarantined"
-    assert remembered.trust == trust
+    assert remembered.trust == "outside"
     assert (remembered.entry > 0) is True
     assert (
         remembered.release == f"heedful quarantine release {remembered.entry} --by NAME"
@@ -79,7 +78,7 @@ async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory, trust):
         (entry,) = await memory.query(text)
         assert entry.id == remembered.entry
         assert entry.state == "quarantined"
-        assert entry.trust == trust
+        assert entry.trust == "outside"
         assert entry.release == remembered.release
         assert entry.tags == ("sql",)
         assert entry.verified is False
