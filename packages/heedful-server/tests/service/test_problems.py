@@ -174,24 +174,22 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
 
 
 @cases(
-    ("method", "path", "body", "field"),
+    ("path", "body", "field"),
     {
         "a count": (
-            "POST",
             "/v1/episodes",
             {"fault": {"category": "bug", "message": "it fails"}, "omitted": False},
             "omitted",
         ),
         "a limit": (
-            "POST",
             "/v1/recall",
             {"task": "sort a list", "limit": True},
             "limit",
         ),
     },
 )
-def test_true_and_false_are_no_counts(api, method, path, body, field):
-    answer = api.request(method, path, json=body)
+def test_true_and_false_are_no_counts(api, path, body, field):
+    answer = api.post(path, json=body)
     [error] = problem(answer, 422, "invalid_request")["errors"]
     assert error["pointer"].endswith(field)
     assert "a number, not true or false" in error["detail"]

@@ -273,19 +273,16 @@ async def test_what_a_loop_learnt_is_found_with_mistake_and_correction(memory):
 
 
 @cases(
-    ("prompt", "threshold", "trust", "there"),
+    ("prompt", "threshold", "there"),
     {
-        "the same words": (PROMPT, 1.0, "user", True),
-        "four of six words": (f"Please kindly {PROMPT}", 0.7, "user", False),
+        "the same words": (PROMPT, 1.0, True),
+        "four of six words": (f"Please kindly {PROMPT}", 0.7, False),
     },
 )
-async def test_similar_entries_share_words(memory, prompt, threshold, trust, there):
-    await compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust=trust)
-    assert (
-        bool(await compat.retrieve_similar(memory, prompt, threshold=threshold))
-        is there
-    )
-    assert await compat.count(memory) == (trust == "user")
+async def test_similar_entries_share_words(memory, prompt, threshold, there):
+    await compat.store(memory, PROMPT, MISTAKE, CORRECTION, trust="user")
+    entries = await compat.retrieve_similar(memory, prompt, threshold=threshold)
+    assert bool(entries) is there
 
 
 def test_a_prompt_gets_entries_as_data():

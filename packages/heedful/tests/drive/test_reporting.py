@@ -131,25 +131,21 @@ DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
 
 
 @cases(
-    ("rule", "reports", "stopped"),
+    ("reports", "stopped"),
     {
-        "digests alone repeat": (Repeat(), DIGESTS, ["repeat"]),
+        "digests alone repeat": (DIGESTS, ["repeat"]),
         "a near text repeats": (
-            Repeat(),
             [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],
             ["repeat"],
         ),
         "nothing was judged": (
-            Repeat(),
             [{"output": "one", "judged": None}],
             ["unscored"],
         ),
     },
 )
-async def test_reported_attempts_are_stopped_by_the_rules(
-    store, rule, reports, stopped
-):
-    await open_reported(store, rule)
+async def test_reported_attempts_are_stopped_by_the_rules(store, reports, stopped):
+    await open_reported(store, Repeat())
     results = [
         await post_report(store, number, **fields)
         for number, fields in enumerate(reports, 1)

@@ -120,18 +120,16 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
 
 
 @pytest.mark.parametrize(
-    ("answers", "temperature", "temperatures"),
+    ("temperature", "temperatures"),
     [
-        pytest.param(
-            ["same"] * 5, 0.0, [0.0, 0.0, 0.5, 1.0, 1.0], id="the same answer"
-        ),
-        pytest.param(["same"] * 5, 1.4, [1.4] * 5, id="a warm model is not cooled"),
+        pytest.param(0.0, [0.0, 0.0, 0.5, 1.0, 1.0], id="the same answer"),
+        pytest.param(1.4, [1.4] * 5, id="a warm model is not cooled"),
     ],
 )
 async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
-    answers, temperature, temperatures
+    temperature, temperatures
 ):
-    model = ScriptedModel(*answers)
+    model = ScriptedModel(*["same"] * 5)
     policy = Policy((MaxAttempts(5),))
     await drive(generate=Writer(model, temperature=temperature), policy=policy)
     assert [s["temperature"] for s in model.settings] == temperatures

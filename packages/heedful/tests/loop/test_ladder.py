@@ -84,22 +84,17 @@ def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
 
 
 @cases(
-    ("policy", "loop", "rule"),
+    ("policy", "rule"),
     {
-        "budget": (
-            Policy((MaxAttempts(1), Budget(calls=3))),
-            climbed("1", extra=Usage(calls=3)),
-            "budget",
-        ),
+        "budget": (Policy((MaxAttempts(1), Budget(calls=3))), "budget"),
         "a budget inside All": (
             Policy((All(MaxAttempts(1), Budget(calls=3)),)),
-            climbed("1", extra=Usage(calls=3)),
             "attempts+budget",
         ),
     },
 )
-def test_what_ends_the_whole_loop_does_not_climb(policy, loop, rule):
-    verdict = decide(loop, policy)
+def test_what_ends_the_whole_loop_does_not_climb(policy, rule):
+    verdict = decide(climbed("1", extra=Usage(calls=3)), policy)
     assert isinstance(verdict, Done)
     assert rule in [stop.rule for stop in verdict.stopped_by]
 

@@ -23,28 +23,21 @@ default, thorough, orchestrator, reflection, stage = map(
 
 
 @cases(
-    ("name", "rules", "gain", "against", "goals"),
+    ("name", "rules", "against", "goals"),
     {
         "default": (
             "default",
             (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())),
-            0.05,
             "best",
             (),
         ),
-        "thorough": (
-            "thorough",
-            (MaxAttempts(5), Repeat(2, near=False)),
-            0.05,
-            "best",
-            (),
-        ),
-        "orchestrator": ("orchestrator", ORCHESTRATOR, 0.05, "previous", GOALS),
+        "thorough": ("thorough", (MaxAttempts(5), Repeat(2, near=False)), "best", ()),
+        "orchestrator": ("orchestrator", ORCHESTRATOR, "previous", GOALS),
     },
 )
-def test_a_preset_holds_these_rules(name, rules, gain, against, goals):
+def test_a_preset_holds_these_rules(name, rules, against, goals):
     assert preset(name) == Policy(
-        rules, Improvement(gain, against), unscored="stop", name=name, goals=goals
+        rules, Improvement(0.05, against), unscored="stop", name=name, goals=goals
     )
     assert preset(name) is PRESETS[name] is getattr(policies, name)
 

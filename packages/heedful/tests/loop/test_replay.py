@@ -80,27 +80,17 @@ CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
 
 
 @cases(
-    ("policy", "attempts", "exact"),
+    ("budget", "exact"),
     {
-        "after the second where both calls came first": (
-            Policy((Budget(calls=4),)),
-            3,
-            False,
-        ),
-        "seconds to spare": (Policy((Budget(seconds=16),)), 3, True),
-        "it would have cut the third attempt": (
-            Policy((Budget(seconds=11),)),
-            3,
-            False,
-        ),
+        "after the second where both calls came first": (Budget(calls=4), False),
+        "seconds to spare": (Budget(seconds=16), True),
+        "it would have cut the third attempt": (Budget(seconds=11), False),
     },
 )
-def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(
-    policy, attempts, exact
-):
+def test_a_budget_that_may_cut_an_attempt_makes_a_replay_inexact(budget, exact):
     timed = [replace(a, usage=u) for a, u in zip(CUT.attempts, SPENT, strict=True)]
-    result = replay(replace(CUT, attempts=tuple(timed)), policy)
-    assert result.attempts == attempts
+    result = replay(replace(CUT, attempts=tuple(timed)), Policy((budget,)))
+    assert result.attempts == 3
     assert result.exact == exact
 
 
@@ -162,14 +152,14 @@ SILENT = Attempt(1, Candidate.of("a"), evaluation=Evaluation())
 
 
 @cases(
-    ("attempt", "quality", "judged"),
+    ("attempt", "judged"),
     {
-        "nothing judged it": (SILENT, (), False),
-        "a check passed": (replace(SILENT, judged_by=("a",)), (), True),
+        "nothing judged it": (SILENT, False),
+        "a check passed": (replace(SILENT, judged_by=("a",)), True),
     },
 )
-def test_a_loop_that_nothing_judged_is_not_compared(attempt, quality, judged):
-    record = RecordedLoop(Loop("a", attempts=(attempt,)), quality)
+def test_a_loop_that_nothing_judged_is_not_compared(attempt, judged):
+    record = RecordedLoop(Loop("a", attempts=(attempt,)), ())
     compared = comparable([record], [default])
 
     assert record.judged is judged

@@ -185,20 +185,15 @@ async def test_a_rule_is_told_once_a_loop_mended_it_or_a_second_loop_broke_it(
 
 @pytest.mark.both_nightly
 @cases(
-    "task, output, tell, has_example",
+    "task, output, has_example",
     {
-        "another task gets one": (TASKS[1], "bad", "both", True),
-        "the same task has a nearer one": (TASKS[0], "bad", "both", False),
-        "the answer is too long": (
-            TASKS[1],
-            "bad" * MAX_RULE_EXAMPLE_CHARS,
-            "both",
-            False,
-        ),
+        "another task gets one": (TASKS[1], "bad", True),
+        "the same task has a nearer one": (TASKS[0], "bad", False),
+        "the answer is too long": (TASKS[1], "bad" * MAX_RULE_EXAMPLE_CHARS, False),
     },
 )
 async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
-    store, task, output, tell, has_example
+    store, task, output, has_example
 ):
     memory = Memory(store, holdout=0.0)
     hints = list[str]()
@@ -207,9 +202,8 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
         hints.append(hint)
         return "P1" if FIX in hint else output
 
-    turns: list[tuple[str, Any]] = [(TASKS[0], "both"), (task, tell)]
-    for loop_task, loop_tell in turns:
-        await run_loop(memory, loop_task, triage, [severity], tell=loop_tell)
+    for loop_task in (TASKS[0], task):
+        await run_loop(memory, loop_task, triage, [severity], tell="both")
     assert (FIX in hints[2]) is True
     assert (f"not accepted: {output}" in hints[2]) == has_example
 
