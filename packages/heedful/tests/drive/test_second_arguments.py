@@ -84,12 +84,11 @@ DEAF: list[Any] = [
     pytest.param(lambda task, code="kept": code, id="a default that keeps a value"),
     pytest.param(only_kept, id="a default"),
     pytest.param(lambda task, *, code="kept": code, id="keyword-only with a default"),
-    pytest.param(functools.partial(modelled, hint="kept"), id="partial, filled"),
     pytest.param(recording(only_kept), id="decorated"),
 ]
 
 
-@pytest.mark.parametrize("generate", DEAF[:3] + DEAF[4:])
+@pytest.mark.parametrize("generate", DEAF)
 async def test_a_default_is_not_overwritten(generate):
     result = await heedful.run(
         "t", generate=generate, checks=[RIGHT], max_attempts=2, store=None
@@ -137,15 +136,15 @@ async def yielding(text: str) -> Any:
 
 
 CHECKS: list[Any] = [
-    pytest.param(with_limit, "abc", "abcd", id="a default that keeps a value"),
-    pytest.param(with_context, "abc", "abc" * 9, id="keyword-only context"),
-    pytest.param(yielding, "abc", "abcd", id="an async generator"),
+    pytest.param(with_limit, "abcd", id="a default that keeps a value"),
+    pytest.param(with_context, "abc" * 9, id="keyword-only context"),
+    pytest.param(yielding, "abcd", id="an async generator"),
 ]
 
 
-@pytest.mark.parametrize(("check", "good", "bad"), CHECKS)
-async def test_a_check_gets_what_it_takes(check, good, bad):
-    for text, passes in ((good, True), (bad, False)):
+@pytest.mark.parametrize(("check", "bad"), CHECKS)
+async def test_a_check_gets_what_it_takes(check, bad):
+    for text, passes in (("abc", True), (bad, False)):
         result = await heedful.run(
             "t",
             generate=lambda _, c=text: c,
