@@ -33,11 +33,6 @@ def offer_of(loop: str, **changes: Any) -> dict[str, Any]:
     return {"source": "mem0", "loop": loop, "texts": RULES, "holdout": 0.5, **changes}
 
 
-def result_of(loop: str, **changes: Any) -> dict[str, Any]:
-    """Return the body of a result of a loop."""
-    return {"source": "mem0", "loop": loop, **changes}
-
-
 def client_of(api: Api) -> heedful.Client:
     """Return a client of the application with the permissions of an agent."""
     transport = httpx.ASGITransport(app=api.app)
@@ -107,7 +102,11 @@ WRONG = {
         "invalid_request",
     ),
     "all withheld": (OFFERS, offer_of("a", holdout=1), "invalid_request"),
-    "two results": (RESULTS, result_of("a", passed=True, score=1), "invalid_input"),
+    "two results": (
+        RESULTS,
+        {"source": "mem0", "loop": "a", "passed": True, "score": 1},
+        "invalid_input",
+    ),
 }
 
 

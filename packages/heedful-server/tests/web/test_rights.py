@@ -19,7 +19,7 @@ from heedful_server.web.home import home
 from heedful_server.web.site import ENDED_EVENT, SitePage, Visit
 from tests.service.support import Api, read_data
 from tests.tables import cases
-from tests.web.support import Browser, browsing
+from tests.web.support import browsing
 
 MARKER = "zqmarker"  # in all that is stored
 SCOPE = Scope("acme", "main")
@@ -190,7 +190,9 @@ def test_a_page_states_its_permission_and_without_one_nobody_may(tmp_path):
     with pytest.raises(TypeError, match="may"):
         SitePage(**facts, make=home)
     with browsing(tmp_path) as browser:
-        caller = api_caller(browser)
+        authorization = f"Bearer {browser.api._all}"
+        identified = browser.site._callers.identified(authorization)
+        caller: Any = browser.api.run(identified)
         session = browser.site.sessions.begin("")[1]
         visit = Visit(
             app=browser.api.app, caller=caller, session=session, path="/x", query={}
@@ -198,12 +200,6 @@ def test_a_page_states_its_permission_and_without_one_nobody_may(tmp_path):
         assert not visit.may()
         with pytest.raises(Exception, match="may not see this"):
             visit.needs(())
-
-
-def api_caller(browser: Browser) -> Any:
-    """Return the caller who may do everything."""
-    authorization = f"Bearer {browser.api._all}"
-    return browser.api.run(browser.site._callers.identified(authorization))
 
 
 def test_the_documentation_says_what_each_page_needs(tmp_path):

@@ -27,15 +27,6 @@ def learn_from(changes: Mapping[str, Any]) -> compat.Reflection | None:
     return compat.create_reflection_from_evaluation(**{**arguments, **changes})
 
 
-def require_lesson(learnt: compat.Reflection | None) -> compat.Reflection:
-    assert learnt is not None
-    return learnt
-
-
-def learn_lesson(changes: Mapping[str, Any]) -> compat.Reflection:
-    return require_lesson(learn_from(changes))
-
-
 RISEN = {"quality_before": 0.5, "quality_after": 0.75}
 ALL = {
     "verification_results": [FINE, UNVERIFIED, CONFLICT],
@@ -70,7 +61,8 @@ ROSE = "Quality improved by "
 )
 def test_the_first_that_applies_counts(changes, error_type, text):
     """The shape of an entry and its cuts are tested in tests/compat."""
-    reflection = learn_lesson(changes)
+    reflection = learn_from(changes)
+    assert reflection is not None
     assert reflection.error_type == error_type
     assert reflection.content == text
     assert reflection.error_signature == compat.compute_error_signature(

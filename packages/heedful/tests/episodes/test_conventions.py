@@ -13,7 +13,6 @@ from heedful.errors import TraceFileError
 from tests.episodes import runs
 from tests.episodes.runs import (
     DIALECTS,
-    Data,
     document,
     lines,
     protobuf,
@@ -27,10 +26,6 @@ from tests.tables import cases
 def only(*values: Any) -> Episode:
     [episode] = reading.read(lines(values))
     return episode
-
-
-def one_span(attributes: Data, **more: Any) -> Data:
-    return document([span("ab" * 8, "", "clerk", (0, 1), attributes, **more)])
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -67,8 +62,9 @@ def test_spans_that_are_objects_are_the_same_steps(values):
 
 
 def test_spans_of_no_convention_are_refused_with_those_that_are_known():
+    unknown = span("ab" * 8, "", "clerk", (0, 1), {"http.method": "GET"})
     with pytest.raises(TraceFileError, match=r"none of its spans \(1\).*OpenLLMetry"):
-        only(one_span({"http.method": "GET"}))
+        only(document([unknown]))
 
 
 @pytest.mark.parametrize("name", DIALECTS)

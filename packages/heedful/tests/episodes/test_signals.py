@@ -44,10 +44,6 @@ def positions_of(
     ]
 
 
-def call_numbered(n: int, item: str) -> Event:
-    return call(arguments={"item": item, "n": n})
-
-
 ASKED = Event("user_message", "How much is the kettle?", id="asked")
 LOST = result("Error: no file '/data/prices.csv'")
 OTHER = result("Error: the disk is full")
@@ -171,7 +167,7 @@ MANY = {
     "calls with numbers": lambda n: tuple(
         e
         for k in range(n)
-        for e in (call_numbered(k, "pan"), result(f"order total: {k}"))
+        for e in (call(arguments={"item": "pan", "n": k}), result(f"order total: {k}"))
     ),
 }
 
