@@ -2,6 +2,7 @@
 it may be.
 """
 
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -376,6 +377,20 @@ async def test_nothing_that_others_decided_or_proved_is_taken():
     assert removed.examples == imported.quarantined
     assert [record["action"] for record in await list_rulings(memory)] == ["revoke"]
     assert await memory.count() == 0
+
+
+async def test_another_text_of_a_stranger_is_no_sighting_of_a_known_lesson():
+    theirs = new_memory()
+    ours = new_memory()
+    await theirs.remember("F", "no unit", example=replace(PARCEL, accepted="8 kg"))
+    await ours.remember("F", "no unit", example=PARCEL)
+    before = read_records(await export_bytes(ours))[1]
+    imported = await transfers.import_foreign(await export_bytes(theirs), ours)
+    after = read_records(await export_bytes(ours))[1]
+    assert len(after["examples"]) == 2
+    assert after | {"examples": []} == before | {"examples": []}
+    removed = await ours.quarantine.revoke(imported.source, by="ada")
+    assert removed.sightings == 0
 
 
 async def test_a_released_lesson_is_found_by_its_own_words_alone():
