@@ -65,7 +65,7 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
 )
 async def test_the_newest_words_of_a_known_error_win(store, new, told):
     memory = Memory(store)
-    await memory.remember("Timeout", "no answer", lesson="old", origin="operator")
+    await memory.remember("Timeout", "no answer", lesson="old", origin="user")
     again = await memory.remember("Timeout", "no answer", lesson="new", origin=new)
     assert again.updated is (told == "new")
     seen = await memory.seen("Timeout", "no answer")
