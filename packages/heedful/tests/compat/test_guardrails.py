@@ -251,7 +251,7 @@ JUDGED = (
 )
 async def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
-    loops = GuardedLoops(store=store, judge=ScriptedModel(*[text] * 4))
+    loops = GuardedLoops(store=store, judge=ScriptedModel(text, forever=True))
     fields = {
         "summary": "All is well.",
         "output": "It is.",

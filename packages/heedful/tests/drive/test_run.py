@@ -129,7 +129,7 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
 async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
     temperature, temperatures
 ):
-    model = ScriptedModel(*["same"] * 5)
+    model = ScriptedModel("same", forever=True)
     policy = Policy((MaxAttempts(5),))
     await drive(generate=Writer(model, temperature=temperature), policy=policy)
     assert [s["temperature"] for s in model.settings] == temperatures
