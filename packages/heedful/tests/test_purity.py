@@ -20,6 +20,7 @@ ALONE = (
     "notebook",
     "errors",
     "validation",
+    "store/head",
     "store/records",
     "checks/claims/text_parts",
 )
