@@ -10,7 +10,6 @@ TASK = "What does the blue kettle cost?"
 
 
 def ask_price(item: str, *, call: str, id: str) -> Event:
-    """The call of the buyer's tool."""
     asked: Any = {"agent": "buyer", "tool": "price", "arguments": {"item": item}}
     return Event("tool_call", call=call, id=id, **asked)
 
