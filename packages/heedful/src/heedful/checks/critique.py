@@ -326,13 +326,14 @@ class Judge:
     def _collect_texts(self, candidate: Any, context: Context) -> dict[str, str]:
         """Return the texts that the judge sees, by name; an empty text is left out."""
         values = {"task": context.task, "goal": self.goal, "context": context.data}
-        texts = {
-            name: plain_text(value)
-            for name, value in values.items()
-            if value is not None
-        }
-        texts = {name: text for name, text in texts.items() if text}
-        return {**texts, "candidate": plain_text(candidate)}
+        texts = {}
+        for name, value in values.items():
+            text = "" if value is None else plain_text(value)
+            if text:
+                texts[name] = text
+
+        texts["candidate"] = plain_text(candidate)
+        return texts
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""

@@ -343,12 +343,16 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
 
 def _read_bounds(name: str, pair: Any) -> tuple[float, float]:
     """Return the bounds of a column. Raises InvalidInput."""
-    is_pair = isinstance(pair, list | tuple) and len(pair) == 2
-    low, high = pair if is_pair else (None, None)
-    low = -inf if low is None else low
-    high = inf if high is None else high
+    # A `pair` of another form has no bound, and is refused like one with two open ends.
+    low = None
+    high = None
+    if isinstance(pair, list | tuple) and len(pair) == 2:
+        low, high = pair
 
-    # One bound at least has to be given, so a `pair` of another form is refused too.
+    if low is None:
+        low = -inf
+    if high is None:
+        high = inf
     are_numbers = isinstance(low, int | float) and isinstance(high, int | float)
     require(
         are_numbers and low <= high and (low, high) != (-inf, inf),
