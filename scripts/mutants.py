@@ -175,7 +175,7 @@ def measure() -> None:
     """Run the tests once, and keep which of them ran each line."""
     DATA.parent.mkdir(exist_ok=True)
     config = DATA.with_suffix(".cfg")
-    source = " ".join(map(str, SOURCES))
+    source = ",".join(map(str, SOURCES))
     config.write_text(CONFIG.format(data=DATA, source=source), encoding="utf-8")
     workers = str((os.cpu_count() or 1) + 1)
     options = ["--cov", f"--cov-config={config}", "--cov-context=test", "--cov-report="]

@@ -364,9 +364,11 @@ def _decided_before(
             f"attempt {number} of {stored_loop.id!r} was reported with other content"
         )
 
-    decisions = stored_loop.decisions
-    first = next(decision for decision in decisions if decision.attempt == number)
-    return ReportResult(loop, first.verdict, new=False)
+    for decision in stored_loop.decisions:
+        if decision.attempt == number:
+            return ReportResult(loop, decision.verdict, new=False)
+
+    raise errors.StoreCorrupt(f"attempt {number} of {stored_loop.id!r} has no decision")
 
 
 @dataclass(eq=False, repr=False)

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heedful.display import counted
 from heedful.lessons.action import PATH_ARGUMENTS
 from heedful.lessons.call_marks import KnownFailure, Mark
 from heedful.lessons.mistake import Call, Fix, Mistake, without_outside
@@ -317,7 +316,9 @@ def recurrence(thing: str, runs: int, day: str, failures: Sequence[str]) -> str:
 def recurring_failure(failure: str, cure: str, runs: int, id: int) -> str:
     """Return in one line what a lesson says of a failure that recurs."""
     cure = f"; what put it right: {cure}" if cure else ""
-    return f"- {failure}{cure} ({counted(runs, 'run')}, lesson {id})"
+    # `display` would make each hook slower to start.
+    noun = "run" if runs == 1 else "runs"
+    return f"- {failure}{cure} ({runs:,} {noun}, lesson {id})"
 
 
 def as_messages(chosen: Sequence["Match"]) -> tuple["Message", ...]:
@@ -406,7 +407,9 @@ def provenance(match: "Match") -> str:
     """Return a line about a match's lesson: its origin, state and sightings."""
     error_type = error_type_words(match.error_type)
     if match.cause is not None:
-        origin = f"failed check {error_type} in {counted(match.cause.loops, 'loop')}"
+        loops = match.cause.loops
+        noun = "loop" if loops == 1 else "loops"
+        origin = f"failed check {error_type} in {loops:,} {noun}"
     elif match.kind == "check":
         origin = f"learnt from check {error_type}"
     elif match.kind == "example":

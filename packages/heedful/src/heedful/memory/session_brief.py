@@ -119,11 +119,14 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     for line in (
         *_contract_lines(calls, sessions),
         *_error_lines(db, scope, errors, sessions),
-        *_call_lines(calls, sessions),
     ):
         if line.text not in lines and line.lesson not in told_ids - {0}:
             lines[line.text] = line
             told_ids.add(line.lesson)
+    # Several calls may fail as one lesson says: each has its line.
+    for line in _call_lines(calls, sessions):
+        if not line.lesson or line.lesson not in told_ids:
+            lines.setdefault(line.text, line)
     least = MIN_SESSION_CALLS * sessions
     worth = [line for line in lines.values() if line.calls >= least]
     worth.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
