@@ -102,7 +102,12 @@ def measure(
     seconds = []
     megabytes = []
     for _ in range(rounds):
-        process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        process = subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         spent, grown = process.stdout.split()
         seconds.append(float(spent))
         megabytes.append(float(grown))

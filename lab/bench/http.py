@@ -87,7 +87,12 @@ def figures(folder: str) -> Iterable[Figure]:
     for clients, loops in ((1, 100), (AT_ONCE, 20)):
         for fresh in (False, True):
             runs = [
-                load_new_service(folder, clients=clients, loops=loops, fresh=fresh)
+                load_new_service(
+                    folder,
+                    clients=clients,
+                    loops=loops,
+                    fresh=fresh,
+                )
                 for _ in range(SERVED)
             ]
             who = "1 client" if clients == 1 else f"{clients} clients"

@@ -70,7 +70,12 @@ def build(
     engine = AnswerSource(double, find)
     dspy.configure(lm=dspy.LM("double/double", engine=engine, cache=False))
     predict = dspy.Predict("task -> answer")
-    module = dspy.Refine(module=predict, N=retries + 1, reward_fn=reward, threshold=1.0)
+    module = dspy.Refine(
+        module=predict,
+        N=retries + 1,
+        reward_fn=reward,
+        threshold=1.0,
+    )
     return lambda: module(task=TASK).answer
 
 

@@ -73,7 +73,7 @@ def build(
             completions[text] = make_completion(text, response_model.__name__)
         return completions[text]
 
-    patched: Any = instructor.patch(create=create)
+    patched = instructor.patch(create=create)
 
     def run() -> object:
         answer = patched(

@@ -60,7 +60,12 @@ class Memories:
     def search(self, query: str) -> list[int]:
         """Return the numbers of the lessons that fit best."""
         only = {"user_id": USER}
-        answer = self.memory.search(query, top_k=TOP, filters=only, threshold=0.0)
+        answer = self.memory.search(
+            query,
+            top_k=TOP,
+            filters=only,
+            threshold=0.0,
+        )
         return [match["metadata"]["number"] for match in answer["results"]]
 
     def count_up(self, text: str) -> None:

@@ -259,7 +259,12 @@ def unlike_families() -> dict[str, list[Case]]:
             right = right or _right_answer(family.name, task.text, place)
             assert not task.judge(right), (family.name, right)
             wrong = (answer,) if task.judge(answer) else ()
-            case = Case(task=task.text, wrong=wrong, right=right, judge=task.judge)
+            case = Case(
+                task=task.text,
+                wrong=wrong,
+                right=right,
+                judge=task.judge,
+            )
             cases.append(case)
         families[family.name] = cases
     return families

@@ -113,7 +113,12 @@ def _compile(source: Path, folder: Path, log: Path) -> Path:
 
 def _run(command: list[str], log: Path) -> None:
     with log.open("ab") as output:
-        process = subprocess.run(command, check=False, stdout=output, stderr=output)
+        process = subprocess.run(
+            command,
+            check=False,
+            stdout=output,
+            stderr=output,
+        )
     if process.returncode:
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{_end(log)}")
 

@@ -287,7 +287,12 @@ class _Replay:
         if session.root:
             payload["cwd"] = session.root
         # However busy the machine is, what is told must not depend on it.
-        host = Host(memory=self.memory, strict=True, root=session.root, seconds=3_600.0)
+        host = Host(
+            memory=self.memory,
+            strict=True,
+            root=session.root,
+            seconds=3_600.0,
+        )
         reply = await session_hooks.reply(event, payload, host)
         if reply.work:
             await session_work.work(host, reply.session, reply.work)

@@ -171,8 +171,10 @@ class End:
 
 Record = Header | LessonRecord | End
 _CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-for kind in (Header, ExampleRecord, LinkRecord, LessonRecord, End):
-    setattr(kind, "__pydantic_config__", _CONFIG)  # noqa: B010 - not a field of the record
+_RECORD_TYPES: tuple[type, ...] = (Header, ExampleRecord, LinkRecord, LessonRecord, End)
+for _record_type in _RECORD_TYPES:
+    # It is not a field of the record.
+    setattr(_record_type, "__pydantic_config__", _CONFIG)  # noqa: B010
 # Their field `type` says which record it is.
 RECORDS: TypeAdapter[Record] = TypeAdapter(
     Annotated[Record, Field(discriminator="type")]

@@ -30,6 +30,10 @@ from heedful.store.threads import FORK_WAIT_SECONDS, Caught, Result, Threads
 T = TypeVar("T")
 MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
 IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
+# For each file that this process has opened, by its path: the lock of its writers. With
+# SQLite's own lock alone, a writer sleeps until the file happens to be free: of 16
+# stores on one file in one process, one waited for 16.9 s.
+_write_locks: dict[str, threading.RLock] = {}
 # The files that threads of the parent process used when this process was forked.
 _files_used_at_fork: set[str] = set()
 
@@ -118,14 +122,24 @@ class Thread(Threads[Connection]):
         else:
             super().__init__(connect, 1)
         self._place = place or DatabasePath(IN_MEMORY_PATH)
+        self._shares_lock = writes and self._place.path != IN_MEMORY_PATH
         self._run = _commit_all if writes else _read_one
 
     def reset(self) -> None:
         """Begin without a thread and a connection, as after a fork."""
         super().reset()
-        # Held while a connection is used. Reentrant: its holder may free an unused
-        # store, which closes it.
-        self._use_lock = threading.RLock()
+        self._own_lock = threading.RLock()
+
+    @property
+    def _use_lock(self) -> threading.RLock:
+        """The lock that is held while a connection is used.
+
+        All writers of a file share it. It is reentrant: its holder may free an unused
+        store, which closes it.
+        """
+        if not self._shares_lock:
+            return self._own_lock
+        return _write_locks.setdefault(self._place.path, threading.RLock())
 
     def pause(self, seconds: float) -> bool:
         """Let no thread use a connection, and close those to a file.
@@ -153,6 +167,7 @@ class Thread(Threads[Connection]):
         if not paused and self._place.path != IN_MEMORY_PATH:
             _files_used_at_fork.add(self._place.path)
         super().begin_in_child(paused)
+        _write_locks.pop(self._place.path, None)
 
     def end(self, connection: Connection) -> None:
         """Close the connection of a thread that ends, unless a fork closes it."""
@@ -160,18 +175,22 @@ class Thread(Threads[Connection]):
             connection.close()
 
     def perform(self, works: Sequence[Work[Any]]) -> Sequence[Result]:
-        """Run the works, unless a fork waits. Raises StoreError."""
+        """Run the works when no other writer of the file works. Raises StoreError."""
         if not works:
             return []
-        with self._use_lock:
+        if not self._use_lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
+            raise errors.StoreUnavailable(f"{self._place.path} is locked: {_BUSY_FIX}")
+
+        try:
+            db = self.connection()
             try:
-                db = self.connection()
-                try:
-                    return self._run(db, works)
-                finally:
-                    _roll_back(db)
-            except SQLITE_ERRORS as error:
-                raise translate_error(error, str(self._place.path)) from error
+                return self._run(db, works)
+            finally:
+                _roll_back(db)
+        except SQLITE_ERRORS as error:
+            raise translate_error(error, str(self._place.path)) from error
+        finally:
+            self._use_lock.release()
 
 
 def _roll_back(db: Connection) -> None:
