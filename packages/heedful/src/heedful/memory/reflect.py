@@ -39,7 +39,7 @@ from heedful.errors import (
     StoreError,
 )
 from heedful.lessons import render
-from heedful.lessons.action import arguments_of, path_of, relative_path
+from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     Step,
@@ -63,7 +63,7 @@ from heedful.lessons.origin import (
 )
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.ranking import claimed_importance
-from heedful.lessons.scope import State, short_digest, source_of
+from heedful.lessons.scope import MAX_READ_CHARS, State, short_digest, source_of
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.call_memory import log_failure
@@ -86,7 +86,7 @@ from heedful.memory.quarantine import release_stated
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
 from heedful.models.contract import Model
-from heedful.redact import redact, redact_data
+from heedful.redact import redact, redact_data, redact_start
 from heedful.store import (
     episode_lessons,
     episodes,
@@ -773,6 +773,8 @@ def steps_of(
     relative to it.
     """
     steps: list[Step] = []
+    tools: list[str] = []
+    texts: list[str] = []
     read = set[str]()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
@@ -786,7 +788,8 @@ def steps_of(
         failure = run.failure[position] or run.failure[result] or ""
         error_texts = tuple(errors.get(position, ()))
 
-        arguments = arguments_of(given_to(event))
+        given = given_to(event)
+        arguments = arguments_of(given)
         contract = None
         if error_texts:
             contract = find_contract(arguments, failure, error_texts)
@@ -814,29 +817,36 @@ def steps_of(
         )
         if not error_texts:
             read.update(filter(None, [touched_path(arguments, folder)]))
+
+        # A command is the same call whichever tool runs it. A mark lacks folders, so
+        # that calls are compared by their texts.
+        command = command_of(given)
+        data = json.dumps(given, sort_keys=True, ensure_ascii=False, default=repr)
+        tools.append("" if command else event.tool.strip().lower())
+        texts.append(redact_start(command or data, MAX_READ_CHARS))
     return tuple(
-        replace(step, calls=1 + _calls_until_passed(steps, position))
+        replace(step, calls=1 + _calls_until_passed(steps, tools, texts, position))
         if step.errors
         else step
         for position, step in enumerate(steps)
     )
 
 
-def _calls_until_passed(steps: Sequence[Step], failed: int) -> int:
+def _calls_until_passed(
+    steps: Sequence[Step], tools: Sequence[str], texts: Sequence[str], failed: int
+) -> int:
     """Return how many calls lie between a failure and a like call that passed.
 
     At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
     """
-    step = steps[failed]
-    call = step.marks[0]
-    following = steps[failed + 1 : failed + 1 + MAX_NEXT_CALLS]
-    for count, next_step in enumerate(following):
-        next_call = next_step.marks[0]
-        if next_step.errors or call.tool != next_call.tool:
+    path = steps[failed].path
+    for position in range(failed + 1, min(len(steps), failed + 1 + MAX_NEXT_CALLS)):
+        step = steps[position]
+        if step.errors or tools[failed] != tools[position]:
             continue
-        is_same_file = step.path != "" and step.path == next_step.path
-        if is_same_file or likeness(call.name, next_call.name):
-            return min(count, MAX_LOST_CALLS)
+        is_same_file = path != "" and path == step.path
+        if is_same_file or likeness(texts[failed], texts[position]):
+            return min(position - failed - 1, MAX_LOST_CALLS)
     return 0
 
 
