@@ -93,11 +93,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A failure that earlier calls with the same path, name or command had.
+    """A failure of earlier calls with the same path, name or command.
 
-    `kind`, `name`, `tool` and `digest` are those of the mark; `name` is "" for a whole
-    call. The calls failed in `runs` runs, last at the time `failed`, in seconds since
-    1970. `error` is the last error, `words` are what a person or a model
+    `kind`, `name`, `tool` and `digest` describe the path, name or command; `name` is ""
+    for a whole call. The calls failed in `runs` runs, last at the time `failed`, in
+    seconds since 1970. `error` is the last error, `words` is what a person or a model
     said about it, and `fix` is what fixed it; each is "" if unknown or held back.
     `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
     its `lesson_state`. `text` says all this in words.
