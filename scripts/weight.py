@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_651,
-    "lines of tests": 70_803,
+    "lines of tests": 70_802,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

@@ -336,7 +336,7 @@ class World:
 
     async def read(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         def read(db: Db, scope: Scope) -> list[tuple[Any, ...]]:
-            return [tuple(row) for row in db.execute(sql, values)]
+            return [tuple(dict(row).values()) for row in db.execute(sql, values)]
 
         return await self.store.read(Scope(), read)
 

@@ -74,7 +74,7 @@ async def dump_tables(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
         index = INDEX if db.dialect == "sqlite" else {}
         statements = {**TABLES, **index}.items()
         return {
-            name: [tuple(row) for row in db.execute(sql, values)]
+            name: [tuple(dict(row).values()) for row in db.execute(sql, values)]
             for name, sql in statements
         }
 

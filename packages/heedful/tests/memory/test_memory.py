@@ -154,7 +154,7 @@ async def read_texts(memory: Memory) -> set[str]:
     sql = "select text from lesson where tenant = :tenant and project = :project"
     scope = key_of(memory.scope)
     texts: set[str] = await store.read(
-        memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
+        memory.scope, lambda db, _: {row["text"] for row in db.execute(sql, scope)}
     )
     return texts
 
