@@ -31,10 +31,9 @@ from google.genai import types
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
     ID_KEY,
+    Adapter,
     Attempts,
     Role,
-    checked_host,
-    keep_open,
     place_of,
 )
 from heedful.integrations.host import Host
@@ -61,7 +60,7 @@ def _in_run(work: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     return callback
 
 
-class HeedfulAdkPlugin(BasePlugin):
+class HeedfulAdkPlugin(Adapter, BasePlugin):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
     Answers of the root agent are judged, and of agents to which it transfers; or those
@@ -75,11 +74,9 @@ class HeedfulAdkPlugin(BasePlugin):
     def __init__(
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()
     ) -> None:
-        super().__init__(RESULT_KEY)
-        self.host = checked_host(host)
-        self.hold_back = hold_back
+        Adapter.__init__(self, host, hold_back=hold_back)
+        BasePlugin.__init__(self, RESULT_KEY)
         self.agents = frozenset(agents)
-        self.runs: dict[str, _InvocationRun] = {}
         # The agents that were called as tools: each runs in an invocation of its own.
         self.tool_agents: set[str] = set()
 
@@ -91,7 +88,7 @@ class HeedfulAdkPlugin(BasePlugin):
 
         invocation = invocation_context.invocation_id
         config = invocation_context.run_config
-        metadata = (config and config.custom_metadata) or {}
+        metadata = getattr(config, "custom_metadata", None) or {}
         id = metadata.get(ID_KEY) or f"{invocation_context.session.id}-{invocation}"
         task = _text_of(invocation_context.user_content)
         is_live = invocation_context.live_request_queue is not None
@@ -101,19 +98,16 @@ class HeedfulAdkPlugin(BasePlugin):
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
         await run.begin()
-        keep_open(self.runs, invocation, run)
+        self.keep_open(invocation, run)
 
     @_in_run
     async def before_agent_callback(
         self, run: _InvocationRun, *, agent: Any, callback_context: Any
     ) -> None:
         """Note whether the answers of an agent are judged, and their type."""
-        if not isinstance(agent, LlmAgent):
-            return
-
         is_judged = run.judges_root and _is_reached_by_transfer(agent)
         if agent.name in self.agents or (is_judged and not self.agents):
-            run.judged[agent.name] = agent.output_schema
+            run.judged[agent.name] = getattr(agent, "output_schema", None)
 
     @_in_run
     async def before_model_callback(
@@ -177,7 +171,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or tool.name in (FEEDBACK_TOOL, SetModelResponseTool.NAME):
             return None
 
-        held_back = await run.ask(tool.name, tool_args, _call_id(tool_context))
+        held_back = await run.ask(tool.name, tool_args, tool_context.function_call_id)
         return {"error": held_back} if held_back else None
 
     @_in_run
@@ -196,7 +190,9 @@ class HeedfulAdkPlugin(BasePlugin):
 
         error = _error_in(result)
         text = error or str(result)
-        await run.keep(tool.name, text, _call_id(tool_context), failed=bool(error))
+        await run.keep(
+            tool.name, text, tool_context.function_call_id, failed=bool(error)
+        )
         return None
 
     @_in_run
@@ -210,7 +206,9 @@ class HeedfulAdkPlugin(BasePlugin):
         error: Exception,
     ) -> None:
         """Keep the error of a call, and ask memory about it."""
-        await run.keep(tool.name, str(error), _call_id(tool_context), failed=True)
+        await run.keep(
+            tool.name, str(error), tool_context.function_call_id, failed=True
+        )
 
     @_in_run
     async def on_event_callback(
@@ -295,15 +293,9 @@ def _is_reached_by_transfer(agent: Any) -> bool:
     return agent is None
 
 
-def _call_id(tool_context: Any) -> str:
-    """Return the id of the call that a tool answers."""
-    return tool_context.function_call_id or ""
-
-
 def _content(role: Role, text: str) -> types.Content:
     """Return a content of a text."""
-    name = "user" if role == "user" else "model"
-    return types.Content(role=name, parts=[types.Part(text=text)])
+    return types.UserContent(text) if role == "user" else types.ModelContent(text)
 
 
 def _result_calls(content: types.Content) -> list[str]:

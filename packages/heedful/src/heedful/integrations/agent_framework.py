@@ -12,7 +12,6 @@ killed, goes on with it.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from agent_framework import (
     AgentMiddleware,
     AgentResponse,
     AgentResponseUpdate,
+    AgentSession,
     ChatContext,
     FunctionInvocationContext,
     HistoryProvider,
@@ -34,8 +34,7 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from heedful.integrations.attempts import Attempts, Role, checked_host, place_of
-from heedful.integrations.host import Host
+from heedful.integrations.attempts import Adapter, Attempts, Role, place_of
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
@@ -43,7 +42,7 @@ CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
 
 
-class HeedfulAgentMiddleware(AgentMiddleware):
+class HeedfulAgentMiddleware(Adapter, AgentMiddleware):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
     Put it first, so that it judges what other middleware returns. It serves any number
@@ -52,10 +51,6 @@ class HeedfulAgentMiddleware(AgentMiddleware):
     `hold_back`, a call of a tool that failed before does not run: the model reads what
     happened. When the model makes the same call again, it runs.
     """
-
-    def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = checked_host(host)
-        self.hold_back = hold_back
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:
         """Run the agent until its answer passes or a rule stops the run."""
@@ -66,27 +61,26 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             run.watch_request,
             *present,
         ]
+        stream = ResponseStream(run.answer(), finalizer=run.finalize)
         if context.stream:
-            context.result = ResponseStream(run.answer(), finalizer=run.finalize)
-            return
-
-        async for _ in run.answer():
-            # Only a stream has a reader of updates.
-            pass
-        context.result = run.result
+            context.result = stream
+        else:
+            context.result = await stream.get_final_response()
 
     async def _begin(
         self, context: AgentContext, call_next: CallNext
     ) -> _MiddlewareRun:
         """Return the run of this user turn or, after a pause, the run being resumed."""
         prompts = [message.text for message in context.messages if _is_prompt(message)]
-        id, record = _session_record(context)
+        # Without a session, the id is random, and nothing is kept.
+        session = context.session or AgentSession()
+        record = session.state.setdefault(RESULT_KEY, {})
 
         # No new prompt means that the user has just approved or refused a call.
         is_new_turn = bool(prompts) or not record.get("open")
         if is_new_turn:
             turn = record.get("turn", 0) + 1
-            id = f"{id}:{turn}" if turn > 1 else id
+            id = f"{session.session_id}:{turn}" if turn > 1 else session.session_id
             task = prompts[-1] if prompts else ""
             record.update(turn=turn, open=id, task=task)
 
@@ -95,6 +89,7 @@ class HeedfulAgentMiddleware(AgentMiddleware):
             hold_back=self.hold_back,
             context=context,
             call_next=call_next,
+            session=session,
             messages=list(context.messages),
         )
         run.past = run.history()
@@ -109,17 +104,6 @@ class HeedfulAgentMiddleware(AgentMiddleware):
         return run
 
 
-def _session_record(context: AgentContext) -> tuple[str, dict[str, Any]]:
-    """Return the id of the session and what its state keeps of runs.
-
-    Without a session, they are a random id and an empty record.
-    """
-    if context.session is None:
-        return secrets.token_hex(8), {}
-    record = context.session.state.setdefault(RESULT_KEY, {})
-    return context.session.session_id, record
-
-
 @dataclass(eq=False, kw_only=True)
 class _MiddlewareRun(Attempts):
     """The attempts of one run of an agent.
@@ -130,6 +114,7 @@ class _MiddlewareRun(Attempts):
 
     context: AgentContext
     call_next: CallNext
+    session: AgentSession
     messages: list[Message]
     past: dict[str, list[Message]] = field(default_factory=dict)
     usage: UsageDetails | None = None
@@ -220,25 +205,21 @@ class _MiddlewareRun(Attempts):
         vars(response)[RESULT_KEY] = verdict
         self.result = response
         self.ended = True
-        if self.context.session is not None:
-            self.context.session.state.get(RESULT_KEY, {}).pop("open", None)
+        self.session.state.get(RESULT_KEY, {}).pop("open", None)
 
     def history(self) -> dict[str, list[Message]]:
         """Return the messages in the state of the session, by their providers."""
-        session = self.context.session
-        states = session.state if session else {}
         return {
             source: list(state["messages"])
-            for source, state in states.items()
+            for source, state in self.session.state.items()
             if isinstance(state, dict) and "messages" in state
         }
 
     def restore(self, messages: Sequence[Message] = ()) -> None:
         """Let the state of the session have what was before the run, and messages."""
-        session: Any = self.context.session
         for source in self.history():
             past = self.past.get(source, ())
-            session.state[source]["messages"] = [*past, *messages]
+            self.session.state[source]["messages"] = [*past, *messages]
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""
@@ -252,23 +233,22 @@ class _MiddlewareRun(Attempts):
         ]
         return session is not None and bool(session.service_session_id or elsewhere)
 
-    def request(self, messages: Sequence[Message]) -> list[Message]:
-        """Return a request with what memory has, and the last rejected answer."""
-        # The request may be one of a service that holds the task.
-        is_task = [_is_prompt(item) and item.text == self.run.task for item in messages]
-        return self.advised(
-            messages,
+    async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
+        """Show the model what memory has, and the last rejected answer."""
+        self.spent += Usage(1)
+        self.closing()
+        is_task = [
+            _is_prompt(message) and message.text == self.run.task
+            for message in context.messages
+        ]
+        context.messages = self.advised(
+            context.messages,
+            # The request may be one of a service that holds the task.
             task=place_of(is_task, sought=True) if any(is_task) else -1,
             last=-2 if self.is_kept_elsewhere() else None,
             calls=_result_calls,
             message=_message,
         )
-
-    async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
-        """Show the model what memory has, and count the request."""
-        self.spent += Usage(1)
-        self.closing()
-        context.messages = self.request(context.messages)
         await call_next()
 
     async def watch_call(

@@ -8,7 +8,14 @@ the calls of tools that run.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    MutableMapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -27,6 +34,7 @@ from heedful.integrations.results import PASSED_OUTCOMES
 from heedful.lessons.action import MAX_MOMENT_CHARS
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
+from heedful.models.answers import value_at
 from heedful.models.call import count_cancels
 from heedful.validation import require
 
@@ -354,6 +362,32 @@ class Attempts:
         return done
 
 
+class Adapter:
+    """What the plugins of all frameworks have: the host, and the runs of this process.
+
+    `runs` has those that are open. With `hold_back`, a call of a tool that failed
+    before does not run at first.
+    """
+
+    def __init__(self, host: Host, *, hold_back: bool = False) -> None:
+        self.host = checked_host(host)
+        self.hold_back = hold_back
+        self.runs: MutableMapping[Any, Any] = {}
+
+    def attempts(self, id: str, task: str) -> Attempts:
+        """Return the attempts of a run, which `begin` has yet to begin."""
+        return Attempts(run=self.host.run(id, task), hold_back=self.hold_back)
+
+    def keep_open(self, id: str, run: Attempts) -> None:
+        """Keep an open run; forget the oldest one if there are too many.
+
+        Nobody ended those: they were cancelled.
+        """
+        if len(self.runs) >= MAX_OPEN_RUNS:
+            self.runs.pop(next(iter(self.runs)))
+        self.runs[id] = run
+
+
 def misfit_of(kind: Any, answer: str) -> str:
     """Return why an answer is no JSON of a type, "" if it is."""
     try:
@@ -363,14 +397,15 @@ def misfit_of(kind: Any, answer: str) -> str:
     return ""
 
 
-def keep_open(runs: dict[str, T], id: str, run: T) -> None:
-    """Keep an open run; forget the oldest one if there are too many.
-
-    Nobody ended those: they were cancelled.
-    """
-    if len(runs) >= MAX_OPEN_RUNS:
-        runs.pop(next(iter(runs)))
-    runs[id] = run
+def text_in(content: Any) -> str:
+    """Return the text of a message or of a result: a text, or parts with texts."""
+    if isinstance(content, str):
+        return content
+    texts = [
+        part if isinstance(part, str) else value_at(part, "text")
+        for part in content or ()
+    ]
+    return "\n".join(filter(None, texts))
 
 
 def place_of(values: Sequence[object], sought: object) -> int:

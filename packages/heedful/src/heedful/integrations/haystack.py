@@ -17,17 +17,16 @@ from weakref import WeakKeyDictionary
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage, ChatRole, ToolCall, ToolCallResult
-from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.episodes.signals import canonical_json
 from heedful.integrations.attempts import (
     ID_KEY,
-    Attempts,
+    Adapter,
     Role,
-    checked_host,
     place_of,
     run_now,
+    text_in,
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
@@ -55,7 +54,7 @@ def hooks(
     what happened. When the model makes the same call again, it runs. The hooks serve
     any number of agents and runs.
     """
-    watch = _Watch(host, hold_back)
+    watch = _Watch(host, hold_back=hold_back)
     others = others or {}
     clean = _as_hook(watch.clean)
     return {
@@ -77,33 +76,31 @@ def _as_hook(work: Callable[[State], Coroutine[Any, Any, None]]) -> FunctionHook
     return FunctionHook(function=wait, async_function=work)
 
 
-class _Watch:
+class _Watch(Adapter):
     """What the hooks do at each point of a run."""
 
-    def __init__(self, host: Host, hold_back: bool) -> None:
-        self.host = checked_host(host)
-        self.hold_back = hold_back
-        self.runs: WeakKeyDictionary[State, Attempts] = WeakKeyDictionary()
+    def __init__(self, host: Host, *, hold_back: bool) -> None:
+        super().__init__(host, hold_back=hold_back)
+        self.runs = WeakKeyDictionary()
 
     async def begin(self, state: State) -> None:
         """Recall what memory has for the last message of the user."""
         tasks = [
-            _text_of(message)
+            text_in(message.texts)
             for message in _own(state)
             if message.is_from(ChatRole.USER)
         ]
         context = state.data.get("hook_context") or {}
-        host_run = self.host.run(
-            str(context.get(ID_KEY, "")), tasks[-1] if tasks else ""
-        )
-        run = Attempts(run=host_run, hold_back=self.hold_back, counted=_usage(state))
+        task = tasks[-1] if tasks else ""
+        run = self.attempts(str(context.get(ID_KEY, "")), task)
+        run.counted = _usage(state)
         await run.begin()
         self.runs[state] = run
 
     async def clean(self, state: State) -> None:
         """Remove what was added for the last request; keep the last text."""
         messages = _own(state)
-        self.runs[state].hear(_text_of(messages[-1]))
+        self.runs[state].hear(text_in(messages[-1].texts))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:
@@ -117,7 +114,7 @@ class _Watch:
             return
 
         is_task = [
-            message.is_from(ChatRole.USER) and _text_of(message) == run.run.task
+            message.is_from(ChatRole.USER) and text_in(message.texts) == run.run.task
             for message in messages
         ]
         request = run.advised(
@@ -160,7 +157,7 @@ class _Watch:
         run = self.runs[state]
         for result in _results_in(state.data["messages"]):
             call = result.origin
-            text = _result_text(result.result)
+            text = text_in(result.result)
             if result.error:
                 text = text.partition(ERROR_HEADING)[2] or text
             await run.keep(call.tool_name, text, _call_id(call), failed=result.error)
@@ -195,11 +192,6 @@ class _Watch:
         state.data[RESULT_KEY] = await run.end()
 
 
-def _text_of(message: ChatMessage) -> str:
-    """Return the texts of a message as one."""
-    return "\n".join(message.texts)
-
-
 def _own(state: State) -> list[ChatMessage]:
     """Return the messages of a state without those that were added for a request."""
     messages = state.data.get("messages", ())
@@ -221,10 +213,10 @@ def _message(role: Role, text: str) -> ChatMessage:
 
 def _output_of(answer: Sequence[ChatMessage], reason: str) -> str:
     """Return the text of an answer; that of a tool if its result is the answer."""
-    texts = [_text_of(message) for message in answer]
+    texts = [text_in(message.texts) for message in answer]
     for result in _results_in(answer):
         if result.origin.tool_name == reason:
-            texts = [_result_text(result.result)]
+            texts = [text_in(result.result)]
     return "\n".join(texts)
 
 
@@ -236,13 +228,6 @@ def _results_in(messages: Iterable[ChatMessage]) -> list[ToolCallResult]:
 def _result_calls(message: ChatMessage) -> list[str]:
     """Return the ids of the calls whose results are in a message."""
     return [_call_id(result.origin) for result in message.tool_call_results]
-
-
-def _result_text(result: ToolCallResultContentT) -> str:
-    """Return what a tool returned, as one text."""
-    if isinstance(result, str):
-        return str(result)
-    return "\n".join(getattr(part, "text", "") for part in result)
 
 
 def _call_id(call: ToolCall) -> str:

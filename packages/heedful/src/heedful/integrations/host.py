@@ -26,7 +26,7 @@ from heedful.integrations.reminders import measure_checks, settle_reminders
 from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.loop.record import Candidate, Evaluation, Finding, Goal
+from heedful.loop.record import NO_USAGE, Candidate, Evaluation, Finding, Goal
 from heedful.loop.stop import Stop
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, learn_session
@@ -159,9 +159,7 @@ class HostRun(PromptRun):
         if is_new and loop.ended:
             return loop.verdict
 
-        fields: dict[str, Any] = {}
-        if usage is not None:
-            fields["usage"] = usage
+        fields: dict[str, Any] = {"usage": NO_USAGE if usage is None else usage}
         if misfit:
             finding = Finding("output type", misfit, fix="answer with this type only")
             fields.update(evaluation=Evaluation(findings=(finding,)), checks=())
@@ -192,16 +190,14 @@ class HostRun(PromptRun):
     @property
     def best(self) -> Any:
         """The best output, as the host gave it; None before the first verdict."""
-        if self.loop is None:
-            return None
-        loop = self.loop.loop
-        if not loop.best:
+        loop = self.loop
+        if loop is None or loop.loop.best is None:
             return None
 
         # The first attempts may be those of an earlier process.
-        earlier_attempts = len(loop.attempts) - len(self.outputs)
-        index = loop.best - 1 - earlier_attempts
-        return self.outputs[index] if index >= 0 else self.loop.candidate
+        earlier_attempts = len(loop.loop.attempts) - len(self.outputs)
+        index = loop.loop.best - 1 - earlier_attempts
+        return self.outputs[index] if index >= 0 else loop.candidate
 
     async def learn(self, *events: Event, ends: Ended | None = None) -> Learned | None:
         """Keep events; if the run `ends`, store what it teaches and forget its events.
@@ -241,7 +237,7 @@ class HostRun(PromptRun):
 
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
-        session, *_ = await asyncio.to_thread(lambda: list(read(file)))
+        session = await asyncio.to_thread(next, read(file))
         return await learn_session(
             session,
             memory=memory,

@@ -27,14 +27,12 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from heedful.integrations.attempts import (
+    Adapter,
     Attempts,
     Role,
-    checked_host,
-    keep_open,
     place_of,
     run_now,
 )
-from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.codec import verdict_answer
 from heedful.loop.record import NO_USAGE, Usage
@@ -56,7 +54,7 @@ class HeedfulState(AgentState[Any]):
     heedful: Annotated[dict[str, Any], types.PrivateStateAttr]
 
 
-class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
+class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
     """Recalls before an agent begins, advises at each tool call, judges the answer.
 
     A rejected answer leaves the state; the next request shows it with what is wrong.
@@ -69,20 +67,21 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     state_schema = HeedfulState
 
-    def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        super().__init__()
-        self.host = checked_host(host)
-        self.hold_back = hold_back
-        # The runs that are open in this process.
-        self.runs: dict[str, Attempts] = {}
-
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
         return run_now(self.abefore_agent(state, runtime))
 
     async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
-        """Begin a run with the last message of the user; return its record."""
-        prompts = _user_prompts(state["messages"])
+        """Begin a run with the last message of the user; return its record.
+
+        Messages that middleware made are none of the user.
+        """
+        prompts = [
+            message
+            for message in state["messages"]
+            if isinstance(message, HumanMessage)
+            and MESSAGE_SOURCE_KEY not in message.additional_kwargs
+        ]
         if not prompts:
             return None
 
@@ -94,10 +93,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if turn > 1:
             id = f"{id}:{turn}"
 
-        host_run = self.host.run(id, str(prompts[-1].text))
-        run = Attempts(run=host_run, hold_back=self.hold_back)
+        run = self.attempts(id, str(prompts[-1].text))
         await run.begin_turn()
-        keep_open(self.runs, run.run.id, run)
+        self.keep_open(run.run.id, run)
         record = {
             "id": run.run.id,
             "task": run.run.task,
@@ -214,10 +212,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self.runs.get(record["id"])
         if run is None:
             # Another process has begun it.
-            host_run = self.host.run(record["id"], record["task"])
-            run = Attempts(run=host_run, hold_back=self.hold_back)
+            run = self.attempts(record["id"], record["task"])
             await run.begin()
-            keep_open(self.runs, record["id"], run)
+            self.keep_open(record["id"], run)
         return run
 
     async def _prepare(self, request: Request) -> Request | AIMessage:
@@ -254,16 +251,6 @@ def _thread_id() -> str:
     id = str(options.get("thread_id") or f"run-{secrets.token_hex(8)}")
     parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
     return storable_id(f"{id}:{parent}" if parent else id)
-
-
-def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
-    """Return the messages of the user, without those that middleware made."""
-    return [
-        message
-        for message in messages
-        if isinstance(message, HumanMessage)
-        and MESSAGE_SOURCE_KEY not in message.additional_kwargs
-    ]
 
 
 def _answers_in(messages: Sequence[AnyMessage]) -> list[AIMessage]:

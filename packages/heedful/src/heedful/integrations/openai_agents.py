@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import agents
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
-from agents.tool_context import ToolContext
 
 from heedful.drive import portal
 from heedful.episodes.episode import json_data
@@ -28,6 +27,7 @@ from heedful.integrations.attempts import (
     checked_host,
     misfit_of,
     place_of,
+    text_in,
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
@@ -137,21 +137,14 @@ async def hold_back(
     A call that failed before does not run: the model reads what happened. When the
     model makes the same call again, it runs.
     """
-    return await _ask(data.context, hold_back=True)
-
-
-@agents.tool_input_guardrail(name="heedful")
-async def _watch(
-    data: agents.ToolInputGuardrailData,
-) -> agents.ToolGuardrailFunctionOutput:
-    """Ask about a call before it runs; hold it back if it repeats."""
-    return await _ask(data.context)
+    return await _ask(data, hold_back=True)
 
 
 async def _ask(
-    context: ToolContext[Any], *, hold_back: bool = False
+    data: agents.ToolInputGuardrailData, *, hold_back: bool = False
 ) -> agents.ToolGuardrailFunctionOutput:
     """Ask about a call, in a run of heedful; reject it if it is held back."""
+    context = data.context
     # The filter of the run is a method of its attempts.
     input_filter = getattr(context.run_config, "call_model_input_filter", None)
     attempts = getattr(input_filter, "__self__", None)
@@ -166,6 +159,9 @@ async def _ask(
     if text:
         return agents.ToolGuardrailFunctionOutput.reject_content(text)
     return agents.ToolGuardrailFunctionOutput.allow()
+
+
+_watch = agents.ToolInputGuardrail[Any](_ask, name="heedful")
 
 
 class _EarlyAnswer(agents.AgentsException):
@@ -198,7 +194,7 @@ async def _begin(
     # The last message of the user is the task.
     prompts = [item for item in items if item.get("role") == "user"]
     anchor = prompts[-1] if prompts else {}
-    task = _text_of(anchor.get("content", ""))
+    task = text_in(anchor.get("content", ""))
     if isinstance(prompt, agents.RunState) and options.get("conversation_id"):
         # The message may be feedback: the stored run has the task.
         task = ""
@@ -219,7 +215,16 @@ async def _begin(
         on_server=on_server,
         anchor=anchor,
     )
-    attempts.prepare()
+    options["error_handlers"] = {
+        "invalid_final_output": attempts.note_misfit,
+        **(options.get("error_handlers") or {}),
+    }
+    options["run_config"] = replace(
+        config,
+        call_model_input_filter=attempts.add_advice,
+        tool_error_formatter=attempts.keep_error,
+    )
+    _watch_tools(agent)
     await attempts.begin()
     return attempts
 
@@ -248,19 +253,6 @@ class _Attempts(Attempts):
     best_result: Any = None
     failed: Any = None
     misfit: str = ""
-
-    def prepare(self) -> None:
-        """Set the options of the SDK's runs."""
-        self.options["error_handlers"] = {
-            "invalid_final_output": self.note_misfit,
-            **(self.options.get("error_handlers") or {}),
-        }
-        self.options["run_config"] = replace(
-            self.config,
-            call_model_input_filter=self.add_advice,
-            tool_error_formatter=self.keep_error,
-        )
-        _watch_tools(self.agent)
 
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
         """Add what memory has to the input of the model; keep results of calls.
@@ -291,10 +283,10 @@ class _Attempts(Attempts):
         """Keep results of calls; return the answer that ends the run early, or ""."""
         for item in items:
             for call in _result_calls(item):
-                result = _text_of(item.get("output", ""))
+                result = text_in(item.get("output", ""))
                 await self.keep(self.running.get(call, ""), result, call)
         answers = [item for item in items if item.get("role") == "assistant"]
-        texts = [_text_of(answer.get("content", "")) for answer in answers]
+        texts = [text_in(answer.get("content", "")) for answer in answers]
         return self.early_answer(texts, at_limit=at_limit)
 
     async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> Any:
@@ -436,10 +428,3 @@ def _result_calls(item: Any) -> list[str]:
 def _message(role: Role, text: str) -> Any:
     """Return a message as an item of the SDK's input."""
     return {"role": role, "content": text}
-
-
-def _text_of(content: Any) -> str:
-    """Return the text of a message, which may have several parts."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(filter(None, [part.get("text", "") for part in content]))

@@ -33,7 +33,13 @@ from pydantic_ai.result import FinalResult
 from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
-from heedful.integrations.attempts import Attempts, Role, checked_host, place_of
+from heedful.integrations.attempts import (
+    Attempts,
+    Role,
+    checked_host,
+    place_of,
+    text_in,
+)
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
@@ -58,7 +64,7 @@ class Heedful(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> "Heedful":
         """Return the capability of one run."""
         id = ctx.run_id or ""
-        task = _text_of(ctx.prompt)
+        task = text_in(ctx.prompt)
         if ctx.prompt is None and ctx.messages:
             # The prompt is the last message, or the run goes on after a pause.
             last = ctx.messages[-1]
@@ -252,16 +258,10 @@ class _Run(Heedful):
         messages[:] = request
 
 
-def _text_of(prompt: Any) -> str:
-    """Return the text of a prompt that may have images and other parts."""
-    parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
-    return "\n".join(part for part in parts if isinstance(part, str))
-
-
 def _prompt_of(message: ModelMessage) -> str:
     """Return the text of the user in a message."""
     return "\n".join(
-        _text_of(part.content)
+        text_in(part.content)
         for part in message.parts
         if isinstance(part, UserPromptPart)
     )

@@ -30,7 +30,12 @@ from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
 from heedful.episodes.episode import json_data
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, place_of
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Adapter,
+    place_of,
+    text_in,
+)
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
@@ -41,7 +46,7 @@ ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
 PAUSE_STOP_REASONS = ("interrupt", "checkpoint")
 
 
-class HeedfulPlugin(Plugin):
+class HeedfulPlugin(Adapter, Plugin):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
     One plugin serves any number of agents, each with one run at a time. With
@@ -52,10 +57,9 @@ class HeedfulPlugin(Plugin):
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = checked_host(host)
-        self.hold_back = hold_back
-        self.runs: WeakKeyDictionary[Any, Attempts] = WeakKeyDictionary()
-        super().__init__()
+        Adapter.__init__(self, host, hold_back=hold_back)
+        Plugin.__init__(self)
+        self.runs = WeakKeyDictionary()
 
     def init_agent(self, agent: Agent) -> None:
         """Add what changes requests; Strands itself adds the hooks."""
@@ -72,10 +76,8 @@ class HeedfulPlugin(Plugin):
         message = prompts[-1] if prompts else _message("user", "")
         task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
         own_id = event.invocation_state.get(ID_KEY)
-        host_run = self.host.run(
-            str(own_id or f"{event.agent.session_id}-{task_id}"), _text_of(message)
-        )
-        run = Attempts(run=host_run, hold_back=self.hold_back)
+        id = str(own_id or f"{event.agent.session_id}-{task_id}")
+        run = self.attempts(id, text_in(message["content"]))
         await run.begin()
         self.runs[event.agent] = run
 
@@ -93,7 +95,7 @@ class HeedfulPlugin(Plugin):
             return context
 
         is_task = [
-            _is_prompt(message) and _text_of(message) == run.run.task
+            _is_prompt(message) and text_in(message["content"]) == run.run.task
             for message in context.messages
         ]
         woven = run.advised(
@@ -115,7 +117,7 @@ class HeedfulPlugin(Plugin):
 
         message = response.message
         run.spent += _usage_in(message)
-        text = _text_of(message)
+        text = text_in(message["content"])
         run.hear(text)
         wants_object = _wants_object(event.agent)
         # Some models answer with JSON when they must answer with an object.
@@ -226,11 +228,6 @@ def _usage_in(message: Message) -> Usage:
 def _message(role: Any, text: str) -> Message:
     """Return a message of a text."""
     return {"role": role, "content": [{"text": text}]}
-
-
-def _text_of(message: Message) -> str:
-    """Return the text of a message, which may have other parts, too."""
-    return "\n".join(block["text"] for block in message["content"] if "text" in block)
 
 
 def _result_text(result: ToolResult) -> str:

@@ -46,7 +46,7 @@ _USAGE_NAMES = (
     UsageNames("usage_metadata", ("input_tokens",), ("output_tokens",)),
     UsageNames("metrics", ("input_tokens",), ("output_tokens",)),
 )
-# Where their texts are, or the objects that the SDK has parsed: see `_value_at`.
+# Where their texts are, or the objects that the SDK has parsed: see `value_at`.
 _TEXT_PATHS = (
     "choices.message.parsed",
     "choices.message.content",
@@ -127,7 +127,7 @@ _FAULTS: Mapping[Finish, tuple[str, str]] = {
 }
 
 
-def _value_at(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     """Return the value at a path of attributes or keys; None if it is missing.
 
     `choices.message.content` reads the content of the first choice: a list stands for
@@ -147,7 +147,7 @@ def _value_at(value: Any, path: str) -> Any:
 def _text_at(value: Any, paths: Iterable[str]) -> str:
     """Return the first text at one of the paths; "" if there is none."""
     for path in paths:
-        text = _value_at(value, path)
+        text = value_at(value, path)
         if isinstance(text, str) and text:
             return str(
                 getattr(text, "value", text)
@@ -157,13 +157,13 @@ def _text_at(value: Any, paths: Iterable[str]) -> str:
 
 def _items_at(value: Any, path: str) -> list[Any]:
     """Return the list at a path, or the one value there as a list."""
-    items = _value_at(value, path)
+    items = value_at(value, path)
     return items if isinstance(items, list) else [items]
 
 
 def _sum_of(usage: Any, names: Sequence[str]) -> int:
     """Return the sum of the counts with these names; a missing count is 0."""
-    return sum(_value_at(usage, name) or 0 for name in names)
+    return sum(value_at(usage, name) or 0 for name in names)
 
 
 def usage_of(value: Any) -> Usage | None:
@@ -175,13 +175,13 @@ def usage_of(value: Any) -> Usage | None:
         return value
 
     for names in _USAGE_NAMES:
-        for usage in (_value_at(value, names.path), value):
-            if isinstance(_value_at(usage, names.prompt[0]), int):
+        for usage in (value_at(value, names.path), value):
+            if isinstance(value_at(usage, names.prompt[0]), int):
                 return Usage(
-                    _value_at(usage, "requests") or 1,
+                    value_at(usage, "requests") or 1,
                     _sum_of(usage, names.prompt),
                     completion_tokens=_sum_of(usage, names.completion),
-                    cost=float(_value_at(usage, "cost") or 0),
+                    cost=float(value_at(usage, "cost") or 0),
                 )
 
     return None
@@ -230,14 +230,14 @@ def _read_answer(value: Any) -> Answer | None:
 def _content_of(value: Any) -> Any:
     """Return the text of an answer, or the object that its SDK parsed; None without."""
     for path in _TEXT_PATHS:
-        text = _value_at(value, path)
+        text = value_at(value, path)
         if text is not None:
             return text
 
-    content = _value_at(value, "content")
+    content = value_at(value, "content")
     # The answer of Anthropic is a list of blocks.
     if isinstance(content, list):
-        texts = [_value_at(block, "text") or "" for block in content]
+        texts = [value_at(block, "text") or "" for block in content]
         content = "".join(texts)
     return content
 
@@ -247,11 +247,9 @@ def _calls_of(value: Any) -> list[tuple[str, str]]:
     calls: list[tuple[str, str]] = []
     for path in _CALL_PATHS:
         for item in _items_at(value, path):
-            call = next(
-                filter(None, (_value_at(item, key) for key in _CALL_KEYS)), item
-            )
-            is_call = call is not item or _value_at(item, "type") in _CALL_TYPES
-            inputs = (_value_at(call, key) for key in ("arguments", "input", "args"))
+            call = next(filter(None, (value_at(item, key) for key in _CALL_KEYS)), item)
+            is_call = call is not item or value_at(item, "type") in _CALL_TYPES
+            inputs = (value_at(call, key) for key in ("arguments", "input", "args"))
             arguments = next((text for text in inputs if text is not None), None)
             name = _text_at(call, ("name",))
             if is_call and name and arguments is not None:
@@ -283,7 +281,7 @@ def ending_of(value: Any) -> tuple[Finish, str]:
 def model_of(value: Any) -> str:
     """Return the name of the model in the answer of an SDK; "" if it has none."""
     for path in _MODEL_PATHS:
-        name = _value_at(value, path)
+        name = value_at(value, path)
         if isinstance(name, str) and name.isprintable():
             return name[:MAX_NAME_CHARS]
     return ""
@@ -317,7 +315,7 @@ def join_parts(function: str, parts: Iterable[Any]) -> Answer:
     texts = []
     answer = Answer("")
     for part in parts:
-        delta = _value_at(part, "choices.delta")
+        delta = value_at(part, "choices.delta")
         chunk = None if isinstance(part, str) else answer_of(part)
         usage = usage_of(part)
         if isinstance(part, str):
