@@ -13,6 +13,7 @@ killed, goes on with it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from agent_framework import (
     AgentSession,
     ChatContext,
     FunctionInvocationContext,
+    FunctionTool,
     HistoryProvider,
     InMemoryHistoryProvider,
     Message,
@@ -34,7 +36,7 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from heedful.integrations.attempts import Adapter, Attempts, Role, place_of
+from heedful.integrations.attempts import Adapter, Attempts, Role, place_of, text_in
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
@@ -268,7 +270,7 @@ class _MiddlewareRun(Attempts):
             arguments,
             str(context.metadata.get("call_id", "")),
             work=work,
-            text=_result_text,
+            text=lambda result: text_in(FunctionTool.parse_result(result)),
             # Neither is a failure of the tool.
             others=(MiddlewareException, UserInputRequiredException),
         )
@@ -307,19 +309,9 @@ def _answer_start(response: Response) -> int:
 
 def _output_of(response: Response) -> Any:
     """Return the answer: the structured one, or its text."""
-    try:
-        value = response.value
-    except ValueError:
-        # The text does not match the schema: the checks judge it as it is.
-        value = None
-    if value is not None:
-        return value
+    # A text that does not match the schema is judged as it is.
+    with suppress(ValueError):
+        if response.value is not None:
+            return response.value
     answer = response.messages[_answer_start(response) :]
     return "".join(message.text for message in answer)
-
-
-def _result_text(result: Any) -> str:
-    """Return the text of what a tool returned."""
-    contents = result if isinstance(result, list) else [result]
-    texts = [str(getattr(content, "text", content)) for content in contents]
-    return "\n".join(texts)

@@ -66,8 +66,12 @@ class Host(TaskHost):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        allowed = "a collection of tool names, such as a list"
-        require(not isinstance(self.polls, str), "polls", self.polls, allowed)
+        require(
+            not isinstance(self.polls, str),
+            "polls",
+            self.polls,
+            "a collection of tool names, such as a list",
+        )
 
     def run(self, id: str = "", task: Any = "") -> HostRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.

@@ -41,7 +41,6 @@ from heedful.validation import storable_id
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any] | AIMessage
-ToolCall: TypeAlias = types.ToolCallRequest
 Result: TypeAlias = ToolMessage | Command[Any]
 Update: TypeAlias = dict[str, Any] | None
 # LangChain's own middleware marks the messages that it makes under this key, too.
@@ -89,10 +88,8 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
         # messages count.
         record = state.get(RESULT_KEY, {})
         turn = max(record.get("turn", 0) + 1, len(prompts))
-        id = _thread_id()
-        if turn > 1:
-            id = f"{id}:{turn}"
-
+        thread = _thread_id()
+        id = f"{thread}:{turn}" if turn > 1 else thread
         run = self.attempts(id, str(prompts[-1].text))
         await run.begin_turn()
         self.keep_open(run.run.id, run)
@@ -122,18 +119,22 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
         return prepared if isinstance(prepared, AIMessage) else await handler(prepared)
 
     def wrap_tool_call(
-        self, request: ToolCall, handler: Callable[[ToolCall], Result]
+        self,
+        request: types.ToolCallRequest,
+        handler: Callable[[types.ToolCallRequest], Result],
     ) -> Result:
         """Run a tool, unless its call is held back; keep its result."""
 
-        async def work(request: ToolCall) -> Result:
+        async def work(request: types.ToolCallRequest) -> Result:
             # In a thread of its own, a tool may run an event loop.
             return await asyncio.to_thread(handler, request)
 
         return run_now(self.awrap_tool_call(request, work))
 
     async def awrap_tool_call(
-        self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
+        self,
+        request: types.ToolCallRequest,
+        handler: Callable[[types.ToolCallRequest], Awaitable[Result]],
     ) -> Result:
         """Run a tool, unless its call is held back; keep its result."""
         run = await self._run(request.state)
