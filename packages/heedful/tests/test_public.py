@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.drive.run_loop import RUN_OPTIONS
+from heedful.drive.options import RUN_OPTIONS, LoopSettings
+from heedful.pipeline.stages import Stage
 from scripts.stub import PACKAGES, stub, stub_path
 
 PACKAGE = Path(heedful.__file__).parent
@@ -27,6 +28,17 @@ def test_run_has_few_parameters_and_takes_the_further_options_by_keyword():
     assert len(parameters) <= 14
     options = {*parameters, *heedful.LoopOptions.__annotations__}
     assert options == {"task", "generate", "options", *RUN_OPTIONS}
+
+
+@pytest.mark.parametrize("begin", [heedful.run, heedful.open_loop, Stage])
+def test_an_option_of_a_loop_has_one_default(begin):
+    settings = inspect.signature(LoopSettings).parameters
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(begin).parameters.values()
+        if parameter.name in settings and parameter.default is not parameter.empty
+    }
+    assert defaults == {name: settings[name].default for name in defaults}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

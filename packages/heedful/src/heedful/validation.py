@@ -188,7 +188,11 @@ def refuses_unknown_options(target: T) -> T:
         return target
 
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    options_of_target = [name for name in names if name != "self"]
+    optional = function.__kwdefaults__ or {}
+    # Those that a caller must give come first.
+    options_of_target = sorted(
+        (name for name in names if name != "self"), key=optional.__contains__
+    )
 
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:

@@ -217,10 +217,10 @@ class Lease:
     """
 
     def __init__(
-        self, store: Store | None, scope: Scope | None, id: str, may_exist: bool
+        self, store: Store | None, scope: Scope, id: str, may_exist: bool
     ) -> None:
         self.store: Store | None = store
-        self.scope: Scope = scope or Scope()
+        self.scope: Scope = scope
         self.may_exist: bool = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
 

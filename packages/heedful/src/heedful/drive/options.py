@@ -1,24 +1,29 @@
 """The options of a loop, checked before its first attempt."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import signature
 from math import inf
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar
 
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
-from heedful.drive.generate import Producer
+from heedful.drive.generate import Producer, Revise
 from heedful.lessons.briefing import PROMPT_FORMS, Tell
 from heedful.lessons.scope import Scope
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
+from heedful.memory.memory import Memory, open_memory
 from heedful.redact import redact
+from heedful.store import DEFAULT_STORE, open_beside
 from heedful.store.records import StoredLoop
+from heedful.store.store import Store
 from heedful.validation import check_name, check_options, require
 
+C = TypeVar("C")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -47,56 +52,83 @@ class LoopOptions(TypedDict, total=False):
     refuse: Refusing
 
 
-def validate_options(
-    *,
-    id: str = "",
-    checks: Sequence[Check] = (),
-    goals: Sequence[record.Goal | str] = (),
-    policy: decide.Policy | str = policies.default,
-    max_attempts: int | None = None,
-    timeout: float | None = None,
-    evaluate: Evaluate | None = None,
-    memory_key: str | None = None,
-    model: str = "",
-    tell: Tell = "both",
-    scope: Scope | None = None,
-    refuse: Refusing = (),
-    **_: object,
-) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
-    """Check the options of a loop; return its policy and its goals.
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoopSettings(Generic[C]):
+    """The options of a loop with their types and defaults, checked.
 
-    Both may be given as text. `max_attempts` replaces the policy's own limit. Without
-    `goals`, the goals are those of the policy. Other options are not checked here.
+    `Run` has all of them, `open_loop` and the stages of a pipeline some. `run` and
+    `LoopOptions` say what they mean. `loop_goals` are the `goals`, or else those of the
+    policy; both may be given as text. `max_attempts` replaces the policy's own limit.
     Raises InvalidInput, UnknownName.
     """
-    policy = policies.policy(policy)
-    if max_attempts is not None:
-        policy = policies.limit_attempts(policy, max_attempts)
 
-    allowed = "a name without a secret: ids are not redacted"
-    require(redact(str(id)) == str(id), "id", id, allowed)
+    checks: Sequence[Check] = ()
+    evaluate: Evaluate | None = None
+    goals: Sequence[record.Goal | str] = ()
+    policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
+    max_attempts: int | None = None
+    revise: Revise | None = None
+    memory: Memory | Store | str | None = None
+    initial: C | None = None
+    store: Store | str | None = DEFAULT_STORE
+    id: str = ""
+    scope: Scope | None = None
+    data: Any = None
+    timeout: float | None = None
+    memory_key: str | None = None
+    model: str = ""
+    tell: Tell = "both"
+    refuse: Refusing = ()
+    output: Any = None
 
-    _validate_checks(checks)
-    allowed = "a function (candidate, context) that returns an Evaluation"
-    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
+    def __post_init__(self) -> None:
+        self.policy = policies.policy(self.policy)
+        if self.max_attempts is not None:
+            self.policy = policies.limit_attempts(self.policy, self.max_attempts)
 
-    loop_goals = _validate_goals(goals) or policy.goals
-    record.check_goals(loop_goals)
+        allowed = "a name without a secret: ids are not redacted"
+        require(redact(str(self.id)) == str(self.id), "id", self.id, allowed)
 
-    if timeout is not None:
-        is_number = isinstance(timeout, int | float)
-        is_limit = is_number and 0 < timeout < inf
-        require(is_limit, "timeout", timeout, "a number of seconds above 0")
+        _validate_checks(self.checks)
+        allowed = "a function (candidate, context) that returns an Evaluation"
+        has_judge = self.evaluate is None or callable(self.evaluate)
+        require(has_judge, "evaluate", self.evaluate, allowed)
 
-    is_scope = scope is None or isinstance(scope, Scope)
-    require(is_scope, "scope", scope, "heedful.Scope(tenant, project)")
+        self.loop_goals: tuple[record.Goal, ...] = (
+            _validate_goals(self.goals) or self.policy.goals
+        )
+        record.check_goals(self.loop_goals)
 
-    check_name("memory_key", memory_key or "")
-    check_name("model", model)
-    validate_refusing(refuse)
-    require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
+        if self.timeout is not None:
+            is_number = isinstance(self.timeout, int | float)
+            is_limit = is_number and 0 < self.timeout < inf
+            require(is_limit, "timeout", self.timeout, "a number of seconds above 0")
 
-    return policy, loop_goals
+        is_scope = self.scope is None or isinstance(self.scope, Scope)
+        require(is_scope, "scope", self.scope, "heedful.Scope(tenant, project)")
+
+        check_name("memory_key", self.memory_key or "")
+        check_name("model", self.model)
+        validate_refusing(self.refuse)
+        allowed = f"one of {', '.join(PROMPT_FORMS)}"
+        require(self.tell in PROMPT_FORMS, "tell", self.tell, allowed)
+
+
+# The options that `run` and `self_correcting` share.
+RUN_OPTIONS = tuple(option.name for option in fields(LoopSettings))
+
+
+def open_places(
+    memory: Memory | Store | str | None, store: Store | str | None, scope: Scope | None
+) -> tuple[Memory | None, Store | None, Scope]:
+    """Return the memory, the store and the scope of loops.
+
+    By default, the store and the scope are those of the memory.
+    """
+    if memory is None:
+        return None, open_beside(store, None), scope or Scope()
+    memory = open_memory(memory, scope)
+    return memory, open_beside(store, memory.store), scope or memory.scope
 
 
 def _validate_checks(checks: Sequence[Check]) -> None:

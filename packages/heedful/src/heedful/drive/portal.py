@@ -20,8 +20,8 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 from heedful.checks.evaluate import blocking, key_of
 from heedful.checks.output import declared_output, returned_type
 from heedful.drive.generate import HINT_PARAMETERS
-from heedful.drive.options import validate_options
-from heedful.drive.run_loop import RUN_OPTIONS, Run
+from heedful.drive.options import RUN_OPTIONS, LoopSettings
+from heedful.drive.run_loop import Run
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import open_memory
 from heedful.validation import check_options, require
@@ -168,7 +168,7 @@ def self_correcting(
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
     check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted"])
-    validate_options(**options)
+    LoopSettings[Any](**options)  # checks them
     options["output"] = declared_output(options.get("output"))
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":

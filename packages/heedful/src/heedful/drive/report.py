@@ -21,8 +21,8 @@ from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
 from heedful.drive.judgement import find_repeated
 from heedful.drive.options import (
+    LoopSettings,
     knows_options,
-    validate_options,
     validate_refusing,
 )
 from heedful.lessons.briefing import Briefing
@@ -495,11 +495,11 @@ async def open_loop(
     StoreError, and Conflict if the loop exists with another task, context, goals,
     policy, memory key or other rungs.
     """
-    policy, loop_goals = validate_options(
+    settings = LoopSettings[Any](
         id=id,
         checks=checks,
         goals=goals,
-        policy=policy,
+        policy=policies.policy(policy),
         memory_key=memory_key,
         model=model,
         refuse=refuse,
@@ -513,9 +513,10 @@ async def open_loop(
     allowed = f"1 to {MAX_NAME_CHARS} printable characters"
     require(is_valid_id and id.isprintable(), "id", id, allowed)
 
-    policy_document = codec.policy_to(policy)
+    policy_document = codec.policy_to(settings.policy)
     allowed = "made of shipped rules: no code of the host"
-    require(codec.is_complete(policy_document), "policy", policy.name, allowed)
+    is_complete = codec.is_complete(policy_document)
+    require(is_complete, "policy", settings.policy.name, allowed)
 
     if memory is not None:
         memory = open_memory(memory, scope)
@@ -533,7 +534,7 @@ async def open_loop(
 
     head = Head(
         task=task,
-        goals=[codec.to_document(goal) for goal in loop_goals],
+        goals=[codec.to_document(goal) for goal in settings.loop_goals],
         policy=policy_document,
         context=context,
         memory_key=memory_key,

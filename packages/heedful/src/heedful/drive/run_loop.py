@@ -10,9 +10,9 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Unpack
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import (
@@ -23,7 +23,6 @@ from heedful.checks.evaluate import (
     pure,
 )
 from heedful.checks.output import declared_output, from_stored, to_stored
-from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
@@ -38,27 +37,28 @@ from heedful.drive.generate import (
 )
 from heedful.drive.judgement import Judges, find_repeated, judge_names
 from heedful.drive.options import (
+    C,
     LoopOptions,
+    LoopSettings,
     add_resumption,
     knows_options,
+    open_places,
     resumed_ladder,
-    validate_options,
 )
 from heedful.drive.result import Result
 from heedful.drive.run_state import RunState, count_died_calls
-from heedful.lessons.briefing import Briefing, Tell
-from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.briefing import Briefing
+from heedful.lessons.lesson import Match
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead, with_stage_feedback
-from heedful.memory.memory import Memory, open_memory
+from heedful.memory.memory import Memory
 from heedful.redact import redact
-from heedful.store import DEFAULT_STORE, ladders, open_beside
+from heedful.store import DEFAULT_STORE, ladders
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import refuses_unknown_options
 
-C = TypeVar("C")
 # Writes the hint for the next attempt of a stage, from the advice of its memory.
 StageFeedback = Callable[
     [record.Evaluation, tuple[record.Goal, ...], tuple[Match, ...]], Awaitable[str]
@@ -67,7 +67,7 @@ StageFeedback = Callable[
 
 @refuses_unknown_options
 @dataclass(kw_only=True, eq=False, repr=False)
-class Run(Generic[C]):
+class Run(LoopSettings[C]):
     """A loop that a program runs step by step; with a store it is resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the
@@ -76,44 +76,12 @@ class Run(Generic[C]):
 
     task: Any = field(kw_only=False)
     generate: Generators
-    checks: Sequence[Check] = ()
-    evaluate: Evaluate | None = None
-    goals: Sequence[record.Goal | str] = ()
-    policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
-    max_attempts: int | None = None
-    revise: Revise | None = None
-    memory: Memory | Store | str | None = None
-    initial: C | None = None
-    store: Store | str | None = DEFAULT_STORE
-    id: str = ""
-    scope: Scope | None = None
-    data: Any = None
-    timeout: float | None = None
-    memory_key: str | None = None
-    model: str = ""
-    tell: Tell = "both"
-    refuse: Refusing = ()
-    output: Any = None
     stage: StageHead | None = None
     feedback: StageFeedback | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
     def __post_init__(self) -> None:
-        self.policy, self._goals = validate_options(
-            id=self.id,
-            checks=self.checks,
-            goals=self.goals,
-            policy=self.policy,
-            max_attempts=self.max_attempts,
-            timeout=self.timeout,
-            evaluate=self.evaluate,
-            memory_key=self.memory_key,
-            model=self.model,
-            tell=self.tell,
-            scope=self.scope,
-            refuse=self.refuse,
-        )
-
+        super().__post_init__()
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
         self._prepare_functions()
@@ -172,16 +140,9 @@ class Run(Generic[C]):
 
     def _prepare_journal(self, may_exist: bool) -> None:
         """Name the store, the lease and the memory of the loop; nothing is read yet."""
-        memory = None
-        memory_store = None
-        scope = self.scope
-        if self.memory is not None:
-            memory = open_memory(self.memory, scope)
-            memory_store = memory.store
-            scope = scope or memory.scope
-
+        memory, store, scope = open_places(self.memory, self.store, self.scope)
         self._lease = journal.Lease(
-            open_beside(self.store, memory_store),
+            store,
             scope=scope,
             id=self.id,
             may_exist=may_exist,
@@ -213,7 +174,7 @@ class Run(Generic[C]):
     def loop(self) -> record.Loop:
         """The loop so far; it has no attempts before the first step."""
         if self._state is None:
-            return record.Loop(self.id, self._goals, ladder=self._ladder)
+            return record.Loop(self.id, self.loop_goals, ladder=self._ladder)
         return self._state.loop
 
     @property
@@ -355,7 +316,7 @@ class Run(Generic[C]):
         if stored_loop is None:
             new = record.Loop(
                 self.id,
-                self._goals,
+                self.loop_goals,
                 improves=self.policy.improvement,
                 task=record.text_of(self.task),
                 ladder=self._ladder,
@@ -394,7 +355,7 @@ class Run(Generic[C]):
         """Return what the store holds of the loop besides its attempts."""
         return Head(
             task=self.task,
-            goals=[codec.to_document(goal) for goal in self._goals],
+            goals=[codec.to_document(goal) for goal in self.loop_goals],
             policy=codec.policy_to(self.policy),
             kind="loop" if self.stage is None else "stage",
             stage=self.stage,
@@ -409,7 +370,7 @@ class Run(Generic[C]):
         self._journal.must_count_died = loop.died > 0
         loop = replace(
             loop,
-            goals=self._goals,
+            goals=self.loop_goals,
             improves=self.policy.improvement,
             ladder=resumed_ladder(stored_loop, self._producers, self._ladder),
         )
@@ -826,16 +787,6 @@ class Run(Generic[C]):
         )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
-
-
-# What a pipeline gives to the loop of a stage.
-STAGE_LOOP_OPTIONS = ("stage", "feedback", "judges")
-# The options that `run` and `self_correcting` share.
-RUN_OPTIONS = tuple(
-    option.name
-    for option in fields(Run)
-    if option.name not in ("task", "generate", *STAGE_LOOP_OPTIONS)
-)
 
 
 @knows_options

@@ -31,13 +31,13 @@ from heedful.checks.refusal import Refusing
 from heedful.display import counted
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
-from heedful.drive.options import validate_options
+from heedful.drive.options import LoopSettings, open_places
 from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.loop_lessons import MAX_LOOP_LESSONS
 from heedful.lessons.signature import signature
 from heedful.loop import decide, policies, record, runs, stop
-from heedful.memory.memory import Memory, open_memory
+from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.run_report import STATUS_SIGNS, write, write_attempt
 from heedful.pipeline import stage_report, stages
@@ -49,7 +49,6 @@ from heedful.store import (
     DEFAULT_STORE,
     exposures,
     loops,
-    open_beside,
     patterns,
     search,
 )
@@ -118,14 +117,10 @@ class Pipeline:
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
 
-        memory_store = None
-        if memory is not None:
-            memory = open_memory(memory, scope)
-            memory_store = memory.store
-            scope = scope or memory.scope
-        self.memory: Memory | None = memory
-        self.scope: Scope = scope or Scope()
-        self.store: Store | None = open_beside(store, memory_store)
+        self.memory: Memory | None
+        self.store: Store | None
+        self.scope: Scope
+        self.memory, self.store, self.scope = open_places(memory, store, scope)
 
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
@@ -195,11 +190,9 @@ class Pipeline:
         name = settings.get("name", getattr(function, "__name__", ""))
         self._check_free(name)
         key = key_of(function) or f"{self.name}: {name}"[-MAX_NAME_CHARS:]
-        stage_fields = {"memory_key": key, **settings}
-        stage_fields |= {"name": name, "function": function}
-
-        stage = Stage(**stage_fields)
-        policy, goals = validate_options(
+        own_fields = {"name": name, "function": function}
+        stage = Stage(**{"memory_key": key, **settings, **own_fields})
+        loop = LoopSettings[Any](
             checks=stage.checks,
             goals=stage.goals,
             policy=stage.policy,
@@ -208,7 +201,7 @@ class Pipeline:
             memory_key=stage.memory_key,
             refuse=stage.refuse,
         )
-        self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
+        self.stages += (replace(stage, policy=loop.policy, goals=loop.loop_goals),)
 
     def _stage_policy(
         self,
@@ -809,7 +802,7 @@ async def validate(
     InvalidInput.
     """
     _check_name("name of a stage", stage)
-    validate_options(checks=checks, policy=policies.stage, refuse=refuse)
+    LoopSettings[Any](checks=checks, refuse=refuse)
 
     began = time.monotonic()
     evaluation = await evaluated(
