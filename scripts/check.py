@@ -39,7 +39,6 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
     "budgets": (PYTHON, "-m", "scripts.budgets"),
     "weight": (PYTHON, "-m", "scripts.weight"),
-    "words": script("words"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
     "lock": (PYTHON, "-m", "scripts.lock", "--check"),

@@ -15,6 +15,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from bench.page import table
+
 ROOT = Path(__file__).resolve().parent.parent
 LEDGER = ROOT / "build" / "soak.jsonl"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -262,38 +264,36 @@ def render(results: Results) -> str:
         parts.append(f"**Not 0**: {names}.")
     parts.append(UNEXPLAINED)
     if results.failures:
-        parts += ["## Tests that failed in their newest run", _failures(results)]
-    parts += ["## What the columns mean", COLUMNS]
-    parts += ["## What was broken", _table(rows)]
+        failures = sorted(results.failures.values(), key=lambda failure: failure.test)
+        cells = [(failure.test, failure.error, failure.day) for failure in failures]
+        parts += [
+            "## Tests that failed in their newest run",
+            table(["test", "error", "day"], cells),
+        ]
+    parts += [
+        "## What the columns mean",
+        COLUMNS,
+        "## What was broken",
+        table(HEADINGS, map(_cells, rows)),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def _failures(results: Results) -> str:
-    """Return the table of the tests that failed."""
-    failures = sorted(results.failures.values(), key=lambda failure: failure.test)
-    lines = [f"| {item.test} | {item.error} | {item.day} |" for item in failures]
-    return "\n".join(["| test | error | day |", "|---|---|---|", *lines])
-
-
-def _table(rows: Sequence[Row]) -> str:
-    """Return the table of what was broken."""
-    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
-    for row in rows:
-        numbers = [row.times, row.at_work]
-        counts = [_count(getattr(row, count)) for count in COUNTS]
-        cells = [
-            row.what,
-            row.engine,
-            *map(_shown, numbers),
-            *counts,
-            row.note,
-            str(row.seed),
-            f"{row.seconds:,.1f}",
-            row.day,
-            f"`{row.again}`",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+def _cells(row: Row) -> list[str]:
+    """Return the cells of what was broken."""
+    numbers = [row.times, row.at_work]
+    counts = [_count(getattr(row, count)) for count in COUNTS]
+    return [
+        row.what,
+        row.engine,
+        *map(_shown, numbers),
+        *counts,
+        row.note,
+        str(row.seed),
+        f"{row.seconds:,.1f}",
+        row.day,
+        f"`{row.again}`",
+    ]
 
 
 def _count(number: int | None) -> str:

@@ -25,13 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.page import replace_section
 from scripts.install import uv_environment
 from scripts.run_docs import capture
 from scripts.workspace import NAMES, PACKAGES, ROOT, project
 
 DIST = ROOT / "dist"
 PAGE = ROOT / "docs" / "installed.md"
-TABLE = re.compile(r"(?<=<!-- table begins -->\n).*(?=<!-- table ends -->)", re.DOTALL)
 UV = Path(sys.executable).with_name("uv")
 NEWEST_MINOR = 14
 OLDEST_MINOR = 11
@@ -434,9 +434,9 @@ def main() -> int:
         print(error)
         return 1
     if "--write" in sys.argv[1:]:
-        table = f"{sizes(archives)}\n\n" + "\n".join(lines) + "\n"
-        page = TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
-        PAGE.write_text(page, encoding="utf-8")
+        section = "\n".join([sizes(archives), "", *lines])
+        page = replace_section(PAGE.read_text("utf-8"), "table", section)
+        PAGE.write_text(page, "utf-8")
     return 0
 
 

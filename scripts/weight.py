@@ -57,22 +57,23 @@ CEILINGS: Mapping[str, float] = {
     "basenames used again": 10,
     "tables": 34,
     "lines of SQL": 2_651,
-    "lines of tests": 70_802,
+    "lines of tests": 70_778,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,
     "parameters of run": 14,
 }
-# The files that each of the frequent changes opens, tests and pages among them. Nobody
-# opens a file that a command of the recipe writes.
+# The files that each of the frequent changes opens, tests and pages among them. Not
+# counted are files that a command of the recipe writes, and the changelog, which gets
+# a line.
 JOURNEYS: Mapping[str, int] = {
-    "Change or add a stop rule": 5,
+    "Change or add a stop rule": 4,
     "Add a column of a loop": 7,
     "Add a check": 4,
     "Add a coding agent": 4,
     "Add a reader of traces": 6,
     "Add an adapter": 6,
-    "Change what a lesson says": 4,
+    "Change what a lesson says": 3,
 }
 
 
@@ -249,22 +250,19 @@ def figures_of_texts() -> dict[str, float]:
     schema = (LIBRARY / "store/sql/schema_tables.sql").read_text(encoding="utf-8")
     tables = CREATE_TABLE.findall(schema)
     pages = [words.count(page.read_text(encoding="utf-8")) for page in words.pages()]
-    return {
-        "tables": len(tables),
-        "lines of SQL": count_lines(files("*.sql")),
-        "lines of tests": count_lines(files_of_tests()),
-        "words of docs": sum(pages),
-    }
-
-
-def files_of_tests() -> list[Path]:
-    """Return the tests and their samples: a line becomes no lighter in a text."""
+    # With their samples: a line becomes no lighter in a text.
     places = (*TESTS, ROOT / "conftest.py")
-    return [
+    tests = [
         path
         for path in committed()
         if any(map(path.is_relative_to, places)) and path.suffix not in PACKED
     ]
+    return {
+        "tables": len(tables),
+        "lines of SQL": count_lines(files("*.sql")),
+        "lines of tests": count_lines(tests),
+        "words of docs": sum(pages),
+    }
 
 
 def figures_of_faces() -> dict[str, float]:

@@ -2,7 +2,6 @@
 somewhere.
 """
 
-import inspect
 import os
 import re
 import subprocess
@@ -15,9 +14,7 @@ import pytest
 from heedful import checks
 from heedful.cli.settings import Settings
 from heedful.lessons.silence import Obstacle
-from heedful.loop import stop
-from heedful.loop.policies import PRESETS
-from scripts import docs_site, run_docs
+from scripts import docs_site, page_parts, run_docs
 
 ROOT = Path(__file__).parent.parent
 DECISIONS = ROOT / "docs" / "decisions"
@@ -32,24 +29,12 @@ OTHERS = [
     *sorted((ROOT / "packages").glob("*/examples/**/*.md")),
     ROOT / "clients" / "typescript" / "README.md",
 ]
-RULES = (*stop.STOP_RULES.values(), stop.All)
 
 
 def read_reference(subject: str) -> str:
     """The page of the reference about a subject."""
     page = ROOT / "docs" / "reference" / f"{subject}.md"
     return page.read_text("utf-8")
-
-
-def signature_of(name: str, function: object) -> str:
-    """A callable as the reference writes it: its parameters and defaults, no types."""
-    written = []
-    for parameter in inspect.signature(function).parameters.values():  # type: ignore[arg-type]
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            written.append(f"*{parameter.name}")
-        else:
-            written.append(f"{parameter.name}={parameter.default!r}")
-    return f"{name}({', '.join(written)})".replace("'", '"')
 
 
 def slug(heading: str) -> str:
@@ -74,25 +59,10 @@ def test_the_index_for_models_has_a_page_with_its_first_sentence():
     assert docs_site.summary(page) == ("Costs", "See a page first.")
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_every_rule_is_there_with_its_defaults(rule):
-    lines = read_reference("policies").splitlines()
-    rows = [line for line in lines if f"`{signature_of(rule.__name__, rule)}`" in line]
-    assert len(rows) == 1
-    assert ("No override suspends it" in rows[0]) == hasattr(rule, "final")
-
-
-@pytest.mark.parametrize("name", sorted(PRESETS))
-def test_every_preset_is_there_with_its_rules(name):
-    page = read_reference("policies")
-    row = re.search(rf"^\| `heedful\.policies\.{name}` \|.*$", page, re.MULTILINE)
-    assert row is not None
-    short = re.sub(r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", row.group())
-    for rule in PRESETS[name].rules:
-        rule_text = re.sub(
-            r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", repr(rule)
-        )
-        assert rule_text in short
+@pytest.mark.parametrize("page", page_parts.PARTS, ids=lambda page: page.stem)
+def test_the_parts_of_a_page_are_what_the_code_says(page):
+    stale = "run .venv/bin/python -m scripts.page_parts"
+    assert page_parts.written(page) == page.read_text("utf-8"), stale
 
 
 def test_every_setting_is_there_with_its_default():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,23 +24,28 @@ def head(cells: Sequence[str]) -> Iterator[str]:
     yield f"|{'---|' * len(cells)}"
 
 
-def replace_section(page: str, section: str, *, begin: str, end: str) -> str:
-    """Return the page with another text between its marks. Raises ValueError."""
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join([*head(heading), *map(row, rows)])
+
+
+def replace_section(page: str, name: str, section: str) -> str:
+    """Return the page with another text in a section. Raises ValueError.
+
+    The section is what is between `<!-- name begins -->` and `<!-- name ends -->`.
+    """
+    begin = f"<!-- {name} begins -->"
+    end = f"<!-- {name} ends -->"
     before, found_begin, rest = page.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
         raise ValueError(f"the page has no marks {begin!r} and {end!r}; write them")
-    return f"{before}{begin}\n{section}\n{end}{after}"
+    return f"{before}{begin}\n\n{section.strip()}\n\n{end}{after}"
 
 
 def write_section(name: str, section: str, picture: bytes, path: str) -> None:
     """Write a section of docs/benchmarks.md, and its picture into a file beside it."""
-    page = replace_section(
-        PAGE.read_text("utf-8"),
-        section,
-        begin=f"<!-- {name} begins -->",
-        end=f"<!-- {name} ends -->",
-    )
+    page = replace_section(PAGE.read_text("utf-8"), name, section)
     PAGE.write_text(page, "utf-8")
     PAGE.with_name(path).write_bytes(picture)
 

@@ -8,7 +8,6 @@ written to `bench/out/peers.json`; with `--write` it is written into the docs, t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -22,7 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from bench.__main__ import make_table as make_figure_table
-from bench.page import PAGE, replace_section
+from bench.page import PAGE, write_section
 from bench.peers import measure, table
 from bench.peers.environments import (
     VERSIONS,
@@ -32,12 +31,12 @@ from bench.peers.environments import (
     read_peers,
 )
 from bench.peers.memories import TOP, write_lessons
+from bench.quality.rows import write_json
 from bench.recall import embed_texts, make_texts
 from heedful.redact import redact
 from scripts.workspace import ROOT
 
 OUT = Path("bench/out/peers.json")
-PICTURE = ROOT / "docs" / "benchmarks_peers.png"
 # Above this load for each core, times are those of a busy machine.
 QUIET_LOAD = 0.25
 
@@ -68,14 +67,8 @@ def main() -> int:
     write_results(environments, conditions, measurements)
     console.print(f"written to {OUT}")
     if options.write:
-        page = replace_section(
-            PAGE.read_text("utf-8"),
-            f"\n{section}\n",
-            begin=table.BEGIN,
-            end=table.END,
-        )
-        PAGE.write_text(page, "utf-8")
-        PICTURE.write_bytes(table.draw(results, titles, conditions))
+        picture = table.draw(results, titles, conditions)
+        write_section("peers", section, picture, "benchmarks_peers.png")
         console.print(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if all(figure.reached is not False for figure in figures) else 1
 
@@ -173,8 +166,7 @@ def write_results(
         "packages": packages,
         "measurements": [asdict(measurement) for measurement in measurements],
     }
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(fields, indent=1) + "\n", "utf-8")
+    write_json(OUT, fields)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,6 @@ TIMED = {
 }
 FASTEST = "cycle_fastest_ms"
 NOTHING = "–"
-# The section of the page between them is written by a run.
-BEGIN = "<!-- peers begins -->"
-END = "<!-- peers ends -->"
 
 
 @dataclass(frozen=True)

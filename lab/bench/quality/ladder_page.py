@@ -57,7 +57,7 @@ def main() -> int:
 
     report = json.loads(OUT.read_text("utf-8"))
     parts = [*help_table(report), "", *arm_table(report), "", *gain_table(report)]
-    text = "\n".join([*parts, ""]).replace("-0", "−0").replace("+0.000", "0.000")
+    text = "\n".join(parts).replace("-0", "−0").replace("+0.000", "0.000")
     page.write_section("ladder", text, draw(report), "ladder_public.png")
     return 0
 
@@ -116,14 +116,11 @@ def gain_table(report: Report) -> Iterator[str]:
     groups = [*names, "open"] if len(names) > 1 else names
     titles = ["all, alike" if name == "open" else name for name in groups]
     yield from page.head(["figure, with its 95 % interval", *titles])
-    for key, title in GAINS.items():
-        gains = [report["gains"].get(f"{name}.{key}") for name in groups]
-        if any(gains):
-            yield page.row([title, *map(_interval, gains)])
-    for key, title in RATIOS.items():
-        ratios = [report["gains"].get(f"{name}.{key}") for name in groups]
-        if any(ratios):
-            yield page.row([title, *map(_ratio, ratios)])
+    for titles_by_key, cell in ((GAINS, _interval), (RATIOS, _ratio)):
+        for key, title in titles_by_key.items():
+            figures = [report["gains"].get(f"{name}.{key}") for name in groups]
+            if any(figures):
+                yield page.row([title, *map(cell, figures)])
 
 
 def _share(share: float) -> str:

@@ -13,7 +13,6 @@ from heedful.errors import UsageError
 from heedful_agents import install
 from heedful_agents.agents import AGENTS
 from heedful_agents.file_changes import FileChange, apply_all
-from scripts.agents_table import PAGE, written
 from tests.cli.support import Desk
 from tests.hooks.support import environment
 
@@ -287,8 +286,3 @@ def test_two_agents_that_read_one_text_share_its_section(
     result = run_hook_command(shop, "uninstall --all --yes")
     assert result.out.count("removed ") == 1
     assert files_in(shop) == {}
-
-
-def test_the_table_of_agents_in_the_docs_is_not_stale() -> None:
-    page = PAGE.read_text("utf-8")
-    assert written(page) == page, "run python -m scripts.agents_table --write"

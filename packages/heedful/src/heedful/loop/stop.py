@@ -129,11 +129,9 @@ def judge_names(
 @refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
-    """Stop after `limit` attempts, including the first.
-
-    Also stop if as many calls, one after another, ended with their process.
-    In a loop with a ladder the limit is that of each rung, unless `rungs` has one for
-    each.
+    """Stop after `limit` attempts, including the first, or after as many calls in a row
+    that ended with their process. In a loop with a ladder, the limit is that of each
+    rung, unless `rungs` has one for each.
     """
 
     limit: int = 4
@@ -196,8 +194,9 @@ def died_out(rules: Iterable[StopRule], loop: Loop) -> bool:
 class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
-    None means no limit. The last attempt may exceed the limit. If no answer reports
-    tokens or cost that are limited, the host raises UsageUnknown and does not go on.
+    None means no limit. The last attempt may exceed the limit. Failed calls count, too.
+    If no answer reports limited tokens or cost, `UsageUnknown` is raised before the
+    second call.
     """
 
     tokens: int | None = None
@@ -286,8 +285,8 @@ def uncounted(
 class Fatigue:
     """Stop when fatigue, a number in 0..`most`, reaches `limit`.
 
-    From the second attempt on, each attempt without improvement adds `increment` to the
-    fatigue, and each improvement subtracts `decay`.
+    It is 0 after the first attempt. Then each attempt without improvement adds
+    `increment`, and each improvement subtracts `decay`.
     """
 
     limit: float = 0.3
@@ -350,9 +349,10 @@ class Fatigue:
 class Echo:
     """Stop when a finding of the last attempt is in `times` attempts.
 
-    A finding is identified by its key. Only attempts since the last improvement count;
-    if the finding is persistent, all attempts count. `across="scope"` adds the counts
-    of the scope's earlier loops.
+    Only attempts since the last improvement count; if the finding is persistent, all
+    do. With `across="scope"`, the 20 newest other loops of the scope count, too. An
+    error with another time, id, address or temporary path is the same finding, unless
+    its check sets its `key`.
     """
 
     times: int = 3
@@ -405,12 +405,12 @@ class Echo:
 @refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Stop at the `times`-th repeated candidate since the last improvement.
+    """Stop at the `times`-th repeated candidate since the last improvement on the best.
 
-    A candidate is repeated if it equals any earlier candidate or, with `near`, is
-    nearly the same. If the last attempt is greedy, `times` is at least 2: a warmer
-    retry may differ. An attempt improves if it is better than the best, also where the
-    policy compares with the previous attempt.
+    A candidate is repeated if it equals any earlier candidate. With `near`, both may
+    differ in up to 10 % of the tokens, but not in digits, negations and operators. If a
+    model wrote the last candidate at temperature 0, `times` is at least 2: a warmer
+    retry may differ.
     """
 
     times: int = 1
@@ -489,11 +489,9 @@ class Repeat:
 @refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Stop when further attempts are not worth their cost, by either of two conditions.
-
-    `patience`: this number of attempts brought no improvement. `floor`: the last
-    attempt has findings, and all of them are less severe than `floor` (0..1). None
-    switches a condition off.
+    """Stop after `patience` attempts without improvement, or when the last attempt has
+    findings and all of them are less severe than `floor` (0..1). None switches a
+    condition off.
     """
 
     patience: int | None = 2
@@ -569,8 +567,8 @@ class Plateau:
 class NothingMet:
     """Stop if no test or check has passed so far: `Evaluation.met` is always 0.
 
-    Use the rule inside `All`, because alone it stops a loop after the first attempt. It
-    does not stop the loop if `met` of any evaluation is unknown.
+    Use the rule inside `All`: alone it ends a loop after the first attempt. It does not
+    stop the loop if `met` of any evaluation is unknown.
     """
 
     name: ClassVar[str] = "nothing_met"
