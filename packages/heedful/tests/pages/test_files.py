@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from heedful.errors import StoreUnavailable
-from heedful.pages import write, write_attempt
+from heedful.pages.run_report import write, write_attempt
 from tests.pages.support import example
 from tests.store.support import python
 

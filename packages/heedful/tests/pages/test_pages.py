@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import SOAK
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
-from heedful.pages import html
 from heedful.pages.attempt_table import first_equal
-from heedful.pages.run_report import output, visible
+from heedful.pages.run_report import html, output, visible
 from heedful.validation import MAX_LONG_TEXT_CHARS
 from tests.pages.support import (
     BEGAN,

@@ -42,12 +42,13 @@ from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
     Done,
+    State,
     Verdict,
     state_after,
 )
 from heedful.loop.failed_checks import describe_failures, describe_repeats
 from heedful.loop.ladder import figure_ladders
-from heedful.loop.record import DOUBT_STATES
+from heedful.loop.record import DOUBT_STATES, DoubtState
 from heedful.loop.runs import Report
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
@@ -71,10 +72,13 @@ if TYPE_CHECKING:
     from heedful.memory.memory import Memory
 
 # A loop that failed is open: its driver, its model or a check raised an error.
-LoopState = Literal["open", "failed", "passed", "unchecked", "not_validated", "stopped"]
+LoopState = Literal[State, DoubtState, "failed"]
 LAST = "last"  # the name of the newest loop or run
 # What a list says of such loops stands in their records; so they are stored.
-STORED_STATES = {"failed": "open", **dict.fromkeys(DOUBT_STATES, "passed")}
+STORED_STATES: Mapping[str, State] = {
+    "failed": "open",
+    **dict.fromkeys(DOUBT_STATES, "passed"),
+}
 
 
 def why(

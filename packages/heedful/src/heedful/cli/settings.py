@@ -39,16 +39,8 @@ OLDER_VARIABLES = {
     "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
     "reflection_mode": "REFLECTIVE_MEMORY_MODE",
 }
-# Variables of clients, and of commands in the documentation.
-VARIABLES_WITHOUT_SETTING = (
-    "home",
-    "key",
-    "url",
-    "command",
-    "owner_url",
-    "owner_password",
-    "password",
-)
+# Variables of clients; deploy/roles.sql reads those of passwords.
+VARIABLES_WITHOUT_SETTING = ("home", "key", "url")
 NO_MODEL = "none"  # as the name of a model: there is none
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -363,7 +355,8 @@ def warn_of_unknown_variables() -> None:
 
     for variable in sorted(os.environ):
         name = variable.removeprefix(VARIABLE_PREFIX).lower()
-        if variable.startswith(VARIABLE_PREFIX) and name not in names:
+        is_known = name in names or name.endswith("password")
+        if variable.startswith(VARIABLE_PREFIX) and not is_known:
             error = UnknownName("setting", name, sorted(names), cure="remove it")
             say(f"{variable} in the environment has no effect: {error}")
 

@@ -1,12 +1,12 @@
 """The answers of loop guardrails, in the fields of earlier systems.
 
-Each answer is a selection of the facts about one decision on a stored loop. The facts
-have the names that callers read, so an answer is only a list of names.
+Each answer joins groups of facts about one decision on a stored loop. The facts have
+the names that callers read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any, ClassVar
 
 from heedful.loop import codec, decide, record, stop
@@ -22,28 +22,8 @@ RERUN_END_REASONS: Mapping[str, str] = {
 }
 # Who overrides a limit if the caller does not say; answers name nobody then.
 UNNAMED_ACTOR = "unnamed"
-# The names of the fields of each answer. Each field is in `LoopView.facts`, or the
-# function that gives the answer adds it.
-REFLECTION_FIELDS = """
-    alignment_score drift_score summary_valid reflection_persona bias_echo repeated_tags
-    repetition_counts reflection_fatigue agent_results
-""".split()
-DECISION_FIELDS = """
-    decision original_loop_id new_loop_id rerun_reason rerun_reason_detail rerun_trigger
-    rerun_number rerun_count max_reruns force_finalize overridden overridden_by
-""".split()
-STATUS_FIELDS = """
-    loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue
-    fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger alignment_score
-    drift_score summary_valid reflection_persona
-""".split()
-TRACE_FIELDS = """
-    loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo
-    repeated_tags repetition_counts threshold trigger action reflection_fatigue
-    previous_fatigue fatigue_increment fatigue_increased improvement_detected
-    threshold_exceeded rerun_reason rerun_reason_detail rerun_trigger force_finalize
-    overridden_by orchestrator_persona reflection_persona
-""".split()
+# The fields of `echo_fields` that a reflection has.
+ECHO_FIELDS = ("bias_echo", "repeated_tags", "repetition_counts")
 
 
 class Records(list[dict[str, Any]]):
@@ -100,8 +80,13 @@ def named_actor(actor: str) -> str | None:
     return actor if actor not in ("", UNNAMED_ACTOR) else None
 
 
+def select(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the fields with these names."""
+    return {name: fields[name] for name in names}
+
+
 class LoopView:
-    """The latest decision on a stored loop, with all fields of the answers as `facts`.
+    """The latest decision on a stored loop, with the fields of the answers in groups.
 
     With `number`, it is the latest decision about that attempt. `following` is the name
     of the next attempt. Before the first decision, `decision` is "finalize", counts are
@@ -133,19 +118,12 @@ class LoopView:
             self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
         self._lifted_stops = verdict.lifted if verdict else ()
 
-        self.facts: dict[str, Any] = {
-            **self._decision_facts(),
-            **self._reason_facts(),
-            **self._echo_and_fatigue_facts(),
-            **self._evaluation_facts(),
-        }
+        self.attempt: record.Attempt | None = None
+        if self.number and self.loop.attempts:
+            self.attempt = self.loop.attempts[self.number - 1]
+        self.labels: Mapping[str, str] = self.attempt.labels if self.attempt else {}
 
-    def answer(
-        self, fields: Iterable[str], more: Mapping[str, Any] = MappingProxyType({})
-    ) -> dict[str, Any]:
-        """Return the facts with these names; those in `more` have priority."""
-        facts = self.facts | dict(more)
-        return {name: facts[name] for name in fields}
+        self._standing = self.decision.standing if self.decision else decide.Standing()
 
     def name(self, number: int) -> str:
         """Return the name of the attempt with this number."""
@@ -168,8 +146,9 @@ class LoopView:
 
         return ""
 
-    def _decision_facts(self) -> dict[str, Any]:
-        """Return what was decided, the number of reruns, and who overrode a limit."""
+    @cached_property
+    def decided(self) -> dict[str, Any]:
+        """What was decided and why, the number of reruns, and who overrode a limit."""
         rerun_limits = [
             rule.limit - 1
             for rule in stop.flat(self.policy.rules)
@@ -190,17 +169,24 @@ class LoopView:
             "decision": "rerun" if self.again else "finalize",
             "original_loop_id": self.loop.id,
             "new_loop_id": next_name,
+            **self.reasons,
             "rerun_number": rerun_count,
             "rerun_count": rerun_count,
             "max_reruns": max_reruns,
-            "rerun_limit_reached": max_reruns is not None and rerun_count >= max_reruns,
             "force_finalize": bool(self.stopped_by),
             "overridden": bool(self._lifted_stops),
             "overridden_by": ", ".join(filter(None, map(named_actor, actors))) or None,
         }
 
-    def _reason_facts(self) -> dict[str, Any]:
-        """Return why the loop runs again or ended, and what triggered the decision."""
+    @property
+    def is_at_limit(self) -> bool:
+        """True if the loop has used up its reruns."""
+        max_reruns = self.decided["max_reruns"]
+        return max_reruns is not None and self.decided["rerun_count"] >= max_reruns
+
+    @property
+    def reasons(self) -> dict[str, Any]:
+        """Why the loop runs again or ended, and what triggered the decision."""
         reason = ""
         detail = ""
         codes: dict[str, None] = {}
@@ -220,49 +206,52 @@ class LoopView:
             "rerun_trigger": list(codes),
         }
 
-    def _echo_and_fatigue_facts(self) -> dict[str, Any]:
-        """Return the fields of `echo_fields` and of `fatigue_fields`."""
-        standing = self.decision.standing if self.decision else decide.Standing()
-        fatigue = fatigue_fields(
-            standing.fatigue,
-            before=round(standing.fatigue - standing.change, 3),
+    @property
+    def fatigue(self) -> dict[str, Any]:
+        """The fields of `fatigue_fields`."""
+        return fatigue_fields(
+            self._standing.fatigue,
+            before=round(self._standing.fatigue - self._standing.change, 3),
             policy=self.policy,
             improved=self.number > 1 and self.loop.improved[self.number - 1],
         )
 
+    @property
+    def echo(self) -> dict[str, Any]:
+        """The fields of `echo_fields`."""
         threshold = decide.rule_of(self.policy, stop.Echo).times
         # A bias tag that occurred once is listed only if the first is an echo already.
         min_times = min(2, threshold)
         counts = {
             key.removeprefix(BIAS_PREFIX): times
-            for key, times in standing.echoes.items()
+            for key, times in self._standing.echoes.items()
             if times >= min_times
         }
 
-        return {
-            **echo_fields(counts, threshold),
-            **fatigue,
-            "fatigue_threshold_exceeded": fatigue["threshold_exceeded"],
-        }
+        return echo_fields(counts, threshold)
 
-    def _evaluation_facts(self) -> dict[str, Any]:
-        """Return the scores, the bias tags and the personas of the decided attempt."""
-        evaluation = record.Evaluation()
-        text: str | None = None
-        labels: Mapping[str, str] = {}
-        if self.number and self.loop.attempts:
-            attempt = self.loop.attempts[self.number - 1]
-            evaluation = attempt.evaluation or evaluation
-            text = attempt.candidate.text
-            labels = attempt.labels
+    @property
+    def evaluation(self) -> record.Evaluation:
+        """The evaluation of the decided attempt, empty without one."""
+        evaluation = self.attempt.evaluation if self.attempt else None
+        return evaluation or record.Evaluation()
 
-        scores = {name: float(score) for name, score in evaluation.scores.items()}
-        bias_tags = [
+    @property
+    def bias_tags(self) -> list[dict[str, Any]]:
+        """The bias tags of the decided attempt."""
+        return [
             {"tag": finding.key.removeprefix(BIAS_PREFIX), "severity": finding.severity}
-            for finding in evaluation.findings
+            for finding in self.evaluation.findings
             if finding.key.startswith(BIAS_PREFIX)
         ]
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of the decided attempt, and the persona that gave them."""
+        evaluation = self.evaluation
+        scores = {name: float(score) for name, score in evaluation.scores.items()}
         # A summary without a score is valid if it is not empty.
+        text = self.attempt.candidate.text if self.attempt else None
         has_text = bool(text and text.strip())
         summary_valid = bool(scores.get("summary_valid", has_text))
 
@@ -270,11 +259,7 @@ class LoopView:
             "alignment_score": scores.get(ALIGNMENT_SCORE),
             "drift_score": scores.get(DRIFT_SCORE),
             "summary_valid": summary_valid,
-            "agent_results": {
-                "pessimist": {"bias_analysis": {"bias_tags_detail": bias_tags}}
-            },
-            "orchestrator_persona": labels.get("orchestrator_persona"),
-            "reflection_persona": labels.get("reflection_persona"),
+            "reflection_persona": self.labels.get("reflection_persona"),
         }
 
 
@@ -302,7 +287,6 @@ def echo_fields(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
     """
     repeated = [tag for tag, times in counts.items() if times >= threshold]
     return {
-        "bias_repetition": bool(repeated),
         "repeated_tags": repeated,
         "repetition_counts": dict(counts),
         "threshold": threshold,

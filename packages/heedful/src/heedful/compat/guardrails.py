@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.compat import answers
-from heedful.compat.answers import LoopView
+from heedful.compat.answers import ECHO_FIELDS, LoopView, select
 from heedful.compat.completions import Completion, checks_of_missing_scores
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
@@ -521,7 +521,13 @@ async def process_loop_completion(
         rules=rules,
         by=_actor(override_by),
     )
-    reflection = view.answer(answers.REFLECTION_FIELDS)
+    bias_analysis = {"bias_tags_detail": view.bias_tags}
+    reflection = {
+        **view.scores,
+        **select(view.echo, *ECHO_FIELDS),
+        **select(view.fatigue, "reflection_fatigue"),
+        "agent_results": {"pessimist": {"bias_analysis": bias_analysis}},
+    }
     persona = orchestrator_persona or reflection["reflection_persona"]
     decided_at = view.decision.at if view.decision else view.stored.created
 
@@ -529,7 +535,7 @@ async def process_loop_completion(
         "status": "success",
         "loop_id": loop_id,
         "reflection_result": reflection,
-        "decision_result": view.answer(answers.DECISION_FIELDS),
+        "decision_result": view.decided,
         "orchestrator_persona": persona,
         "timestamp": iso(decided_at),
         **_warnings(completion),
@@ -593,7 +599,17 @@ async def get_guardrails_status(
 
     # The reasons logged for the decided attempt, or for the rerun that is asked about.
     reasons = await loops.logged_reasons(view.name(max(number, view.number, 1)))
-    status = view.answer(answers.STATUS_FIELDS, {**reasons, "loop_id": loop_id})
+    reasons = {**view.reasons, **view.scores, **reasons}
+    status = {
+        "loop_id": loop_id,
+        **select(view.decided, "rerun_count", "max_reruns"),
+        "rerun_limit_reached": view.is_at_limit,
+        "bias_echo": view.echo["bias_echo"],
+        "reflection_fatigue": view.fatigue["reflection_fatigue"],
+        "fatigue_threshold_exceeded": view.fatigue["threshold_exceeded"],
+        "force_finalize": view.decided["force_finalize"],
+        **select(reasons, "rerun_reason", "rerun_trigger", *view.scores),
+    }
     return {"status": "success", "guardrails_status": status}
 
 
@@ -657,16 +673,23 @@ async def get_loop_trace(
     elif view.decision is not None and not view.again:
         status = "finalized"
 
-    facts = {
+    return {
         "loop_id": loop_id,
         "status": status,
         "timestamp": iso(view.decision.at) if view.decision else None,
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
+        **select(view.decided, "rerun_count", "max_reruns"),
+        **select(view.echo, *ECHO_FIELDS),
+        **view.echo,
+        **view.fatigue,
+        **view.reasons,
+        **select(view.decided, "force_finalize", "overridden_by"),
+        "orchestrator_persona": view.labels.get("orchestrator_persona"),
+        "reflection_persona": view.labels.get("reflection_persona"),
+        # What `log_rerun_reasoning` noted replaces what follows from the decision.
+        **_reasons_in(notes),
     }
-    # What `log_rerun_reasoning` noted replaces what follows from the decision.
-    facts |= _reasons_in(notes)
-    return view.answer(answers.TRACE_FIELDS, facts)
 
 
 async def enforce_rerun_limits(
@@ -685,7 +708,7 @@ async def enforce_rerun_limits(
     stored_loop, _ = await loops.find(loop_id)
     now = time.time()
     view = LoopView(stored_loop, "")
-    was_reached = view.facts["rerun_limit_reached"]
+    was_reached = view.is_at_limit
 
     wants_override = override_max_reruns and stored_loop.created
     if wants_override and was_reached and not view.lifted_by("attempts", now):
@@ -694,9 +717,8 @@ async def enforce_rerun_limits(
 
     actor = view.lifted_by("attempts", now) if was_reached else ""
     return {
-        "rerun_count": view.facts["rerun_count"],
-        "max_reruns": view.facts["max_reruns"],
-        "limit_reached": view.facts["rerun_limit_reached"],
+        **select(view.decided, "rerun_count", "max_reruns"),
+        "limit_reached": view.is_at_limit,
         "force_finalize": was_reached and not actor,
         "overridden": bool(actor),
         "overridden_by": answers.named_actor(actor),
@@ -730,7 +752,8 @@ async def detect_bias_repetition(
     reported = attempts[0].evaluation if attempts else None
     counted_keys = reported.keys if reported else ()
     counts = await loops.count_tags(stored_loop, findings, counted_keys)
-    return {**answers.echo_fields(counts, threshold), **_warnings(completion)}
+    echo = answers.echo_fields(counts, threshold)
+    return {"bias_repetition": echo["bias_echo"], **echo, **_warnings(completion)}
 
 
 async def track_bias(
@@ -764,12 +787,7 @@ async def track_bias(
     counted_keys = notes if number <= len(stored_loop.loop.attempts) else ()
     counts = await loops.count_tags(stored_loop, findings, counted_keys)
     answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
-    return {
-        "bias_echo": answer["bias_echo"],
-        "repeated_tags": answer["repeated_tags"],
-        "repetition_counts": answer["repetition_counts"],
-        **_warnings(completion),
-    }
+    return {**select(answer, *ECHO_FIELDS), **_warnings(completion)}
 
 
 async def calculate_fatigue_score(

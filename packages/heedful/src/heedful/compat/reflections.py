@@ -17,7 +17,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from heedful.compat.answers import Record, Records
-from heedful.episodes.episode import Episode, Limits, safe_id
+from heedful.episodes.episode import Episode, EventType, Limits, safe_id
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
@@ -67,19 +67,8 @@ UNKNOWN_RUN_METADATA: Any = {
 }
 
 
-# Plain text is taken where a member is; event types and error categories are open
-# lists.
-class EventType(StrEnum):
-    """What an event is."""
-
-    TOOL_CALL = "tool_call"
-    TOOL_RESPONSE = "tool_response"
-    LLM_CALL = "llm_call"
-    LLM_RESPONSE = "llm_response"
-    ERROR_EVENT = "error_event"
-    SYSTEM_EVENT = "system_event"
-
-
+# Plain text is taken where a member is; error categories, as event types, are an open
+# list.
 class OutcomeType(StrEnum):
     """How a run ended."""
 
@@ -116,7 +105,7 @@ class Event(Record):
     """One event of a run, of any type; `error` has a message and a code."""
 
     event_id: str
-    event_type: str
+    event_type: EventType | str
     timestamp: Any
     content: Any
     metadata: dict[str, Any] | None = None

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, field, fields, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -30,15 +31,21 @@ from heedful.validation import (
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = get_args(Ended)
-EVENT_TYPES = (
-    "tool_call",
-    "tool_response",
-    "llm_call",
-    "llm_response",
-    "error_event",
-    "system_event",
-    "user_message",
-)
+
+
+class EventType(StrEnum):
+    """What an event is."""
+
+    TOOL_CALL = "tool_call"
+    TOOL_RESPONSE = "tool_response"
+    LLM_CALL = "llm_call"
+    LLM_RESPONSE = "llm_response"
+    ERROR_EVENT = "error_event"
+    SYSTEM_EVENT = "system_event"
+    USER_MESSAGE = "user_message"
+
+
+EVENT_TYPES: tuple[str, ...] = tuple(kind.value for kind in EventType)
 # Events with words of a model.
 MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
 Origin = Literal["", "tool", "outside"]

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the hook process decides when to import the core
     from heedful.integrations.attempts import Attempts
-    from heedful.integrations.host import Advice, Host, HostRun
+    from heedful.integrations.host import Host
     from heedful.integrations.results import verdict_of
 
-__all__ = ["Advice", "Attempts", "Host", "HostRun", "verdict_of"]
+__all__ = ["Attempts", "Host", "verdict_of"]
 # The hook process decides when to import the core.
 _HOMES = {
-    "Advice": "heedful.integrations.call_host",
     "Attempts": "heedful.integrations.attempts",
     "Host": "heedful.integrations.host",
-    "HostRun": "heedful.integrations.host",
     "verdict_of": "heedful.integrations.results",
 }
 

@@ -13,10 +13,8 @@ from typing import Any
 from heedful.lessons.action import arguments_of, command_of, path_of
 from heedful.lessons.shell import simple_commands
 
-# Options after which git takes the name of a branch that it makes.
-_BRANCH_OPTIONS = frozenset(
-    {"-b", "-B", "-c", "-C", "-m", "-M", "--create", "--orphan"}
-)
+# Options after which git takes the name of a branch that it makes; also as capitals.
+_BRANCH_OPTIONS = frozenset({"-b", "-c", "-m", "--create"})
 _BRANCH_COMMANDS = frozenset({"checkout", "switch", "branch", "worktree"})
 _MAKING_PROGRAMS = frozenset({"mkdir", "touch"})
 # The whole text of a file that a call writes.
@@ -122,7 +120,9 @@ def _made_by(words: Sequence[str]) -> MadeNames:
 
     start = min(words.index(name) for name in _BRANCH_COMMANDS.intersection(words))
     rest = words[start + 1 :]
-    branches = {name for option, name in pairwise(rest) if option in _BRANCH_OPTIONS}
+    branches = {
+        name for option, name in pairwise(rest) if option.lower() in _BRANCH_OPTIONS
+    }
     if words[start] == "branch" and rest and rest[0][:1] != "-":
         branches.add(rest[0])
     folders = list[str]()

@@ -31,7 +31,7 @@ _SCALAR_TYPES = frozenset((str, int, float, bool, type(None)))
 # Fields that are written even with their default value. Other records always have their
 # fields without a default or with a default factory.
 _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
-    Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
+    Attempt: frozenset(("evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),
     Goal: frozenset(Goal.__dataclass_fields__),
     Override: frozenset(Override.__dataclass_fields__),

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import fsum, inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput
 from heedful.loop.ladder import Climb, Ladder, Overhead, RungAttempt
@@ -114,7 +114,8 @@ OFF_BY_PLACE = 4  # in a Rank, after the errors and goals and before the severit
 ANSWER_CHECK = "answer"
 UNJUDGED = "nothing judged it"
 # What a loop that passed is if nothing judged it, or if a check raised an error.
-DOUBT_STATES = ("unchecked", "not_validated")
+DoubtState = Literal["unchecked", "not_validated"]
+DOUBT_STATES: tuple[DoubtState, ...] = get_args(DoubtState)
 UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 # What differs between two occurrences of one error: a clock time, with its date, a time

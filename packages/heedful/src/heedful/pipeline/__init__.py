@@ -2,8 +2,8 @@
 fails.
 """
 
-from heedful.pages.questions import RunAnswer, answer
+from heedful.pages.questions import answer
 from heedful.pipeline.pipeline import Pipeline, validate
 from heedful.pipeline.thresholds import Guardrails
 
-__all__ = ["Guardrails", "Pipeline", "RunAnswer", "answer", "validate"]
+__all__ = ["Guardrails", "Pipeline", "answer", "validate"]

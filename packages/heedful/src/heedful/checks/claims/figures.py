@@ -26,8 +26,6 @@ from heedful.checks.claims.sentence import (
 )
 from heedful.checks.claims.text_parts import Quantity, figure, likeness_in, split_name
 
-# These follow the name of a number's column: "an RMSE of 3".
-_NUMBER_LINKS = frozenset("of is was at : =".split())
 # After these, a number is a change or a unit.
 _CHANGE_PREPOSITIONS = frozenset("by from to per".split())
 # Between two numbers that are written as one: "113 - 107", "3 of 5".
@@ -306,16 +304,10 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
         cells = (_header_cell(sentence, quantity), first_cell)
         return [tuple(token.low for token in cell) for cell in cells]
 
-    previous_word = sentence.low(quantity.first - 1)
-    before = sentence.phrase(quantity.first - 1, -1)
+    if sentence.low(quantity.first - 1) in _CHANGE_PREPOSITIONS:
+        return []
     after = sentence.phrase(quantity.last + 1, 1)
-
-    phrases = []
-    if previous_word in _NUMBER_LINKS:
-        phrases.append(before[:4])
-    if previous_word not in _CHANGE_PREPOSITIONS:
-        phrases.append(after or before)
-    return phrases
+    return [after or sentence.phrase(quantity.first - 1, -1)]
 
 
 def named_cells(

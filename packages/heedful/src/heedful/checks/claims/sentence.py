@@ -32,8 +32,6 @@ _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 _PHRASE_BREAKS = frozenset(
     ("", *".,!?;)[]", *"and but while whereas although which who".split())
 )
-# These tie a number to the row that follows: "266 in Berlin".
-_ROW_PREPOSITIONS = frozenset("in for at of on".split())
 # Between two dates that are the ends of a span.
 _SPAN_WORDS = frozenset("to and through until - –".split())
 
@@ -267,7 +265,7 @@ class Sentence:
             between = range(quantity.last + 1, mention.first)
             lows = {self.lows[position] for position in between}
             is_same_number = self._numbered.isdisjoint(between)
-            is_tied = not _ROW_PREPOSITIONS.isdisjoint(lows)
+            is_tied = not STOP_WORDS.isdisjoint(lows)
             if is_same_number and is_tied and _PHRASE_BREAKS.isdisjoint(lows):
                 return mention
 

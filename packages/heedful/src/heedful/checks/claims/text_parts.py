@@ -11,6 +11,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, time as day_time, tzinfo
+from email.utils import parsedate
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
@@ -276,7 +277,6 @@ def direction(words: Iterable[str]) -> int:
 
 _WEEKDAY_LIST = "monday tuesday wednesday thursday friday saturday sunday"
 WEEKDAY_NUMBERS = {name: n for n, name in enumerate(_WEEKDAY_LIST.split())}
-_MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _MONTH_REGEX = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -438,7 +438,9 @@ def _year_month_day(
         return (year, second, first) if day_first else (year, first, second)
 
     if match["month"]:
-        month = 1 + _MONTH_NAMES.index(match["month"][:3].casefold())
+        # Unlike `strptime`, this reads English months in any locale.
+        moment = parsedate(f"1 {match['month'][:3]} 2000 00:00")
+        month = moment[1] if moment else 0
         year = parts.get("after") or parts.get("before", 0)
         day = parts.get("d") or parts.get("later", 0)
         return year, month, day
