@@ -300,17 +300,9 @@ _NAME_AND_VALUE_KEYS = (
     ("Name", "Value"),
     ("Key", "Value"),
 )
-# The keys of a value in a mapping below the name of a secret, as in OpenTelemetry.
-_VALUE_KEYS = (
-    "value",
-    "Value",
-    "stringValue",
-    "string_value",
-    "bytesValue",
-    "arrayValue",
-    "kvlistValue",
-    "values",
-)
+# What the keys of a value in a mapping below the name of a secret end with: `value`,
+# `Value`, `values`, and in OpenTelemetry `stringValue` or `kvlistValue`.
+_VALUE_KEY_ENDINGS = ("value", "values")
 _NESTED_KEY = "\0"  # the key of what is nested below the name of a secret
 _COOKIE_KEYS = ("cookie", "cookies")
 MAX_KEY_CHARS = 64  # of a key only its end is judged
@@ -386,7 +378,12 @@ def _judging_keys(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
     """
     judging_keys: dict[Any, Any] = {}
     if key:
-        judging_keys = dict.fromkeys(_VALUE_KEYS, key)
+        value_keys = [
+            name
+            for name in mapping
+            if isinstance(name, str) and name.lower().endswith(_VALUE_KEY_ENDINGS)
+        ]
+        judging_keys = dict.fromkeys(value_keys, key)
     if "value" in mapping or "Value" in mapping:
         for name_key, value_key in _NAME_AND_VALUE_KEYS:
             if name_key in mapping and value_key in mapping:
