@@ -44,9 +44,9 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_121,
+    "statements": 41_118,
     "statements of heedful": 33_532,
-    "statements of heedful_server": 5_285,
+    "statements of heedful_server": 5_279,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_087,
     "named limits per 1,000": 5.7,
@@ -56,7 +56,7 @@ CEILINGS: Mapping[str, float] = {
     "circles inside rooms": 0,
     "basenames used again": 10,
     "tables": 34,
-    "lines of SQL": 2_651,
+    "lines of SQL": 2_599,
     "lines of tests": 70_777,
     "words of docs": 32_000,
     "public names": 74,

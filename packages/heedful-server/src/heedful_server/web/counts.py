@@ -7,7 +7,6 @@ or output is cut in SQL; they say what was left out.
 """
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,12 +20,12 @@ from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
-from heedful.store.connection import Db, bulk, key_of
+from heedful.store.connection import Db, bulk, key_of, token
 from heedful.store.head import HEAD_PLAIN
 from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
-from heedful.store.statements import of_dialect
+from heedful.store.statements import of_dialect, statements_in
 from heedful_server.web.steps import first_failure, steps_of
 
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
@@ -40,17 +39,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     `dialect` is the name of the engine: "sqlite" or "postgres".
     """
     text = (Path(__file__).parent / "counts.sql").read_text(encoding="utf-8")
-    text = of_dialect(text, dialect).replace("{head}", ", ".join(HEAD_PLAIN))
-
-    # A part or a statement goes from a line such as `-- name: latest` to the next such
-    # line. The name of an earlier part in braces stands for this part.
-    by_name: dict[str, str] = {}
-    for section in re.split("^-- (?:part|name): ", text, flags=re.MULTILINE)[1:]:
-        name, _, sql = section.partition("\n")
-        for part, part_sql in by_name.items():
-            sql = sql.replace(f"{{{part}}}", part_sql)
-        by_name[name] = sql.strip()
-    return by_name
+    return statements_in(of_dialect(text, dialect), {"head": ", ".join(HEAD_PLAIN)})
 
 
 def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Plain]:
@@ -100,6 +89,12 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
     """Return those of the lessons with these ids that are stored."""
     return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
+
+
+def lessons_of_texts(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, int]:
+    """Map the ids of examples to those of their lessons."""
+    rows = db.all("some_examples", scope, scope=token(scope), ids=json.dumps(ids))
+    return {row["id"]: row["lesson_id"] for row in rows}
 
 
 def rung_name(ladder: str, rung: int) -> str:

@@ -1,5 +1,4 @@
--- What the pages count. Statements are written for both engines; a comment such as /*sqlite … */ holds SQL of one of them.
--- A name in braces stands for the part of SQL with that name.
+-- What the pages count. Statements are written for both engines, as `store.statements` says.
 
 -- part: shown_state
 -- The state of a loop, as `StoredLoop.shown_state` says: what passed may be doubtful by its last attempt, as `Attempt.doubt_state` has it.
@@ -25,7 +24,22 @@ select coalesce((select max(updated) from loop where tenant = :tenant and projec
 -- name: summaries
 select n, id, kind, run, stage, ladder, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven
-from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
+from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers))
+order by n desc;
+
+-- name: newest_loop_numbers
+-- No runs of pipelines.
+select n from loop where tenant = :tenant and project = :project and kind <> 'run' and n < :before
+order by n desc limit :limit;
+
+-- name: outputs_of_loops
+-- The newest attempts of each loop; long records are left out.
+select loop.n, substr(attempt.value, 1, cast(:chars as integer)) as value,
+       case when length(attempt.record) <= :chars then /*sqlite json_extract(attempt.record, '$.evaluation.findings') *//*postgres attempt.record::json -> 'evaluation' ->> 'findings' */ end as findings
+from loop join attempt on attempt.loop = loop.n
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+  and attempt.number > (select max(number) from attempt as newest where newest.loop = loop.n) - :attempts
+order by loop.n desc, attempt.number desc;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, {head}, briefing, {shown_state} as state, run, stage,
@@ -149,9 +163,6 @@ where o.scope = :token and o.source in (select value from json_each(:sources)) o
 select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.repeated from reminder r
 join lesson l on l.tenant = r.tenant and l.project = r.project and l.kind || '/' || l.signature = r.subject
 where r.tenant = :tenant and r.project = :project and r.session = :session and r.told order by l.id limit :limit;
-
--- name: lessons_of_texts
-select id, lesson_id as lesson from example where scope = :token and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: links_of
 -- The lesson that has replaced this one, or in other rows, without an heir, each lesson that a dream made this one of.

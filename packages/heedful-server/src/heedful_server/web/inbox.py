@@ -22,7 +22,7 @@ from heedful.lessons.render import as_messages, as_text, error_type_words
 from heedful.lessons.scope import name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
-from heedful.store.connection import MAX_READ_ROWS, token
+from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
 from heedful_server.web import counts
 from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
@@ -115,10 +115,7 @@ async def _case_facts(
     """Return what the page shows of a text and of its case, the texts with `ids`."""
     caller = visit.caller
     case = await caller.read(quarantine_store.quarantined, ids)
-    rows = await caller.read(
-        counts.rows, "lessons_of_texts", token=token(caller.scope), ids=json.dumps(ids)
-    )
-    lessons = {row["id"]: row["lesson"] for row in rows}
+    lessons = await caller.read(counts.lessons_of_texts, ids)
     # Of texts that a prompt would show alike, one is enough.
     texts = {_shown_parts(text): text for text in case}.values()
     matches = [_match_of(text, lessons[text.id]) for text in texts]

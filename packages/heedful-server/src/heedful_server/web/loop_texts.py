@@ -14,6 +14,7 @@ from unicodedata import normalize
 
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MAX_ROWS, Db, bulk
+from heedful_server.web import counts
 
 # Of each task, output and list of findings, the first characters are searched, and the
 # newest attempts of a loop.
@@ -133,7 +134,7 @@ def _findings(data: str | None) -> Iterator[LoopPart]:
 def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
     """Return what is searched in loops."""
     values = {
-        "loops": json.dumps(loops),
+        "numbers": json.dumps(loops),
         # JSON has up to six characters for one, such as `\u00e9`.
         "chars": 6 * MAX_PART_CHARS,
     }
@@ -143,15 +144,9 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
             id=row["id"],
             parts=[LoopPart("task", [_plain_text(row["task"])])],
         )
-        for row in db.all("tasks_of_loops", scope, **values)
+        for row in counts.rows(db, scope, "summaries", **values)
     }
-    outputs = db.all(
-        "outputs_of_loops",
-        scope,
-        **values,
-        attempts=20,
-    )
-    for row in outputs:
+    for row in counts.rows(db, scope, "outputs_of_loops", **values, attempts=20):
         parts = parts_of[row["n"]].parts
         parts.append(LoopPart("answer", [_plain_text(row["value"])]))
         parts += _findings(row["findings"])
@@ -167,7 +162,7 @@ def search_loops(db: Db, scope: Scope, text: str, before: int = 0) -> LoopMatche
     matches = list[int]()
     while time.monotonic() < deadline:
         limit = SEARCH_BATCH_LOOPS
-        rows = db.all("newest_loop_numbers", scope, before=oldest, limit=limit)
+        rows = counts.rows(db, scope, "newest_loop_numbers", before=oldest, limit=limit)
         loops = [row["n"] for row in rows]
         matches += [
             loop.loop for loop in read_parts(db, scope, loops) if loop.has(query)

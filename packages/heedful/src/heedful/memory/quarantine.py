@@ -275,7 +275,7 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
     That is, its sources, parents, children and sightings.
     """
     values = _entry_key(scope, entry)
-    sources = db.run("rests_on", values).fetchall()
+    sources = db.run("rests_on", {"parents": json.dumps([entry.id])}).fetchall()
     (lesson,) = db.select("lesson_id", "example", {"id": entry.id})
     columns = "text, source, trust, loop, at"
     newest = "order by id desc limit 20"
@@ -549,8 +549,11 @@ def _read_author(db: Db, values: Plain) -> Row:
     Its `author` is the example whose text the lesson shows, and `spoken_for` is true if
     this example still exists.
     """
-    (lesson,) = db.run("read_voice", values).fetchall()
-    return lesson
+    return db.select(
+        "*, exists (select 1 from example where id = author) as spoken_for",
+        "lesson",
+        {"id": values["lesson_id"]},
+    )[0]
 
 
 def _best_example(db: Db, values: Plain) -> int | None:

@@ -242,7 +242,7 @@ def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
     if digest.startswith(LESSON_DIGEST_PREFIX):
         digest = LESSON_DIGEST_PREFIX
 
-    origins = db.run("rests_on", {"example": row["id"]})
+    origins = db.run("rests_on", {"parents": json.dumps([row["id"]])})
     sources = {origin["source"] for origin in origins}
     return from_row(
         ExampleRecord,

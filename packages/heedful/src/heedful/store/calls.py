@@ -58,7 +58,8 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     source = storable(source)
     now = time.time()
     run = {"source": source, "steps": len(steps), "at": now}
-    db.send("record_steps", {**key_of(scope), **run})
+    replaces = "on conflict (tenant, project, source) do update set steps = :steps"
+    db.insert("learnt", {**key_of(scope), **run}, replaces)
     calls_lost_so_far = Counter[Mark]()
     for number, step in enumerate(steps):
         time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)

@@ -33,8 +33,8 @@ _TENANT_EXPRESSIONS = {
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
-# No trigger runs during the copy; this writes at once what they would have written.
-_TRIGGER_UPDATES_SQL = (
+# No trigger runs during the copy; this writes at once what SQLite has no column for.
+_INDEXED_UPDATE_SQL = (
     "update vector set indexed = e.indexed from example e where e.id = vector.example"
 )
 
@@ -143,7 +143,7 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
             _begin_copy(new_db, target)
             counts = {table.name: _copy_table(db, new_db, table) for table in tables()}
 
-            new_db.script(_TRIGGER_UPDATES_SQL)
+            new_db.script(_INDEXED_UPDATE_SQL)
             _set_next_numbers(new_db)
             new_db.commit()
             return counts

@@ -178,8 +178,15 @@ def page(
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return those of `digests` that are digests of stored examples of the scope."""
-    values = {"scope": token(scope), "digests": json.dumps(list(digests))}
-    return {row["digest"] for row in db.run("known_examples", values)}
+    return {
+        row["digest"]
+        for row in db.all(
+            "known_examples",
+            scope,
+            scope=token(scope),
+            digests=json.dumps(list(digests)),
+        )
+    }
 
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
@@ -337,8 +344,9 @@ def course_of(
 
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
     """Return the sessions without an event since the time `before`."""
-    end = f"group by session having max(at) < {before:f}"
-    return [row["session"] for row in db.select("session", "event", key_of(scope), end)]
+    columns = "session, max(at) as last"
+    rows = db.select(columns, "event", key_of(scope), "group by session")
+    return [row["session"] for row in rows if row["last"] < before]
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:

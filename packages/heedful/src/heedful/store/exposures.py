@@ -247,13 +247,12 @@ def brief(
         )
 
     # At most 100 texts that wait in quarantine are counted.
-    values = {"scope": token(scope), "most": 100, "before": MAX_ROWS}
-    waiting = len(db.run("held", values).fetchall())
+    waiting = db.all("held", scope, scope=token(scope), most=100, before=MAX_ROWS)
     history = replace(
         past(db, scope, loop),
         memory_key=memory_key,
         model=model,
-        waiting=waiting,
+        waiting=len(waiting),
     )
 
     return matches, history, active_checks(db, scope, memory_key)
@@ -437,7 +436,7 @@ def _keep_from_models(
     """
     before = {
         name_of(row): json.loads(row["unfit_for"])
-        for row in db.all("unfit_lessons", scope)
+        for row in db.select("*", "lesson", key_of(scope), "and unfit_for <> '[]'")
     }
     comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
     for model, lessons in unfit.items():

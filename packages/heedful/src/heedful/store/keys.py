@@ -229,13 +229,14 @@ def newest(
     With `before` (a key's id), returns only older keys; with `projects`, only keys that
     are limited to these projects.
     """
-    values = {
-        "tenant": scope.tenant,
-        "cursor": before,
-        "limit": limit,
-        "projects": json.dumps(projects),
-    }
-    return [from_row(Key, row) for row in db.run("list_keys", values)]
+    rows = db.all(
+        "list_keys",
+        scope,
+        cursor=before,
+        limit=limit,
+        projects=json.dumps(projects),
+    )
+    return [from_row(Key, row) for row in rows]
 
 
 @holds("keys")
@@ -245,12 +246,11 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
 
     A revoked key keeps the time of its first revocation.
     """
-    values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
-    rows = db.run("revoke_key", values).fetchall()
-    if not rows:
+    row = db.one("revoke_key", scope, id=id_of(id), now=time.time())
+    if row is None:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
 
-    key = from_row(Key, rows[0])
+    key = from_row(Key, row)
     append(
         db,
         tenant=scope.tenant,
@@ -319,17 +319,14 @@ def audit_rows(
     With `before` above 0, returns only rows with lower numbers; with `projects`, only
     rows about these projects.
     """
-    values = {
-        "tenant": scope.tenant,
-        "before": before,
-        "limit": limit,
-        "projects": json.dumps(projects),
-    }
+    listed = json.dumps(projects)
     return [
         {
             **row,
             "projects": json.loads(row["projects"]),
             "detail": json.loads(row["detail"]),
         }
-        for row in db.run("newest_audit", values)
+        for row in db.all(
+            "newest_audit", scope, before=before, limit=limit, projects=listed
+        )
     ]

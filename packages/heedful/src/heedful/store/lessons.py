@@ -145,7 +145,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         parents.update(int(row["id"]) for row in shown_rows)
 
     # A lesson is trusted no more than what it derives from.
-    parent_ids = {**key, "parents": json.dumps(sorted(parents))}
+    parent_ids = {**key, "ids": json.dumps(sorted(parents))}
     if parents and loop and (trust == "local" or not lesson.loop):
         # It is trusted by the outcome of the loop or session, not by its prompt.
         traced = db.run("count_traced", parent_ids).fetchone()["n"]
@@ -214,7 +214,7 @@ def _listener(lesson: Lesson) -> str:
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
     """Return the trust of each parent. Raises InvalidInput if one is not stored."""
-    rows = db.run("known_parents", ids).fetchall()
+    rows = db.run("some_examples", ids).fetchall()
     if len(rows) < len(parents):
         unknown = sorted(parents - {row["id"] for row in rows})
         raise InvalidInput("derived_from", unknown, "ids of examples of this scope")

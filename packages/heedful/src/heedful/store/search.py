@@ -769,16 +769,16 @@ def _rule_sightings(
     if not rows:
         return []
 
-    values = {
-        "ids": json.dumps(sorted({row["lesson_id"] for row in rows})),
-        "most": MAX_COMPARED_SIGHTINGS,
-        "scope": token(scope),
-        "memory_key": memory_key,
+    return db.all(
+        "sightings_of_rules",
+        scope,
+        ids=json.dumps(sorted({row["lesson_id"] for row in rows})),
+        most=MAX_COMPARED_SIGHTINGS,
+        scope=token(scope),
+        memory_key=memory_key,
         # In these, other words for the same mistake are looked for.
-        "recent": 200,
-    }
-    sightings: list[Row] = db.run("sightings_of_rules", values).fetchall()
-    return sightings
+        recent=200,
+    )
 
 
 def _rule_texts(
@@ -833,7 +833,9 @@ def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """
     return {
         row["space"]: row["n"]
-        for row in db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
+        for row in db.all(
+            "count_spaces", scope, scope=token(scope), blank=BLANK_CHARACTERS
+        )
     }
 
 
@@ -845,15 +847,19 @@ def unplaced(
     There are at most `limit`, in the order of their ids, which are above `after`.
     Examples that were stored before the time `since` are left out.
     """
-    values = {
-        "scope": token(scope),
-        "space": space,
-        "after": after,
-        "limit": limit,
-        "since": since,
-        "blank": BLANK_CHARACTERS,
-    }
-    return [(row["id"], row["task"]) for row in db.run("unplaced", values)]
+    return [
+        (row["id"], row["task"])
+        for row in db.all(
+            "unplaced",
+            scope,
+            scope=token(scope),
+            space=space,
+            after=after,
+            limit=limit,
+            since=since,
+            blank=BLANK_CHARACTERS,
+        )
+    ]
 
 
 @resumable(result=int)

@@ -38,8 +38,9 @@ def has_unread(
     path = touched_path(arguments, folder)
     if not path or find(db, scope, session, [_read_mark(path)]):
         return False
-    (row,) = db.all("count_reads", scope, session=storable(session))
-    return int(row["n"]) >= MIN_KNOWN_READS
+    key = {**key_of(scope), "session": storable(session)}
+    is_read = f"and mark >= 'read ' and mark < 'read!' limit {MIN_KNOWN_READS}"
+    return len(db.select("1", "session_mark", key, is_read)) == MIN_KNOWN_READS
 
 
 def mark_read(

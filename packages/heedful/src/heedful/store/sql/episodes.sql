@@ -63,10 +63,6 @@ delete from trace where tenant = :tenant and project = :project and state = 'don
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 
--- name: record_steps
-insert into learnt (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
-on conflict (tenant, project, source) do update set steps = excluded.steps;
-
 -- name: brief_since
 -- When the newest of the last :sessions sessions were stored, and how many there are.
 select min(at) as since, count(*) as sessions from (
@@ -86,10 +82,6 @@ order by g.calls desc, g.sessions desc, l.id limit :limit;
 -- name: read_marks
 select mark from session_mark
 where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));
-
--- name: count_reads
-select count(*) as n from session_mark
-where tenant = :tenant and project = :project and session = :session and mark >= 'read ' and mark < 'read!';
 
 -- name: forget_reads
 delete from session_mark

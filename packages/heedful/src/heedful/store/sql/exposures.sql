@@ -129,10 +129,6 @@ update lesson set useful = 1 where tenant = :tenant and project = :project and u
 update lesson set useful = case when pinned or trust = 'user' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
--- name: unfit_lessons
-select kind, signature, unfit_for from lesson
-where tenant = :tenant and project = :project and unfit_for <> '[]';
-
 -- name: set_unfit
 -- What an operator wrote or pinned is shown to all models.
 update lesson set unfit_for = :unfit_for

@@ -1,28 +1,27 @@
+-- part: in_projects
+-- With projects, only rows that concern no other project.
+(:projects = '[]' or projects <> '[]' and not exists (
+  select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
+
 -- name: list_keys
--- With projects, list only rows that concern no other project.
-select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside from key
-where tenant = :tenant
-  and (:projects = '[]' or projects <> '[]' and not exists (
-    select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
+select * from key
+where tenant = :tenant and {in_projects}
   and (:cursor = '' or (at, id) < (select at, id from key where tenant = :tenant and id = :cursor))
 order by at desc, id desc limit :limit;
 
 -- name: find_key
-select id, tenant, name, hash, projects, may, by, at, expires, revoked, outside
-from /*sqlite key where id = :id *//*postgres key_of(:id) */;
+select * from /*sqlite key where id = :id *//*postgres key_of(:id) */;
 
 -- name: any_key
 select /*sqlite exists (select 1 from key) *//*postgres keys_there() */ as n;
 
 -- name: revoke_key
 update key set revoked = coalesce(revoked, :now) where tenant = :tenant and id = :id
-returning id, tenant, name, hash, projects, may, by, at, expires, revoked, outside;
+returning *;
 
 -- name: newest_audit
 select n, projects, at, by, action, subject, detail from audit
-where tenant = :tenant and (:before = 0 or n < :before)
-  and (:projects = '[]' or projects <> '[]' and not exists (
-    select 1 from json_each(projects) where value not in (select value from json_each(:projects))))
+where tenant = :tenant and (:before = 0 or n < :before) and {in_projects}
 order by n desc limit :limit;
 
 -- name: lock

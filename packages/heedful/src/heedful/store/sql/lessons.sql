@@ -1,3 +1,18 @@
+-- part: before
+with recursive before (id) as (
+  select atom from json_each(:parents)
+  union select l.parent from lineage l join before b on l.child = b.id
+)
+
+-- part: check
+-- A check that a lesson became, with its lesson, and the checks that taught it.
+h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
+         select c.checks from cause c
+         where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
+           and c.kind = l.kind and c.signature = l.signature
+         order by c.loops desc limit 1
+       ), '[]') as taught_by
+
 -- name: replace_words
 -- Words that newer ones replace are kept, and no longer recalled.
 update example set state = 'superseded'
@@ -133,13 +148,13 @@ from lesson l
 where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust <> 'outside'
 order by l.id desc limit :limit;
 
--- name: known_parents
-select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
+-- name: some_examples
+select id, lesson_id, trust from example where scope = :scope and id in (select atom from json_each(:ids));
 
 -- name: count_traced
 -- How many of these examples still have an origin.
 select count(distinct example) as n from origin
-where scope = :scope and example in (select atom from json_each(:parents));
+where scope = :scope and example in (select atom from json_each(:ids));
 
 -- name: shown_to_loop
 -- The examples in the prompt of a loop.
@@ -148,10 +163,7 @@ where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown
 
 -- name: is_own_ancestor
 -- Whether the example is among its new parents, or among what these derive from.
-with recursive before (id) as (
-  select atom from json_each(:parents)
-  union select l.parent from lineage l join before b on l.child = b.id
-)
+{before}
 select 1 from before where id = :example;
 
 -- name: held_of
@@ -190,11 +202,8 @@ where e.scope = :scope and e.id in (select atom from json_each(:ids))
 order by e.id desc;
 
 -- name: rests_on
--- All sources from which an example derives, also through its parents.
-with recursive before (id) as (
-  select cast(:example as bigint)
-  union select l.parent from lineage l join before b on l.child = b.id
-)
+-- All sources of these examples, and of all from which they derive.
+{before}
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
 
 -- name: rulings_on
@@ -203,10 +212,6 @@ select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject', 'undo')
   and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
 order by at desc, id desc;
-
--- name: read_voice
-select l.kind, l.signature, l.text, l.mistake, l.source, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
-from lesson l where l.id = :lesson_id;
 
 -- name: best_example
 -- The best next author of a lesson: by trust, the oldest first.
@@ -349,30 +354,19 @@ delete from lineage where child in (select example from origin where scope = :sc
 
 -- name: count_examples
 -- The examples of these lessons that recall can find.
-select count(*) as n from lesson l join example e on e.lesson_id = l.id
-where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type
-  and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified');
+select count(*) as n from lesson l join example e on e.lesson_id = l.id and e.indexed
+where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type;
 
 -- name: lesson_checks
 -- The checks that lessons became, newest decision first; with a `lesson` above 0, that of this lesson.
-select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
-         select c.checks from cause c
-         where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
-           and c.kind = l.kind and c.signature = l.signature
-         order by c.loops desc limit 1
-       ), '[]') as taught_by
+select {check}
 from hardened h cross join lesson l
 where l.id = h.lesson_id and h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
 order by h.decided desc, h.lesson_id desc limit :limit;
 
 -- name: active_checks
 -- The accepted checks of a memory key; with an `id`, of the key of this loop. With `calls`, those of calls.
-select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
-         select c.checks from cause c
-         where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
-           and c.kind = l.kind and c.signature = l.signature
-         order by c.loops desc limit 1
-       ), '[]') as taught_by
+select {check}
 from hardened h join lesson l on l.id = h.lesson_id
 where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h.memory_key = coalesce(
     (select memory_key from loop where tenant = :tenant and project = :project and id = :id), :memory_key

@@ -1,3 +1,9 @@
+-- part: learnt
+-- The oldest patterns of an error type, from which its templates are learnt.
+from lesson /*sqlite indexed by lesson_type */
+where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
+order by id limit :most
+
 -- name: seen
 with mine as (
   select id, signature, state, seen from lesson
@@ -32,13 +38,7 @@ where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant an
 order by at desc limit :limit;
 
 -- name: learnt_state
-select /*postgres string_agg */ /*sqlite group_concat */ (signature, '') as state from (
-  select signature from lesson /*sqlite indexed by lesson_type */
-  where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
-  order by id limit :most
-) as learnt;
+select /*postgres string_agg */ /*sqlite group_concat */ (signature, '') as state from (select signature {learnt}) as learnt;
 
 -- name: learnt_patterns
-select signature, pattern from lesson /*sqlite indexed by lesson_type */
-where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
-order by id limit :most;
+select signature, pattern {learnt};

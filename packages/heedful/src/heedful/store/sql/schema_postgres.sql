@@ -5,14 +5,10 @@
 
 -- Functions of SQLite, so that both engines run the same statements.
 
-create function max(one double precision, other double precision) returns double precision
-language sql immutable parallel safe return greatest(one, other);
-create function max(one bigint, other bigint) returns bigint
-language sql immutable parallel safe return greatest(one, other);
-create function min(one double precision, other double precision) returns double precision
-language sql immutable parallel safe return least(one, other);
-create function min(one bigint, other bigint) returns bigint
-language sql immutable parallel safe return least(one, other);
+create function max(anycompatible, anycompatible) returns anycompatible
+language sql immutable parallel safe as 'select greatest($1, $2)';
+create function min(anycompatible, anycompatible) returns anycompatible
+language sql immutable parallel safe as 'select least($1, $2)';
 create function instr(text, text) returns integer
 language sql immutable parallel safe return strpos($1, $2);
 create function store_clock() returns double precision
@@ -45,31 +41,11 @@ exception when untranslatable_character or invalid_text_representation then
   return null;
 end $$;
 
--- include schema_tables.sql
+-- include the tables
 create index example_digest on example (scope, digest);
 
--- The vector of an example: `data` as little-endian 32-bit floats, and `near` as a halfvec, null if that is impossible.
--- `data` is stored outside of the row, so that a search reads only `near`. `indexed` is a copy of the example's.
-create table vector (
-  example bigint primary key references example (id) on delete cascade,
-  tenant text collate "C" not null default current_setting('heedful.tenant'),
-  project text collate "C" not null,
-  space text collate "C" not null,
-  data bytea not null,
-  near halfvec,
-  indexed boolean not null default false
-);
+-- `data` is stored outside of the row, so that a search reads only `near`.
 alter table vector alter data set storage external, alter near set storage plain;
-create index vector_scope on vector (tenant, project, space, indexed);
-
--- For each scope the last id of an example, the number of searchable texts, and the characters of their words.
-create table corpus (
-  scope text collate "C" primary key,
-  tenant text collate "C" not null default current_setting('heedful.tenant'),
-  example bigint not null,
-  texts bigint not null default 0,
-  length bigint not null default 0
-);
 
 -- The second layer of isolation, behind the tenant in every statement.
 do $$
@@ -115,13 +91,6 @@ end $$;
 create trigger example_counted after insert or delete on example for each row execute function count_text();
 create trigger example_recounted after update on example for each row
 when (old.indexed <> new.indexed or old.words <> new.words) execute function count_text();
-
-create function set_vector_indexed() returns trigger language plpgsql as $$
-begin
-  new.indexed := (select indexed from example where id = new.example);
-  return new;
-end $$;
-create trigger vector_indexed before insert on vector for each row execute function set_vector_indexed();
 
 -- Full text: each word begins with the token of its scope, so that a search reads no other scope. With row-level security,
 -- PostgreSQL would check each row before the array operator and use no index. The search functions therefore run as the

@@ -1,29 +1,5 @@
 -- The schema of SQLite. Every index of SQLite ends with the number of the row.
--- include schema_tables.sql
-
--- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
--- `changed` is the value of `corpus.changed` when the vector became searchable.
-create table vector (
-  example integer primary key references example (id) on delete cascade,
-  tenant text not null,
-  project text not null,
-  space text not null,
-  data blob not null,
-  changed integer not null default 0
-);
-create index vector_changed on vector (tenant, project, space, changed);
-
--- For each scope the last id of an example, the number of searchable texts, and the characters of their words. In the
--- index each word begins with the number of its scope, so that a search reads no other scope. `changed` numbers the vectors in the order in which they
--- became searchable, so that a reader can continue after the last number that it read.
-create table corpus (
-  place integer primary key,
-  scope text not null unique,
-  example integer not null,
-  texts integer not null default 0,
-  length integer not null default 0,
-  changed integer not null default 0
-);
+-- include the tables
 
 create view recallable as
 select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words

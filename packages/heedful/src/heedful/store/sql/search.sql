@@ -1,3 +1,9 @@
+-- part: passes
+(:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
+and l.importance >= :importance and e.at >= :since
+and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
+                                where value in (select value from json_each(:tags))))
+
 -- name: read_corpus
 -- In the index, the words of the scope begin with `mark`.
 select /*sqlite 's' || place || 'x' *//*postgres scope */ as mark, scope, texts, length /*sqlite , changed */
@@ -6,11 +12,7 @@ from corpus where scope = :scope;
 -- name: filtered
 select e.id
 from lesson l join example e on e.lesson_id = l.id
-where l.tenant = :tenant and l.project = :project and e.indexed
-  and (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
-  and l.importance >= :importance and e.at >= :since
-  and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
-                                  where value in (select value from json_each(:tags))));
+where l.tenant = :tenant and l.project = :project and e.indexed and {passes};
 
 -- name: read_examples
 -- If the text of a lesson is withheld, `text` is the text that came with the example. The example `author` wrote `text`. Tags, importance and meta are those
@@ -23,10 +25,7 @@ select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state
        case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
        case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
        case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.author else e.id end as author,
-       (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
-       and l.importance >= :importance and e.at >= :since
-       and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
-                                       where value in (select value from json_each(:tags)))) as passes,
+       {passes} as passes,
        e.memory_key = :memory_key and exists (select 1 from cause where tenant = :tenant and project = :project and memory_key = :memory_key) as own
 from json_each(:ids) i cross join example e cross join lesson l
      left join vector v on v.example = e.id and v.space = :space
@@ -93,10 +92,8 @@ order by e.id desc;
 
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n
-from lesson l cross join example e left join vector v on v.example = e.id
-where e.lesson_id = l.id and l.tenant = :tenant and l.project = :project
-  and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified')
-  and trim(e.task, :blank) <> ''
+from example e left join vector v on v.example = e.id
+where e.scope = :scope and e.indexed and trim(e.task, :blank) <> ''
 group by 1;
 
 -- name: unplaced
@@ -110,8 +107,8 @@ order by e.id limit :limit;
 -- PostgreSQL also stores each vector as a halfvec. The text of a comment that begins with `postgres` runs there only.
 
 -- name: place
-insert into vector (example, tenant, project, space, data /*postgres , near */)
-select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */
+insert into vector (example, tenant, project, space, data /*postgres , near, indexed */)
+select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec), e.indexed */
 from example e join lesson l on l.id = e.lesson_id
 where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
 on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */
