@@ -44,7 +44,7 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_118,
+    "statements": 41_115,
     "statements of heedful": 33_532,
     "statements of heedful_server": 5_279,
     "statements of heedful_agents": 2_304,

@@ -376,14 +376,11 @@ def _judging_keys(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
     In {"name": "password", "value": …} the name judges the value. In {"value": …} the
     `key` of the mapping does; it is "" if it says nothing.
     """
-    judging_keys: dict[Any, Any] = {}
-    if key:
-        value_keys = [
-            name
-            for name in mapping
-            if isinstance(name, str) and name.lower().endswith(_VALUE_KEY_ENDINGS)
-        ]
-        judging_keys = dict.fromkeys(value_keys, key)
+    judging_keys = {
+        name: key
+        for name in mapping
+        if key and isinstance(name, str) and name.lower().endswith(_VALUE_KEY_ENDINGS)
+    }
     if "value" in mapping or "Value" in mapping:
         for name_key, value_key in _NAME_AND_VALUE_KEYS:
             if name_key in mapping and value_key in mapping:
