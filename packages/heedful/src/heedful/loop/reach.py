@@ -1,9 +1,10 @@
 """Find out for each rule of a policy whether it can be the one that ends a loop.
 
-Loops are tried whose attempts are all alike: all improve or none does, all have new
-candidates or repeat the first one, and so on. A rule that needs other attempts has the
-method `provoke`, which changes one. Nothing is proven about loops of mixed attempts.
-Rules of a user's own are not tried.
+This is a simulation: for each kind of attempt, a loop gets attempts of this kind only,
+until a rule ends it. In one loop all attempts improve, in another none does; all have
+new candidates, or all repeat the first one; and so on. A rule that needs other attempts
+has the method `provoke`, which changes one. Nothing is proven about loops of mixed
+attempts. Rules of a user's own are not tested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
 from heedful.loop.stop import StopRule, rule_name
 
+# A simulated loop that no rule has ended after so many attempts goes on for ever.
 MAX_LIKE_ATTEMPTS = 50
 PERSISTENT_FINDING = record.Finding(
     "check", "kept", level="warning", severity=1.0, persistent=True
@@ -45,51 +47,65 @@ class Reach:
 def reach(policy: Policy) -> tuple[Reach, ...]:
     """Find out for each rule of `policy` after how many attempts it can end a loop.
 
-    Raises InvalidInput.
+    Simulates a loop for each kind of attempt. The rule that ends it is seen to fire. If
+    several rules end it after the same attempt, it counts for none of them: without any
+    one of them it would have ended all the same. Raises InvalidInput.
     """
     check_types(record.Loop(""), policy)
-    tried = [rule for rule in policy.rules if not stop.has_user_code([rule])]
-    echoes = [r.times for r in stop.flat(tried) if isinstance(r, stop.Echo)]
-    new_loop = record.Loop(
-        "tried",
+    testable_rules = [rule for rule in policy.rules if not stop.has_user_code([rule])]
+    echo_limits = [
+        rule.times for rule in stop.flat(testable_rules) if isinstance(rule, stop.Echo)
+    ]
+    empty_loop = record.Loop(
+        "simulated",
         (record.Goal("quality", 1.0),),
-        echoes={PERSISTENT_FINDING.key: max(echoes, default=1) - 1},
+        # One more sighting of the finding, and every rule Echo has enough.
+        echoes={PERSISTENT_FINDING.key: max(echo_limits, default=1) - 1},
         improves=policy.improvement,
     )
-    first: dict[StopRule, int] = {}
-    all_ended = True
-    for attempt in _list_kinds(tried):
-        loop = new_loop
-        stops: list[StopRule] = []
-        while not stops and len(loop.attempts) < MAX_LIKE_ATTEMPTS:
-            loop = loop.then(attempt(loop))
-            stops = [rule for rule in tried if rule(loop)]
-        if len(stops) == 1:
-            number = len(loop.attempts)
-            first[stops[0]] = min(number, first.get(stops[0], number))
-        all_ended = all_ended and bool(stops)
+    earliest_end: dict[StopRule, int] = {}
+    all_loops_ended = True
+    for make_attempt in _attempt_makers(testable_rules):
+        loop = empty_loop
+        ending_rules: list[StopRule] = []
+        while not ending_rules and len(loop.attempts) < MAX_LIKE_ATTEMPTS:
+            loop = loop.then(make_attempt(loop))
+            ending_rules = [rule for rule in testable_rules if rule(loop)]
 
+        if not ending_rules:
+            all_loops_ended = False
+        if len(ending_rules) == 1:
+            [rule] = ending_rules
+            number = len(loop.attempts)
+            earliest_end[rule] = min(number, earliest_end.get(rule, number))
+
+    never_ended = set(testable_rules).difference(earliest_end)
     return tuple(
-        Reach(rule, first.get(rule), all_ended and rule in tried and rule not in first)
+        Reach(
+            rule,
+            earliest_end.get(rule),
+            is_useless=all_loops_ended and rule in never_ended,
+        )
         for rule in policy.rules
     )
 
 
-def _list_kinds(
+def _attempt_makers(
     rules: Sequence[StopRule],
 ) -> Iterator[Callable[[record.Loop], record.Attempt]]:
-    """Yield what makes the next attempt of a loop, for each kind that rules tell apart.
+    """Yield, for each kind of attempt, the function that makes a loop's next attempt.
 
-    Of the rules that need attempts of their own, none, one, two or all get them.
+    The kinds are all that the rules tell apart. Of the rules that need attempts of
+    their own, none, one, two or all get them.
     """
-    provoking = [rule for rule in stop.flat(rules) if hasattr(rule, "provoke")]
-    for count in {0, 1, 2, len(provoking)}:
+    provoking_rules = [rule for rule in stop.flat(rules) if hasattr(rule, "provoke")]
+    for count in {0, 1, 2, len(provoking_rules)}:
         kinds = product(
             (0, 1),
             ("new", "near", "same"),
             (False, True),
             (0.0, 0.5),
-            combinations(provoking, count),
+            combinations(provoking_rules, count),
         )
         yield from (partial(_next_attempt, *kind) for kind in kinds)
 
@@ -97,17 +113,22 @@ def _list_kinds(
 def _next_attempt(
     gains: int,
     likeness: str,
-    is_kept: bool,
+    has_finding: bool,
     met: float,
-    provoking: Sequence[Any],
+    provoking_rules: Sequence[Any],
     loop: record.Loop,
 ) -> record.Attempt:
-    """Return the attempt that a loop gets next; its score rises by so many `gains`."""
+    """Return the next attempt of a loop, of the kind that the arguments describe.
+
+    Its score rises by so many `gains`, each the least that counts as an improvement.
+    Its candidate has this `likeness` to earlier ones; `met` is the share of tests
+    that it passes. Each of the rules changes it to what this rule needs.
+    """
     number = len(loop.attempts) + 1
-    step = max(0.001, loop.improves.min_gain)
+    least_gain = max(0.001, loop.improves.min_gain)
     text = "same" if likeness == "same" else f"new {number}"
-    findings = (PERSISTENT_FINDING,) if is_kept else ()
-    score = (gains * number - MAX_LIKE_ATTEMPTS) * step
+    findings = (PERSISTENT_FINDING,) if has_finding else ()
+    score = (gains * number - MAX_LIKE_ATTEMPTS) * least_gain
     attempt = record.Attempt(
         number,
         record.Candidate.of(text),
@@ -115,6 +136,6 @@ def _next_attempt(
         usage=record.NO_USAGE,
         repeats=1 if likeness == "near" and number > 1 else None,
     )
-    for rule in provoking:
+    for rule in provoking_rules:
         attempt = rule.provoke(attempt)
     return attempt
