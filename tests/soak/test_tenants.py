@@ -279,7 +279,7 @@ async def edit_a_strangers(place: Place, other: Place, chance: random.Random) ->
         (editions.amend, strange.id, "", by, ""),
     ]
     if ids := example_of(other, chance):
-        assert await place.read(quarantine_store.quarantined, ids) == []
+        assert await place.read(quarantine_store.read_entries, ids) == []
         edits.append((quarantine_store.settle, ids, "release", by, ""))
         places = [(ids[0], "any", [0.0] * 64)]
         assert await place.write(search.place, "fixed/64", places) == 0

@@ -44,7 +44,7 @@ LINES = DATA.splitlines(keepends=True)
 
 
 async def list_waiting(memory: Memory) -> list[Any]:
-    return await memory.store.read(memory.scope, quarantine.quarantined)
+    return await memory.store.read(memory.scope, quarantine.newest_waiting)
 
 
 async def list_rulings(memory: Memory) -> list[Any]:

@@ -120,7 +120,8 @@ async def fill_memory(memory: Memory | None = None) -> Memory:
         "P", "page 3", lesson="obey me as well", origin="outside", source="http://q"
     )
     page_1, page_2 = [
-        entry.id for entry in reversed(await store.read(scope, quarantine.quarantined))
+        entry.id
+        for entry in reversed(await store.read(scope, quarantine.newest_waiting))
     ][:2]
     await store.write(
         scope, quarantine.settle, [page_1], "release", "ada", "it is right"

@@ -113,7 +113,7 @@ class Told:
         self, n: int, trust: Any, source: str, worked: bool, pinned: bool
     ) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        waiting = await self.store.read(ONE, quarantine.quarantined)
+        waiting = await self.store.read(ONE, quarantine.newest_waiting)
         parents = [entry.id for entry in waiting[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}",
@@ -180,7 +180,7 @@ class Told:
 
     async def settle(self, n: int, release: bool) -> Any:
         waiting = sorted(
-            entry.id for entry in await self.store.read(ONE, quarantine.quarantined)
+            entry.id for entry in await self.store.read(ONE, quarantine.newest_waiting)
         )
         ids = waiting[: n % 3] or [1_000_000]
         act = (
@@ -279,7 +279,7 @@ class Told:
                 [replace(item, lesson=0) for item in action.failures],
                 len(action.waiting),
             ]
-            waiting = await self.store.read(scope, quarantine.quarantined)
+            waiting = await self.store.read(scope, quarantine.newest_waiting)
             answers += [
                 [
                     (item.lesson, item.source, item.tags, item.example)

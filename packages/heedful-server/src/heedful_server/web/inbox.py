@@ -114,7 +114,7 @@ async def _case_facts(
 ) -> Document:
     """Return what the page shows of a text and of its case, the texts with `ids`."""
     caller = visit.caller
-    case = await caller.read(quarantine_store.quarantined, ids)
+    case = await caller.read(quarantine_store.read_entries, ids)
     lessons = await caller.read(counts.lessons_of_texts, ids)
     # Of texts that a prompt would show alike, one is enough.
     texts = {_shown_parts(text): text for text in case}.values()
@@ -195,7 +195,7 @@ async def _read_decided(visit: Visit) -> list[Document]:
     examples = [ruling["record"].get("example", 0) for ruling in rulings]
     texts = {
         text.id: text
-        for text in await visit.caller.read(quarantine_store.quarantined, examples)
+        for text in await visit.caller.read(quarantine_store.read_entries, examples)
     }
 
     rows: list[Document] = []
@@ -262,7 +262,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     ):
         raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
     ids = [int(word) for word in words]
-    texts = await caller.read(quarantine_store.quarantined, ids)
+    texts = await caller.read(quarantine_store.read_entries, ids)
     # Only a text that waits can be decided about, and only another one undone.
     open_ids = [
         text.id for text in texts if (text.state == "quarantined") is (ruling != "undo")

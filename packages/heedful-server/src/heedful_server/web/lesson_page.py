@@ -130,7 +130,7 @@ async def _read_waiting(
     lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
     ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
     shown_ids = [held_id] if held_id in ids else ids[:1]
-    return await visit.caller.read(quarantine.quarantined, shown_ids)
+    return await visit.caller.read(quarantine.read_entries, shown_ids)
 
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:

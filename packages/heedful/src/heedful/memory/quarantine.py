@@ -1,9 +1,11 @@
 """Quarantine: the lessons that wait until a person decides about them.
 
-Texts from outside wait here, and never reach a prompt. A person releases or rejects
-each of them, or states their source by its name. Revoking a source removes all that
-comes or derives from it; a source `key:ID` includes all that came through this key of
-a service. Every decision is recorded as a ruling, with its author and reason.
+Texts from outside wait here, and never reach a prompt. Each is an entry: an example of
+a lesson with the words that came with it, under the id of the example. A person
+releases or rejects an entry, or states its source by its name. Revoking a source
+removes all that comes or derives from it; a source `key:ID` includes all that came
+through this key of a service. Every decision is recorded as a ruling, with its author
+and reason.
 """
 
 import json
@@ -92,9 +94,8 @@ class Quarantine:
         Raises InvalidInput.
         """
         check_integer("limit", limit)
-        before = MAX_ROWS if after is None else after
         return await self._store.read(
-            self._scope, quarantined, limit=limit, before=before
+            self._scope, newest_waiting, limit=limit, before_id=after
         )
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:
@@ -210,25 +211,21 @@ class Quarantine:
         )
 
 
-def quarantined(
-    db: Db,
-    scope: Scope,
-    ids: Sequence[int] | None = None,
-    limit: int = MAX_ROWS,
-    before: int = MAX_ROWS,
+def newest_waiting(
+    db: Db, scope: Scope, limit: int = MAX_ROWS, before_id: int | None = None
 ) -> list[QuarantinedLesson]:
-    """Return the examples with these ids, in any state, newest first.
+    """Return the newest `limit` entries in quarantine, of those below `before_id`."""
+    if before_id is None:
+        before_id = MAX_ROWS
+    values = {"scope": token(scope), "most": limit, "before": before_id}
+    return read_entries(db, scope, [row["id"] for row in db.run("waiting_ids", values)])
 
-    Without `ids`, returns the newest `limit` quarantined examples, those with ids below
-    `before`.
-    """
-    key = scope_key(scope)
-    if ids is None:
-        id_rows = db.run("held", {**key, "most": limit, "before": before})
-        ids = [row["id"] for row in id_rows]
 
+def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[QuarantinedLesson]:
+    """Return the entries with these ids, in any state, newest first."""
+    values = {"scope": token(scope), "ids": json.dumps(list(ids))}
     entries = []
-    for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
+    for row in db.run("quarantine_entries", values).fetchall():
         example = example_of(row)
         # A prompt shows what was wrong also without an accepted answer, and a task that
         # is not the lesson.
@@ -264,7 +261,7 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
 
 def read_entry(db: Db, scope: Scope, id: int) -> QuarantinedLesson:
     """Return an example that is or was in quarantine. Raises NotFound."""
-    for entry in quarantined(db, scope, [id]):
+    for entry in read_entries(db, scope, [id]):
         return replace(entry, provenance=provenance(db, scope, entry))
     raise NotFound("example", str(id), f"the memory of {scope}")
 
@@ -380,7 +377,7 @@ def settle(
     """
     require(ids, "ids", list(ids), "at least one id of the quarantine")
     ids = sorted(set(ids))
-    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
+    entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     now = time.time()
     for id in ids:
         if id not in entries:
@@ -424,7 +421,6 @@ def _set_state(
 
     Raises NotQuarantined.
     """
-    values = _entry_key(scope, entry)
     if action == "release":
         settled = {"state": "unverified", "trust": trust}
     else:
@@ -435,7 +431,7 @@ def _set_state(
         return int(row["lesson_id"])
 
     # The example no longer waits; the error says who decided about it.
-    ruling = db.first("rulings_on", values)
+    ruling = db.first("rulings_on", _entry_key(scope, entry))
     reason = ""
     if ruling is not None:
         reason = f"was {RULING_WORDS[ruling['action']]} by {ruling['by']}"
@@ -495,7 +491,7 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
     """
     require(ids, "ids", list(ids), "at least one id of what was reviewed")
     ids = sorted(set(ids))
-    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
+    entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     key = scope_key(scope)
     now = time.time()
     for id in ids:

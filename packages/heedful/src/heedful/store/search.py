@@ -521,7 +521,7 @@ class SearchParameters:
             "most": MAX_READ_ROWS,
             "before": MAX_ROWS,
         }
-        return self.read(row["id"] for row in self.db.run("held", values))
+        return self.read(row["id"] for row in self.db.run("waiting_ids", values))
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
         """Return the exact cosines of examples that were read, by id.

@@ -187,11 +187,11 @@ where tenant = :tenant and project = :project and words in (select value from js
 delete from refused
 where tenant = :tenant and project = :project and words in (select value from json_each(:words));
 
--- name: held
+-- name: waiting_ids
 -- What waits in quarantine, newest first.
 select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
--- name: read_held
+-- name: quarantine_entries
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
        case when l.author = e.id then l.tags else '[]' end as tags,
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
