@@ -144,9 +144,13 @@ class Correction:
 
 
 class CallIndex:
-    """The calls of a run that have a result: by agent and tool, and equal ones."""
+    """The calls of a run that have a result: by agent and tool, and equal ones.
+
+    Calls are given and returned as positions in the run.
+    """
 
     def __init__(self, run: Course) -> None:
+        self._run = run
         self.by_tool: dict[tuple[str, str], list[int]] = {}
         self._successes: dict[Hashable, list[int]] = {}
         for position, role in enumerate(run.roles):
@@ -158,22 +162,23 @@ class CallIndex:
                 self._successes.setdefault(self._key(event), []).append(position)
 
     def _actor(self, event: Event) -> tuple[str, str]:
-        """Return the agent and the tool of a call."""
-        return event.agent if event.tool else "", event.tool
+        """Return the agent and the tool of a call; without a tool, no agent."""
+        agent = event.agent if event.tool else ""
+        return agent, event.tool
 
     def _key(self, event: Event) -> Hashable:
         """Return what equal calls have in common."""
         return (self._actor(event), tuple(leaves(event).items()))
 
-    def after(self, run: Course, call: int) -> Sequence[int]:
+    def calls_after(self, call: int) -> Sequence[int]:
         """Return the next calls of the same tool, as many as are searched."""
-        calls = self.by_tool[self._actor(run.events[call])]
+        calls = self.by_tool[self._actor(self._run.events[call])]
         start = bisect_right(calls, call)
         return calls[start : start + MAX_RETRY_DISTANCE_CALLS]
 
-    def success_after(self, run: Course, call: int) -> int | None:
+    def success_after(self, call: int) -> int | None:
         """Return the first later success of the same call, None without one."""
-        calls = self._successes.get(self._key(run.events[call]), [])
+        calls = self._successes.get(self._key(self._run.events[call]), [])
         start = bisect_right(calls, call)
         return calls[start] if start < len(calls) else None
 
@@ -189,8 +194,8 @@ def find_fix(
     failure = run.failure[run.result[failed] or failed] or run.failure[failed]
     is_work = is_of_work(error or error_line(failure))
     text = f"{error}\n{_result_text(run, failed)}".lower()
-    works = index.success_after(run, failed)
-    near = index.after(run, failed)
+    works = index.success_after(failed)
+    near = index.calls_after(failed)
     if works not in near:
         like = [call for call in near if call_worked(run, call)]
         if is_work:

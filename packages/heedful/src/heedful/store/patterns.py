@@ -183,17 +183,27 @@ def comparable(text: str) -> str:
     return " ".join(text.lower().split()).rstrip(" .…")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Wording:
     """The words of a line without its first titles.
 
-    `line` is the index of the line. `titles` are the titles that were removed, in lower
-    case: `cp: no such file` has the words `no such file` under the title `cp`.
+    `line_index` and `line_text` are those of the line. `titles` are the titles that
+    were removed, in lower case: `cp: no such file` has the words `no such file` under
+    the title `cp`.
     """
 
-    line: int
+    line_index: int
+    line_text: str
     titles: frozenset[str]
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LineMatch:
+    """A stored pattern that is the same error as a line, and the words they share."""
+
+    pattern: Signature
+    wording: _Wording
 
 
 def _find_lines(
@@ -201,33 +211,36 @@ def _find_lines(
 ) -> dict[str, Seen]:
     """Return what is known of the first `MAX_LISTED_ITEMS` lines, by their patterns.
 
-    `error_type` is that of the whole text, "" if it has none.
+    A line and a stored pattern match if they have the same words below some of their
+    titles, and are the same error. `error_type` is that of the whole text, "" if it has
+    none.
     """
     wordings: dict[str, _Wording] = {}
-    for index, (_, signature) in enumerate(lines):
+    for index, (text, signature) in enumerate(lines):
         for titles, words in untitled(signature.pattern):
-            wording = _Wording(index, titles, words)
+            wording = _Wording(
+                line_index=index, line_text=text, titles=titles, words=words
+            )
             wordings.setdefault(bare_digest(words), wording)
 
-    digests = json.dumps(list(wordings))
-    rows = db.all("find_words", scope, digests=digests, limit=MAX_SHOWN_ROWS)
+    rows = db.all(
+        "find_words", scope, digests=json.dumps(list(wordings)), limit=MAX_SHOWN_ROWS
+    )
     rows.sort(key=lambda row: int(row["id"]))
 
-    patterns: dict[str, Signature] = {}
-    indexes: dict[str, int] = {}  # of the line with a pattern
+    matches: dict[str, _LineMatch] = {}
     for row in rows:
-        digest = row["signature"]
-        wording = wordings[row["words"]]
-        if digest not in patterns and _is_same_error(wording, error_type, row):
-            patterns[digest] = _stored_signature(row, row["error_type"])
-            indexes[digest] = wording.line
+        wording = wordings[row["words_digest"]]
+        if _is_same_error(wording, error_type, row):
+            pattern = _stored_signature(row, row["error_type"])
+            matches.setdefault(pattern.digest, _LineMatch(pattern, wording))
 
-    first_digests = sorted(indexes, key=indexes.__getitem__)[:MAX_LISTED_ITEMS]
+    by_line = sorted(matches.values(), key=lambda match: match.wording.line_index)
     return {
-        digest: replace(
-            seen(db, scope, patterns[digest]), lines=(lines[indexes[digest]][0],)
+        match.pattern.digest: replace(
+            seen(db, scope, match.pattern), lines=(match.wording.line_text,)
         )
-        for digest in first_digests
+        for match in by_line[:MAX_LISTED_ITEMS]
     }
 
 

@@ -27,7 +27,7 @@ where tenant = :tenant and project = :project and relation = 'strategy'
   and parent in (select 'reflection/' || value from json_each(:members));
 
 -- name: find_words
-select id, words, signature, pattern, error_type from lesson
+select id, words as words_digest, signature, pattern, error_type from lesson
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
 limit :limit;
 
