@@ -187,11 +187,11 @@ def test_a_rule_is_silent_before_another_call(rule, command):
     },
 )
 def test_a_newer_rule_ends_one_about_the_same_thing(newer, older, ends):
-    assert StatedRule(text=newer).ends(older) is ends
+    assert StatedRule(text=newer).supersedes(older) is ends
 
 
 def test_what_no_call_can_match_is_told_at_the_start_only():
     assert names_in("always answer in German") == ()
-    words = StatedRule(text="always answer in German").told
+    words = StatedRule(text="always answer in German").when_told
     assert words == "told at the start only"
-    assert "npm" in StatedRule(text="never use npm").told
+    assert "npm" in StatedRule(text="never use npm").when_told

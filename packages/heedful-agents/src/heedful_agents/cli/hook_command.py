@@ -13,7 +13,7 @@ from typer import Argument, Exit, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.printing import agrees, answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
-from heedful.cli.settings import settings_by_door
+from heedful.cli.settings import settings_of_hooks
 from heedful.errors import NotFound, UsageError
 from heedful.integrations.call_host import CallHost
 from heedful.lessons.holdout import SessionTally
@@ -116,7 +116,7 @@ def section() -> str:
     try:
         return ask(
             lambda memory: section_text(memory, everywhere),
-            settings_by_door("hooks", Path.cwd()),
+            settings_of_hooks(Path.cwd()),
         )
     except NotFound:
         # Nothing has been stored yet.
@@ -303,7 +303,7 @@ def _read_memory() -> tuple[int, SessionTally]:
         return len(waiting), await memory.store.read(memory.scope, reminders.figures)
 
     try:
-        return ask(look, settings_by_door("hooks", Path.cwd()))
+        return ask(look, settings_of_hooks(Path.cwd()))
     except NotFound:  # no hook has run here yet
         return 0, SessionTally()
 

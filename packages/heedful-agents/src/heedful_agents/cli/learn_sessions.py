@@ -17,7 +17,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from heedful.cli.exits import drive
+from heedful.cli.exits import run_interruptibly
 from heedful.cli.printing import (
     answer,
     command_line,
@@ -32,7 +32,7 @@ from heedful.cli.settings import (
     Settings,
     is_stated,
     settings,
-    settings_by_door,
+    settings_of_hooks,
 )
 from heedful.episodes import read
 from heedful.episodes.episode import Episode, Limits
@@ -118,7 +118,7 @@ def learn_sessions(
         stated = settings()
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    drive(_learn(folders, stated, survey), lambda: stopped)
+    run_interruptibly(_learn(folders, stated, survey), lambda: stopped)
 
     ranked = survey.failures.ranked()
     document = {
@@ -210,8 +210,8 @@ def _settings_of(file: Path) -> Settings:
     """
     folder = _session_folder(file)
     if folder is None:
-        return replace(settings_by_door("hooks", Path.cwd()), db=str(own_db()))
-    return settings_by_door("hooks", folder)
+        return replace(settings_of_hooks(Path.cwd()), db=str(own_db()))
+    return settings_of_hooks(folder)
 
 
 def _session_folder(file: Path) -> Path | None:

@@ -32,7 +32,7 @@ from heedful.cli.settings import (
     Why,
     is_stated,
     settings,
-    settings_by_door,
+    settings_of_hooks,
     where,
 )
 from heedful.display import counted
@@ -90,23 +90,22 @@ def share(
     top = repository.top
     path = top / SHARED_FILE
     check_within(path, top)
-    before = read_text(path)
-    in_file = read_rules((before or "").encode(), SHARED_FILE)
+    old_text = read_text(path)
+    old_rules = read_rules((old_text or "").encode(), SHARED_FILE)
     # What came with the clone does not say which memory is the user's.
     reviewed = ask(
         lambda memory: rules_to_share(memory, str(top)),
-        settings_by_door("hooks", Path.cwd()),
+        settings_of_hooks(Path.cwd()),
     )
 
-    digests_in_file = {rule.digest for rule in in_file}
-    new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
-    text = before or ""
+    old_digests = {rule.digest for rule in old_rules}
+    new_rules = [rule for rule in reviewed.rules if rule.digest not in old_digests]
     if new_rules:
-        text = write_rules([*in_file, *new_rules])
+        new_text = write_rules([*old_rules, *new_rules])
         # The others must be able to read it.
-        read_rules(text.encode(), SHARED_FILE)
-    if new_rules and not dry_run:
-        _write(repository, before, text)
+        read_rules(new_text.encode(), SHARED_FILE)
+        if not dry_run:
+            _write_shared(repository, old_text, new_text)
 
     lines = [f"+ {_shown(rule)}" for rule in new_rules]
     for id, reason in reviewed.left_out.items():
@@ -114,13 +113,13 @@ def share(
     return answer(
         {
             "file": SHARED_FILE,
-            "rules": len(digests_in_file) + len(new_rules),
+            "rules": len(old_digests) + len(new_rules),
             "new": [asdict(rule) for rule in new_rules],
             "left_out": reviewed.left_out,
             "dry_run": dry_run,
         },
         lines,
-        _summary(len(new_rules), len(digests_in_file), dry_run),
+        _summary(len(new_rules), len(old_digests), dry_run),
     )
 
 
@@ -135,29 +134,30 @@ def _summary(new: int, old: int, dry_run: bool) -> str:
     return f"{total}; read them, then: git add {Path(SHARED_FILE).parent}"
 
 
-def _write(repository: Repository, before: str | None, text: str) -> None:
-    """Write the file, and how git merges it. Raises UsageError.
+def _write_shared(repository: Repository, old_text: str | None, new_text: str) -> None:
+    """Write the file of the team's rules, and how git merges it. Raises UsageError.
 
-    What the user accepted stays so: the new rules are the user's own.
+    If the user had accepted the old text, he accepts the new one: the new rules are his
+    own.
     """
     top = repository.top
-    attributes = top / ATTRIBUTES_FILE
-    check_within(attributes, top)
-    stated = read_text(attributes)
-    wanted = stated or ""
-    if ATTRIBUTES_LINE not in wanted:
-        wanted += ATTRIBUTES_LINE
+    attributes_path = top / ATTRIBUTES_FILE
+    check_within(attributes_path, top)
+    old_attributes = read_text(attributes_path)
+    attributes = old_attributes or ""
+    if ATTRIBUTES_LINE not in attributes:
+        attributes += ATTRIBUTES_LINE
 
     apply_all(
         [
-            FileChange(top / SHARED_FILE, before, text),
-            FileChange(attributes, stated, wanted),
+            FileChange(top / SHARED_FILE, old_text, new_text),
+            FileChange(attributes_path, old_attributes, attributes),
         ]
     )
     project = find_project(top)
     is_followed = top == repository.root
-    if is_followed and accepted_content(project) == (before or "").encode():
-        write_private(project.accepted_rules, text.encode())
+    if is_followed and accepted_content(project) == (old_text or "").encode():
+        write_private(project.accepted_rules, new_text.encode())
 
 
 def accept(
@@ -190,7 +190,7 @@ def accept(
             why=f"accepted {SHARED_FILE}",
             root=str(file.root),
         ),
-        settings_by_door("hooks", Path.cwd()),
+        settings_of_hooks(Path.cwd()),
         new=True,
     )
     write_private(project.accepted_rules, file.content)
@@ -251,7 +251,7 @@ def _ask(
         return ask_own(question, new=new)
     values = settings()
     if not is_stated("db") and not db_exists(values.db):
-        values = settings_by_door("hooks", Path.cwd())
+        values = settings_of_hooks(Path.cwd())
     return ask(question, values, new=new)
 
 
@@ -293,13 +293,13 @@ def add_rule(
     stated = _ask(
         lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
     )
-    lines = [f"rule {stated.id} is in force ({stated.told})"]
+    lines = [f"rule {stated.id} is in force ({stated.when_told})"]
     lines += [f"it ends: {clean(old, MAX_SHOWN_TEXT_CHARS)}" for old in stated.ended]
     then = following("rules", "retire", stated.id, everywhere=everywhere, by="NAME")
     document = {
         "id": stated.id,
         "seen": stated.seen,
-        "told": stated.told,
+        "told": stated.when_told,
         "ended": stated.ended,
     }
     return answer(document, lines, then)

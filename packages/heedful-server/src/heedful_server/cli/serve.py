@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from heedful.cli.databases import forget_times
+from heedful.cli.databases import removal_seconds
 from heedful.cli.settings import settings, warn_of_unknown_variables
 from heedful.errors import UsageError
 from heedful.store import POSTGRES_PREFIXES
@@ -31,7 +31,7 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
         )
 
     # On PostgreSQL only workers use them, and they would not start.
-    forget_times(values)
+    removal_seconds(values)
 
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):

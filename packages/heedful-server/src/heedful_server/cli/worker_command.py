@@ -8,7 +8,14 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import ask_scope, forget_times, opened_store, read
+from heedful.cli.databases import ask_scope, opened_store, read, removal_seconds
 from heedful.cli.printing import (
     answer,
     columns,
@@ -29,8 +36,8 @@ from heedful.cli.printing import (
     when,
 )
 from heedful.cli.resources import (
+    allow_local_imports,
     embedder_of,
-    look_here,
     model_here,
     opened_model,
 )
@@ -130,8 +137,8 @@ def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
         return await store.write(scope, failed_jobs.end, id, again=again)
 
-    ended = ask_scope(end)
-    return answer({"jobs": ended}, f"{counted(len(ended), 'job')} {words}")
+    ended_jobs = ask_scope(end)
+    return answer({"jobs": ended_jobs}, f"{counted(len(ended_jobs), 'job')} {words}")
 
 
 worker: Typer = group_with_default()
@@ -164,42 +171,46 @@ def run_jobs(
     if context.invoked_subcommand is not None:
         return 0
     values = settings().with_one_model()
+    queue_names = [name.strip() for name in queues.split(",") if name.strip()]
+    _check_options(values, queue_names, once=once, drives=drives)
+
     # Failures are printed by the listener.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     limit_logs()
-    look_here()
+    allow_local_imports()
+    loops = dict(map(_import_loop, drives or ()))
+    warn_of_unknown_variables()
+    with exporting(telemetry, telemetry_content):
+        work = _run(
+            values,
+            queues=queue_names or None,
+            concurrency=concurrency,
+            once=once,
+            loops=loops,
+            names_model="model" in current_command().options
+            and values.model != NO_MODEL,
+        )
+        return asyncio.run(_until_signal(work))
 
-    forget_times(values)  # before anything is opened
-    names = [name.strip() for name in queues.split(",") if name.strip()]
-    work = partial(
-        _run,
-        values,
-        queues=names or None,
-        concurrency=concurrency,
-        once=once,
-        loops=dict(map(_import_loop, drives or ())),
-        names_model="model" in current_command().options and values.model != NO_MODEL,
-    )
 
-    for name in set(names).difference(JOB_QUEUES):
+def _check_options(
+    values: Settings, queue_names: Sequence[str], *, once: bool, drives: Texts
+) -> None:
+    """Check the options of a worker before anything is opened. Raises UsageError."""
+    removal_seconds(values)
+    for name in set(queue_names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
     if not (once or values.db.startswith(POSTGRES_PREFIXES)):
-        file = clean(values.db, MAX_SHOWN_TEXT_CHARS)
         raise UsageError(
-            f"{file} is a SQLite file, whose jobs run inside heedful serve; heedful "
-            "worker --once runs the waiting jobs; other workers need a postgresql:// "
-            "URL"
+            f"{clean(values.db, MAX_SHOWN_TEXT_CHARS)} is a SQLite file, whose jobs "
+            "run inside heedful serve; heedful worker --once runs the waiting jobs; "
+            "other workers need a postgresql:// URL"
         )
-
-    if names == [LOOP_QUEUE] and not drives:
+    if queue_names == [LOOP_QUEUE] and not drives:
         raise UsageError(
             f"--queues is {LOOP_QUEUE}, but this worker drives no loops; add --drives "
             "name=module:function"
         )
-
-    warn_of_unknown_variables()
-    with exporting(telemetry, telemetry_content):
-        return asyncio.run(_until_signal(work()))
 
 
 @dataclass
@@ -218,9 +229,10 @@ class JobCounts:
         elif event == "given up":
             self.given_up += 1
 
-        place = f"{when(time.time())} {job.scope}"
         arguments = [f" {n}={value[:16]}" for n, value in sorted(job.arguments.items())]
-        line = f"{place} {job.task}{''.join(arguments)}: {words}"
+        line = (
+            f"{when(time.time())} {job.scope} {job.task}{''.join(arguments)}: {words}"
+        )
         say(clean(line, MAX_SHOWN_TEXT_CHARS))
 
 
@@ -275,10 +287,12 @@ async def _run(
                     listener=counts,
                 )
             else:
-                local_queue = LocalQueue(
-                    tools, queues=queues, concurrency=concurrency, listener=counts
+                await _run_once(
+                    LocalQueue(
+                        tools, queues=queues, concurrency=concurrency, listener=counts
+                    ),
+                    tools,
                 )
-                await _run_once(local_queue, tools)
         finally:
             say(f"{counted(counts.done, 'job')} done, {counts.given_up} given up")
     return 1 if counts.given_up else 0
@@ -304,7 +318,7 @@ def tools_of(
     pause: Callable[[], Awaitable[None]] | None = None,
 ) -> Tools:
     """Return what jobs work with, as the settings have it. Raises UsageError."""
-    unused_for, ended_for = forget_times(values)
+    unused_for, ended_for = removal_seconds(values)
     return Tools(
         store=store,
         model=model,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from heedful.cli.exits import drive
+from heedful.cli.exits import run_interruptibly
 from heedful.cli.settings import Settings, scope_of, seconds, settings
 from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
@@ -38,7 +38,7 @@ def ask_store(
         async with opened_store(values, new=new) as store:
             return await question(store)
 
-    return drive(work(), lambda: stopped)
+    return run_interruptibly(work(), lambda: stopped)
 
 
 def ask_scope(
@@ -61,7 +61,7 @@ def read(function: Callable[..., T], *arguments: object) -> T:
     return ask_scope(lambda store, scope: store.read(scope, function, *arguments))
 
 
-def forget_times(values: Settings) -> tuple[float | None, float | None]:
+def removal_seconds(values: Settings) -> tuple[float | None, float | None]:
     """Return after how many seconds unused lessons, and ended loops, are removed.
 
     Raises InvalidInput.

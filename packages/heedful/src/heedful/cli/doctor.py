@@ -20,7 +20,7 @@ from heedful.checks.critique import calibrate
 from heedful.cli import printing
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
-from heedful.cli.exits import drive
+from heedful.cli.exits import run_interruptibly
 from heedful.cli.printing import TextTable, answer, command_line, say
 from heedful.cli.resources import (
     compares_meanings,
@@ -177,7 +177,7 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
         if values.embedder == "minilm" and file.name in weights.EMBEDDER_WEIGHTS:
             is_needed = True
 
-        state = drive(weights.check(file, values.cache))
+        state = run_interruptibly(weights.check(file, values.cache))
         fetch_it = f"heedful model fetch {file.name}"
         place = f"{state.kind}, {state.path}"
         may_be_absent = state.kind == "absent" and not is_needed
@@ -202,7 +202,7 @@ def _check_database(values: Settings) -> list[Sign]:
     )
     queue_of_jobs = opened_queue(values.db)
     if queue_of_jobs is not None:
-        signs += drive(_check_queue(queue_of_jobs))
+        signs += run_interruptibly(_check_queue(queue_of_jobs))
     return signs
 
 
@@ -313,7 +313,7 @@ def fetch(
         fetching = weights.fetch(
             file, path=source, cache=values.cache, progress=printing.fetched
         )
-        paths.append(drive(fetching))
+        paths.append(run_interruptibly(fetching))
 
     files = [
         {"name": name, "path": path} for name, path in zip(names, paths, strict=True)
@@ -348,7 +348,7 @@ def check_judge(
                 if is_right:
                     right[role] += 1
 
-    drive(rank())
+    run_interruptibly(rank())
     pairs = judged.total()
 
     path, results = judge_results(values)

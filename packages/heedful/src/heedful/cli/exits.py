@@ -43,7 +43,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-def drive(
+def run_interruptibly(
     work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted"
 ) -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it and raises Interrupted.
@@ -59,22 +59,25 @@ def drive(
         say(f"heedful: {last_words()}")
         os._exit(INTERRUPTED_EXIT_CODE)
 
-    grace = threading.Timer(GRACE_SECONDS, give_up)
-    grace.daemon = True
-    grace.name = LEAVING_THREAD
-
-    def interrupt(signum: int, frame: object) -> None:
-        """Cancel the work, and begin its time to clean up."""
-        if grace.is_alive():  # the second Ctrl-C
-            os._exit(INTERRUPTED_EXIT_CODE)
-        grace.start()
-        loop.call_soon_threadsafe(task.cancel)
-
+    grace_timer = threading.Timer(GRACE_SECONDS, give_up)
+    grace_timer.daemon = True
+    grace_timer.name = LEAVING_THREAD
+    was_interrupted = False
     previous_handler = signal.getsignal(signal.SIGINT)
     try:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)
+
+            def interrupt(signum: int, frame: object) -> None:
+                """Cancel the task, which may then clean up; exit the second time."""
+                nonlocal was_interrupted
+                if was_interrupted:
+                    os._exit(INTERRUPTED_EXIT_CODE)
+                was_interrupted = True
+                grace_timer.start()
+                loop.call_soon_threadsafe(task.cancel)
+
             signal.signal(signal.SIGINT, interrupt)
             return loop.run_until_complete(task)
     except asyncio.CancelledError:
@@ -84,7 +87,7 @@ def drive(
             f"a model or a check called sys.exit({error.code!r})"
         ) from error
     finally:
-        grace.cancel()
+        grace_timer.cancel()
         signal.signal(signal.SIGINT, previous_handler)
 
 

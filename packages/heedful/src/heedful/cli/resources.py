@@ -183,7 +183,7 @@ def open_here(values: Settings) -> Model | None:
     if values.model == NO_MODEL:
         return None
 
-    look_here()
+    allow_local_imports()
     model = open_model(
         values.model,
         cache=values.cache,
@@ -199,7 +199,7 @@ def open_here(values: Settings) -> Model | None:
     return model
 
 
-def look_here() -> None:
+def allow_local_imports() -> None:
     """Let `import` find modules in the current folder, as `python -m` does."""
     sys.path.insert(0, str(Path.cwd()))
 

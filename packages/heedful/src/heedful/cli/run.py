@@ -23,7 +23,7 @@ from typer import Argument, Option
 import heedful
 from heedful import errors
 from heedful.cli.databases import opened_store
-from heedful.cli.exits import drive, report_error
+from heedful.cli.exits import report_error, run_interruptibly
 from heedful.cli.printing import (
     Columns,
     TextTable,
@@ -189,7 +189,9 @@ def run(
 
     failure: errors.HeedfulError | None = None
     try:
-        drive(_drive(task_run), lambda: f"interrupted{task_run.how_to_resume}")
+        run_interruptibly(
+            _drive(task_run), lambda: f"interrupted{task_run.how_to_resume}"
+        )
     except errors.HeedfulError as error:
         failure = error
     return _report(task_run, failure)
@@ -523,7 +525,7 @@ def demo(
 
     if pipeline:
         demo_pipeline = _import_demo("pipeline")
-        result = drive(demo_pipeline.run(values, out), lambda: last_words)
+        result = run_interruptibly(demo_pipeline.run(values, out), lambda: last_words)
         demo_pipeline.write(result, current_command().json)
         return 0
 
@@ -538,7 +540,7 @@ def demo(
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    measured = drive(
+    measured = run_interruptibly(
         lab.measure(plan, values, out, again=command, db=db), lambda: last_words
     )
     lab.write(measured, out, current_command().json)
@@ -549,7 +551,9 @@ def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) 
     """Show the recorded run; then its pages, if a person can see them here."""
     recording = _import_demo("recording")
     out.mkdir(parents=True, exist_ok=True)
-    measured = drive(recording.replay(values, out, command), lambda: "interrupted")
+    measured = run_interruptibly(
+        recording.replay(values, out, command), lambda: "interrupted"
+    )
     _import_demo("lab").write(measured, out, current_command().json)
 
     has_pages = find_spec("heedful_server") is not None

@@ -190,7 +190,7 @@ def settings(**options: Any) -> Settings:
     """
     running = current_command()
     if running.as_hooks:
-        return settings_by_door("hooks", Path.cwd(), **options)
+        return settings_of_hooks(Path.cwd(), **options)
 
     origins = _values_by_origin({**running.options, **options})
     values = _valid_settings(origins)
@@ -207,12 +207,13 @@ def settings(**options: Any) -> Settings:
     return replace(values, db=str(database))
 
 
-def settings_by_door(name: str, folder: Path, **options: Any) -> Settings:
-    """Return the settings that the door SETTINGS has under a name, for a folder.
+def settings_of_hooks(folder: Path, **options: Any) -> Settings:
+    """Return the settings that hooks of coding agents have when they run in a folder.
 
-    Nothing in the folder counts. Options take precedence. Raises UsageError.
+    The package of the hooks reads them, by the door SETTINGS. Nothing in the folder
+    counts. Options take precedence. Raises UsageError.
     """
-    read_settings = doors.SETTINGS.load(name)
+    read_settings = doors.SETTINGS.load("hooks")
     if read_settings is None:
         raise PackageMissing("heedful with --as-hooks", "heedful-agents", "agents")
     stated = _stated_options({**current_command().options, **options})

@@ -190,8 +190,8 @@ class StatedRule:
         return release_command([self.entry])
 
     @property
-    def told(self) -> str:
-        """When agents are told the rule."""
+    def when_told(self) -> str:
+        """When agents are told the rule, in words."""
         names = [" ".join(name) for name in names_in(self.text)]
         if not names:
             return "told at the start only"
@@ -207,18 +207,22 @@ class StatedRule:
             if all(_has_word(words, _folded(word)) for word in name)
         }
 
-    def ends(self, text: str) -> bool:
-        """Return True if an older rule is about the same thing.
+    def supersedes(self, older_text: str) -> bool:
+        """Return True if an older rule is about the same thing, and so ends.
 
-        One names all that the other names, and they speak of no different actions: a
-        rule that forbids to edit a file stands beside one that says how to check it.
+        Then one names all that the other names, and they speak of no different actions:
+        a rule that forbids to edit a file stands beside one that says how to check it.
         """
-        verbs, other_verbs = map(_verbs_in, (self.text, text))
-        if verbs and other_verbs and verbs.isdisjoint(other_verbs):
+        verbs = _verbs_in(self.text)
+        older_verbs = _verbs_in(older_text)
+        if verbs and older_verbs and verbs.isdisjoint(older_verbs):
             return False
-        names, other_names = map(_subjects, (self.text, text))
-        is_same = names <= other_names or other_names <= names
-        return bool(names and other_names) and is_same
+
+        names = _subjects(self.text)
+        older_names = _subjects(older_text)
+        if not (names and older_names):
+            return False
+        return names <= older_names or older_names <= names
 
 
 def read_rules(message: str) -> tuple[str, ...]:
@@ -236,21 +240,30 @@ def read_rules(message: str) -> tuple[str, ...]:
     correction = read_correction(text)
     rules = dict.fromkeys(filter(None, [correction]))
     for sentence in compiled(_RULE_END_PATTERN).split(text):
-        sentence = sentence.strip().removeprefix("- ")
-        is_short = 0 < len(sentence) <= MAX_SHOWN_LINE_CHARS
-        is_asked = sentence.endswith("?") or sentence.startswith(">")
-        match = compiled(_RULE_PATTERN).match(sentence)
-        if match is None or not is_short or is_asked or sentence in correction:
-            continue
-        if not match["momentary"] or names_in(sentence):
-            rules[sentence] = None
+        rule = sentence.strip().removeprefix("- ")
+        if rule not in correction and _is_rule(rule):
+            rules[rule] = None
     return tuple(rules) if len(rules) <= MAX_MESSAGE_RULES else ()
+
+
+def _is_rule(sentence: str) -> bool:
+    """Return True if a sentence is short and begins as a rule, and not only for now.
+
+    A question and a quotation are no rules.
+    """
+    is_asked_or_quoted = sentence.endswith("?") or sentence.startswith(">")
+    if is_asked_or_quoted or len(sentence) > MAX_SHOWN_LINE_CHARS:
+        return False
+    match = compiled(_RULE_PATTERN).match(sentence)
+    if match is None:
+        return False
+    return not match["momentary"] or bool(names_in(sentence))
 
 
 def read_correction(message: str) -> str:
     """Return the rule with which a user's message refuses an answer; "" without one.
 
-    What he says of himself, or of this answer only, is none.
+    A sentence about the user himself, or about this answer only, is no rule.
 
     >>> read_correction("That's wrong: ACME is billed in euros. Do it again.")
     "That's wrong: ACME is billed in euros."
@@ -261,8 +274,8 @@ def read_correction(message: str) -> str:
     if refusal is None:
         return ""
     statement, *_ = compiled(_RULE_END_PATTERN).split(message[refusal.end() :])
-    is_rule = compiled(_RULE_PATTERN).match(statement)
-    is_general = is_rule or compiled(_STATES_PATTERN).search(statement)
+    begins_as_rule = compiled(_RULE_PATTERN).match(statement)
+    is_general = begins_as_rule or compiled(_STATES_PATTERN).search(statement)
     if not is_general or compiled(_MOMENT_PATTERN).search(statement):
         return ""
     correction = f"{refusal[0]}{statement}".strip()
@@ -284,17 +297,20 @@ def names_in(rule: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
-    """Yield the names that stand in no quotes."""
-    bound = set[int]()
+    """Yield the names that stand in no quotes: after a word such as "use", or as code.
+
+    A word that the first search has yielded is not yielded again by the second.
+    """
+    yielded_starts = set[int]()
     for match in compiled(_NAMED_PATTERN).finditer(rule):
         name = match["name"].rstrip(".")
         if name.lower() not in INDEX_STOP_WORDS:
-            bound.update((match.start("name"), match.start("verb")))
+            yielded_starts.update((match.start("name"), match.start("verb")))
             yield (name, match["verb"]) if match["verb"] else (name,)
     for match in compiled(_RULE_WORD_PATTERN).finditer(rule):
         word = match[0].rstrip(".")
         is_name = word in _COMMAND_VERBS or compiled(_CODE_NAME_PATTERN).fullmatch(word)
-        if is_name and match.start() not in bound:
+        if is_name and match.start() not in yielded_starts:
             yield (word,)
 
 
@@ -367,7 +383,7 @@ def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
     lines = []
     for stated in rules:
         lines.append(
-            f"heedful keeps your rule “{sanitize(stated.text)}” ({stated.told}); "
+            f"heedful keeps your rule “{sanitize(stated.text)}” ({stated.when_told}); "
             f"remove it: heedful rules retire {stated.id} --by NAME"
         )
         lines += [f"It ends your rule “{sanitize(text)}”." for text in stated.ended]

@@ -134,7 +134,7 @@ def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
     return [
         row
         for row in _rows(db, scope, "and state = 'unverified'")
-        if row["text"] != text and newer.ends(row["text"])
+        if row["text"] != text and newer.supersedes(row["text"])
     ]
 
 
