@@ -10,7 +10,6 @@ may also carry the answer.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
@@ -168,19 +167,23 @@ def describe_place(error: BaseException) -> str:
     return f"{name} at {place}" if place else name
 
 
-def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Finding]:
+def findings_of(
+    error: BaseException, check: str, message_if_silent: str = ""
+) -> list[Finding]:
     """Return the findings of a check that raised a refusing exception.
 
-    `unsaid` is what is wrong if an assertion says nothing. The log gets the place.
+    At most `MAX_SHOWN_ITEMS` problems have a finding each; a last one counts the rest.
+    `message_if_silent` stands for the message of an exception that has none. The log
+    gets the place.
     """
     raised = describe_place(error)
     read = _reader_of(error) or _read_text
-    problems = read(error)
-    if unsaid and not str(error):
-        problems = iter([RaisedProblem(unsaid)])
+    problems = list(read(error))
+    if message_if_silent and not str(error):
+        problems = [RaisedProblem(message_if_silent)]
 
     findings = []
-    for problem in islice(problems, MAX_SHOWN_ITEMS):
+    for problem in problems[:MAX_SHOWN_ITEMS]:
         message = redact_start(problem.message, MAX_SHOWN_TEXT_CHARS)
         key = ""
         if problem.kind:
@@ -196,8 +199,8 @@ def findings_of(error: BaseException, check: str, unsaid: str = "") -> list[Find
             )
         )
 
-    more = sum(1 for _ in problems)
-    if more:
+    more = len(problems) - MAX_SHOWN_ITEMS
+    if more > 0:
         findings.append(Finding(check, f"and {more} more problems", raised=raised))
     _log.info("heedful: %s refused an answer: %s", check, raised)
     return findings

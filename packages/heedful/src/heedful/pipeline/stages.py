@@ -100,12 +100,18 @@ class StateChange:
     described: Mapping[str, str] | None = None
     type_name: str = ""
 
-    def plain(self) -> dict[str, Any]:
-        """Return JSON data, in which a value with NaN or infinity is a text."""
+    def to_data(self) -> dict[str, Any]:
+        """Return JSON data, as it is stored.
+
+        The described fields are under "rerun", because only another run of the stage
+        restores them. JSON has no NaN and no infinity, so a value with one is stored as
+        the text that Python writes and reads, under "text".
+        """
         changed = {}
         texts = {}
         for name, value in self.changed.items():
             text = json_text(value) or "null"
+            # A string with one of these words is stored so, too, which is harmless.
             if "NaN" in text or "Infinity" in text:
                 texts[name] = text
             else:
@@ -124,16 +130,16 @@ class StateChange:
         return document
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> "StateChange":
-        """Return the change from JSON data that the method `plain` returned."""
-        changed = dict(plain["changed"])
-        for name, text in plain.get("text", {}).items():
+    def from_data(cls, document: Mapping[str, Any]) -> "StateChange":
+        """Return the change whose method `to_data` returned the document."""
+        changed = dict(document["changed"])
+        for name, text in document.get("text", {}).items():
             changed[name] = json.loads(text)
         return cls(
             changed,
-            tuple(plain.get("gone", ())),
-            plain.get("rerun"),
-            type_name=plain.get("type", ""),
+            tuple(document.get("gone", ())),
+            described=document.get("rerun"),
+            type_name=document.get("type", ""),
         )
 
 
@@ -447,7 +453,7 @@ class StageState:
 
         if described or self.stage.rerun:
             stored_change = replace(stored_change, described=described)
-        return stored_change.plain()
+        return stored_change.to_data()
 
     def _split_change(
         self, change: StateChange, output_field: str, attempt: int
@@ -509,7 +515,7 @@ class StageState:
 
     def previous(self, at: Context) -> Any:
         """Return the output of the previous attempt, None if it is not known."""
-        change = self._changes.get(at.attempt - 1) or StateChange.of(at.previous)
+        change = self._changes.get(at.attempt - 1) or StateChange.from_data(at.previous)
         return change.changed.get(self.stage.name)
 
     async def output(self, candidate: Any, at: Context) -> Any:
@@ -537,7 +543,7 @@ class StageState:
         if isinstance(candidate, str):  # what a model wrote
             self._changes[attempt] = StateChange({self.stage.name: candidate})
         elif attempt not in self._changes:  # another process made it
-            change = StateChange.of(candidate)
+            change = StateChange.from_data(candidate)
             if change.described is not None:
                 await self._repeat(at, change.described)
                 return
