@@ -9,7 +9,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heedful.errors import InvalidInput, RollbackRefused, StoreError
 from heedful.lessons.lesson import Example, Scope
-from heedful.memory.dream import CHANGED_LESSON_OUTCOME, Dreams, consolidate, supersede
+from heedful.memory.dream import (
+    CHANGED_LESSON_OUTCOME,
+    Dreams,
+    consolidate,
+    store_dream,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures, statements
 from heedful.testing import FixedEmbedder
@@ -122,7 +127,7 @@ async def test_a_rule_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
     write = memory.store.write
 
     async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-        if work is supersede:
+        if work is store_dream:
             monkeypatch.setattr(memory.store, "write", write)
             await memory.pin(first, by="bo")
         return await write(scope, work, *args, **more)
@@ -144,7 +149,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine):
             write = memory.store.write  # the rehearsal has another store
 
             async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-                if work is supersede:
+                if work is store_dream:
                     patch.setitem(
                         texts_by_name, "unchanged", "insert into nowhere values (1)"
                     )

@@ -490,6 +490,7 @@ def choose_for_loop(
     barred: list[Match] = []
     fitting = list(keep_fitting(task, matches))
     fitting_ids = {match.id for match in fitting}
+    # Those that are not chosen, each with the reason.
     others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
     for match in fitting:
         form_obstacle = _form_obstacle(match, tell)
@@ -570,8 +571,8 @@ def _choose_with(
     """
     lessons = _with_spare_rules(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
-    of_episodes = [match for match in ranked if match.is_from_run]
-    surplus = of_episodes[1:]
+    # A prompt has one lesson of a run at most, the best.
+    surplus = [match for match in ranked if match.is_from_run][1:]
     candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     return choose(candidates, now=now, advice=advice, rules=rules), lessons
@@ -785,10 +786,11 @@ def draw_exposures(
             ids.append(match.author)
 
     share = holdout.share
-    pooled_share = holdout.pooled_share
-    pooled = share > 0 and is_pooled(seed, loop, pooled_share)
+    pooled = share > 0 and is_pooled(seed, loop, holdout.pooled_share)
     for lesson, ids in examples.items():
-        withheld = is_withheld(seed, loop, lesson, share, pooled_share=pooled_share)
+        withheld = is_withheld(
+            seed, loop, lesson, share, pooled_share=holdout.pooled_share
+        )
         yield Exposure(
             lesson,
             loop,

@@ -257,8 +257,10 @@ def _bounds(material: Material) -> Iterator[Proposed]:
     numbers = sorted(set(map(int, re.findall(r"\d{1,9}", material.text))))
     units = [unit for unit in UNITS if unit in material.text.lower()]
     for unit in units:
-        bounds = [*(("most", n) for n in reversed(numbers))]
-        bounds += [("least", n) for n in numbers]
+        bounds = [
+            *(("most", number) for number in reversed(numbers)),
+            *(("least", number) for number in numbers),
+        ]
         for bound, number in bounds:
             yield Proposed(
                 kind="bound",
@@ -269,8 +271,7 @@ def _bounds(material: Material) -> Iterator[Proposed]:
 
 def _words(material: Material) -> Iterator[Proposed]:
     """Yield the words that the lesson quotes: first as forbidden, then as required."""
-    quotations = _QUOTED_WORD_PATTERN.findall(material.text)
-    quoted = ["".join(groups) for groups in quotations]
+    quoted = ["".join(groups) for groups in _QUOTED_WORD_PATTERN.findall(material.text)]
     for wanted in (False, True):
         if wanted and not material.keyed:
             return

@@ -209,10 +209,9 @@ def find_recurrences(
         for link, failures in distinct.items()
         if len(_runs_of(failures)) >= MIN_SAME_RUNS
     }
-    order = sorted(distinct, key=lambda link: (-len(distinct[link]), link))
     recurrences = []
     cited = set[int]()
-    for link in order:
+    for link in sorted(distinct, key=lambda link: (-len(distinct[link]), link)):
         failures = distinct[link][:MAX_LISTED_ITEMS]
         new_ids = {failure.lesson.id for failure in failures} - cited
         cured = [failure for failure in failures if failure.is_cured]

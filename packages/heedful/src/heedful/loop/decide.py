@@ -51,11 +51,18 @@ class Policy:
 
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
-        is_choice = self.unscored in ("stop", "again")
-        require(is_choice, "unscored", self.unscored, "stop or again")
-
-        is_choice = self.on_failure in ("raise", "take over")
-        require(is_choice, "on_failure", self.on_failure, "raise or take over")
+        require(
+            self.unscored in ("stop", "again"),
+            "unscored",
+            self.unscored,
+            "stop or again",
+        )
+        require(
+            self.on_failure in ("raise", "take over"),
+            "on_failure",
+            self.on_failure,
+            "raise or take over",
+        )
 
         has_rules = isinstance(self.rules, tuple) and self.rules
         allowed = "at least one stop rule: a loop must end; the rules are a tuple"
@@ -298,8 +305,12 @@ def check_override(
         )
 
     by = override.by
-    has_actor = isinstance(by, str) and by.strip()
-    _require(has_actor, "by", by, "name the actor who overrides the rule")
+    _require(
+        isinstance(by, str) and by.strip(),
+        "by",
+        by,
+        "name the actor who overrides the rule",
+    )
 
     _require(isinstance(override.why, str), "why", override.why, "be text")
 
@@ -311,8 +322,12 @@ def check_override(
     is_time = until is None or (
         isinstance(until, int | float) and at < until <= MAX_SCORE
     )
-    demand = "lie in the future, in seconds since 1970, or be None"
-    _require(is_time, "until", until, demand)
+    _require(
+        is_time,
+        "until",
+        until,
+        "lie in the future, in seconds since 1970, or be None",
+    )
 
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to override")

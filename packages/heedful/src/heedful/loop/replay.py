@@ -151,7 +151,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     verdict_with_extra = verdict
     if loop.extra != NO_USAGE:
         seen_with_extra, verdict_with_extra = _drive_again(loop_with_extra, policy)
-    same_end = len(seen_with_extra.attempts) == len(seen.attempts)
+    other_end = len(seen_with_extra.attempts) != len(seen.attempts)
 
     # A budget may end before the first attempt begins or the last one ends.
     budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
@@ -165,8 +165,9 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
         if attempt.evaluation
     )
 
-    exact = isinstance(verdict_with_extra, Done) and same_end
-    exact = exact and not too_late and not too_early and not uses_policy_goals
+    exact = isinstance(verdict_with_extra, Done) and not (
+        other_end or too_late or too_early or uses_policy_goals
+    )
     if exact and isinstance(verdict, Again):
         verdict = verdict_with_extra
     return ReplayResult(

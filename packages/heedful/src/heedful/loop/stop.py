@@ -366,8 +366,9 @@ class Echo:
 
     def __post_init__(self) -> None:
         check_integer("times", self.times)
-        is_choice = self.across in ("loop", "scope")
-        require(is_choice, "across", self.across, "loop or scope")
+        require(
+            self.across in ("loop", "scope"), "across", self.across, "loop or scope"
+        )
 
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count the attempts with each key of a finding in the last attempt."""

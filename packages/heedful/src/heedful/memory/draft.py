@@ -19,6 +19,7 @@ from typing import Any
 from heedful.checks.json_values import ask_for_json
 from heedful.episodes.episode import Ended, Episode, Fault
 from heedful.episodes.fix_search import was_dropped
+from heedful.episodes.run_mistakes import FoundMistake
 from heedful.errors import AnswerRefused, InvalidInput
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake, with_origin
@@ -302,13 +303,12 @@ class _AnswerReader:
             reasons = "; ".join(claim.why for claim in dropped)
             raise InvalidInput("reflection", reasons, "sentences that the run supports")
 
-        confidence = _read_share(answer.get("confidence"), DEFAULT_CONFIDENCE)
         # A model that claims the highest importance has not compared: it says nothing.
         importance = _read_share(answer.get("importance"), 1.0)
         draft = Draft(
             tuple(claim for claim in supported if claim.part == "reflection"),
             "".join(claim.text for claim in supported if claim.part == "strategy"),
-            confidence=confidence,
+            confidence=_read_share(answer.get("confidence"), DEFAULT_CONFIDENCE),
             tags=_read_tags(answer.get("tags")),
             dropped=dropped,
         )
@@ -361,30 +361,33 @@ def by_rules(study: Study) -> Draft:
     released = with_origin(mistake, "local")
     rule = render.rule(released)
     readable = released if study.origin == "outside" else mistake
-    fix = mistake.fix
-    is_wait = fix is not None and fix.kind == "waiting"
-    if fix is None or (is_wait and not mistake.steps):
-        # It did not keep the run from its success, or the user asked for another thing.
-        is_idle = study.episode.outcome == "success"
-        is_idle |= bool(main.positions) and was_dropped(study.course, main.failed)
-    else:
-        # What passed by itself needs no rule.
-        is_idle = is_wait and not (fix.calls or fix.seconds)
-    if is_idle:
+    if _needs_no_rule(study, main, mistake):
         rule = ""
     tool = mistake.action.tool if mistake.action else ""
     tags.append(clean(tool, MAX_LABEL_CHARS))
     # The sentence quotes what the calls said.
     results = (study.course.result[position] for position in main.positions)
     events = sorted({*main.positions, *(n for n in results if n is not None)})
-    confidence = FIXED_CONFIDENCE if mistake.fix else DEFAULT_CONFIDENCE
     return Draft(
         (Claim(redact(render.lesson(readable)), tuple(events)),),
         redact(rule),
-        confidence=confidence,
+        confidence=FIXED_CONFIDENCE if mistake.fix else DEFAULT_CONFIDENCE,
         tags=tuple(filter(None, tags)),
         trust=lowest_origin((study.origin, "local")),
         rule_trust=lowest_origin((study.origin, "local", mistake.origin)),
         mended=mistake.fix is not None,
         mistake=mistake,
     )
+
+
+def _needs_no_rule(study: Study, main: FoundMistake, mistake: Mistake) -> bool:
+    """Return True if a rule about the main mistake would help nobody next time."""
+    fix = mistake.fix
+    is_wait = fix is not None and fix.kind == "waiting"
+    if fix is not None and (mistake.steps or not is_wait):
+        # What passed by itself needs no rule.
+        return is_wait and not (fix.calls or fix.seconds)
+    # It did not keep the run from its success, or the user asked for another thing.
+    if study.episode.outcome == "success":
+        return True
+    return bool(main.positions) and was_dropped(study.course, main.failed)

@@ -154,14 +154,14 @@ async def consolidate(
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
     superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
-    gone = set(
+    superseded_ids = set(
         chain.from_iterable(
             proposal.members
             for proposal in superseded
             if proposal.outcome == "proposed"
         )
     )
-    recurrences = await _find_recurrences(memory, sources, gone, now)
+    recurrences = await _find_recurrences(memory, sources, superseded_ids, now)
     drafts = await _draft_reflections(memory, recurrences)
     silence = "" if recurrences else say("nothing recurs")
     proposals = [
@@ -180,7 +180,7 @@ async def consolidate(
         report = {"before": len(lessons), "silence": silence}
         id = await memory.store.write(
             memory.scope,
-            supersede,
+            store_dream,
             report,
             proposals=proposals,
             expected=lessons,
@@ -207,17 +207,17 @@ async def consolidate(
 async def _find_recurrences(
     memory: Memory,
     sources: Sequence[DreamLesson],
-    gone: Collection[int],
+    superseded_ids: Collection[int],
     now: float,
 ) -> list[Recurrence]:
     """Return what recurs among the lessons without a part in quarantine.
 
-    It leaves out the lessons `gone`, which others replace.
+    It leaves out those with `superseded_ids`, which others replace.
     """
     citable = {
         lesson.id: lesson
         for lesson in sources
-        if not lesson.held and lesson.id not in gone
+        if not lesson.held and lesson.id not in superseded_ids
     }
     lesson_words = await memory.store.read(memory.scope, links.read_words)
     runs = await memory.store.read(memory.scope, read_runs)
@@ -268,8 +268,8 @@ def read_material(db: Db, scope: Scope) -> list[DreamLesson]:
     lessons = []
     for row in db.all("material", scope):
         mistake = from_json(row["mistake"])
-        mistake = mistake and without_outside(mistake)
-        lessons.append(from_row(DreamLesson, row, mistake=mistake))
+        local_mistake = mistake and without_outside(mistake)
+        lessons.append(from_row(DreamLesson, row, mistake=local_mistake))
     return lessons
 
 
@@ -285,7 +285,7 @@ def read_runs(db: Db, scope: Scope) -> dict[int, set[str]]:
 
 
 @resumable(result=int)
-def supersede(
+def store_dream(
     db: Db,
     scope: Scope,
     report: Mapping[str, Any],
@@ -303,9 +303,15 @@ def supersede(
     """
     key = key_of(scope)
     # The report comes last, because it has the outcomes.
-    dream = {**key, "action": "dream", "subject": "dream", "why": ""}
-    dream |= {"by": storable(by), "at": time.time()}
-    id = int(db.insert_now("ruling", dream, "returning id").fetchone()["id"])
+    ruling = {
+        **key,
+        "action": "dream",
+        "subject": "dream",
+        "why": "",
+        "by": storable(by),
+        "at": time.time(),
+    }
+    id = int(db.insert_now("ruling", ruling, "returning id").fetchone()["id"])
 
     results = []
     for proposal in proposals:
@@ -333,7 +339,7 @@ def supersede(
 def _carry_out(
     db: Db,
     key: Plain,
-    dream: int,
+    dream_id: int,
     proposal: Proposal,
     expected: Mapping[int, DreamLesson],
 ) -> str:
@@ -358,7 +364,7 @@ def _carry_out(
             "child": lesson.name,
             "relation": "became",
             "parent": survivor.name,
-            "dream": dream,
+            "dream": dream_id,
             "before": lesson.state,
         }
         db.insert("link", link)
@@ -387,7 +393,7 @@ def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> b
 def _write_reflection(
     db: Db,
     scope: Scope,
-    dream: int,
+    dream_id: int,
     proposal: Proposal,
     reflection: Lesson,
     expected: Mapping[int, DreamLesson],
@@ -413,25 +419,45 @@ def _write_reflection(
 
     [answer] = upsert(db, scope, lessons=[reflection], now=time.time())
     for lesson in cited:
-        link = {"child": name_of(name), "relation": "cites", "parent": lesson.name}
-        db.insert("link", {**key, **link, "dream": dream})
+        link = {
+            **key,
+            "child": name_of(name),
+            "relation": "cites",
+            "parent": lesson.name,
+            "dream": dream_id,
+        }
+        db.insert("link", link)
     if answer.state == "quarantined":
         return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
 
-    results = [replace(proposal, survivor=answer.id, outcome="done")]
-    same_thing = {"kind": reflection.kind, "pattern": reflection.signature.pattern}
-    for row in db.select("*", "lesson", {**key, **same_thing, "state": "unverified"}):
-        if row["id"] != answer.id:
-            link = {"child": name_of(row), "relation": "became"}
-            db.insert("link", {**key, **link, "parent": name_of(name), "dream": dream})
-            db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
-            change = replace(
-                results[0],
+    reflected = replace(proposal, survivor=answer.id, outcome="done")
+    results = [reflected]
+    same_thing = {
+        **key,
+        "kind": reflection.kind,
+        "pattern": reflection.signature.pattern,
+        "state": "unverified",
+    }
+    for row in db.select("*", "lesson", same_thing):
+        if row["id"] == answer.id:
+            continue
+        link = {
+            **key,
+            "child": name_of(row),
+            "relation": "became",
+            "parent": name_of(name),
+            "dream": dream_id,
+        }
+        db.insert("link", link)
+        db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
+        results.append(
+            replace(
+                reflected,
                 action="supersede",
                 members=(row["id"],),
                 why="the new reflection cites what is known now",
             )
-            results.append(change)
+        )
     return results
 
 

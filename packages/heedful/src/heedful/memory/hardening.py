@@ -182,10 +182,13 @@ def _check_examples(lesson: int, material: Material) -> None:
     if min(rejected, accepted) >= MIN_EXAMPLES:
         return
 
-    sorts = "rejected", "accepted outputs"
+    needed = f"{MIN_EXAMPLES} rejected and {MIN_EXAMPLES} different accepted outputs"
     cure = "harden it when more loops have corrected the mistake"
     if material.is_call:
-        sorts = "failed commands", "commands that worked instead"
+        needed = (
+            f"{MIN_EXAMPLES} failed commands and {MIN_EXAMPLES} different commands "
+            "that worked instead"
+        )
         cure = (
             "harden it when more runs have replaced the command, or remember it again "
             "with an example of both"
@@ -193,8 +196,7 @@ def _check_examples(lesson: int, material: Material) -> None:
     raise InvalidInput(
         "lesson",
         lesson,
-        f"one with at least {MIN_EXAMPLES} {sorts[0]} and {MIN_EXAMPLES} different "
-        f"{sorts[1]}; it has {rejected} and {accepted}: {cure}",
+        f"one with at least {needed}; it has {rejected} and {accepted}: {cure}",
     )
 
 
@@ -397,8 +399,11 @@ def report_false_alarm(
         raise InvalidInput("lesson", id, allowed)
 
     lesson = _trusted_lesson(db, scope, id)
-    key = {**key_of(scope), "lesson_id": id}
-    db.update("hardened", key, {"false_alarms": check.false_alarms + 1})
+    db.update(
+        "hardened",
+        {**key_of(scope), "lesson_id": id},
+        {"false_alarms": check.false_alarms + 1},
+    )
     rule(
         db,
         scope,

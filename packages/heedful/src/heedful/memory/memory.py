@@ -845,10 +845,9 @@ async def _without_refused(
         if not new:
             return selection, matches, refused
         judged.update(match.id for match in new)
-        bad = [match for match in new if await refuses(match.example)]
-        refused += bad
-        bad_ids = {match.id for match in bad}
-        matches = [match for match in matches if match.id not in bad_ids]
+        refused += [match for match in new if await refuses(match.example)]
+        refused_ids = {match.id for match in refused}
+        matches = [match for match in matches if match.id not in refused_ids]
 
 
 async def write_lessons(

@@ -444,10 +444,8 @@ class _Reflector:
         _log.info(REFLECTION_STARTED_EVENT, extra=run_fields)
         study = await self.study(episode, trust)
         sightings = 0
-        if self.memory is not None:
-            store = self.memory.store
-            scope = self.memory.scope
-            seen = await store.read(scope, patterns.seen, study.signature)
+        if self.memory is not None and scope is not None:
+            seen = await self.memory.store.read(scope, patterns.seen, study.signature)
             reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
             sightings = sum(row["seen"] for row in reflections)
 
@@ -526,35 +524,26 @@ class _Reflector:
         )
         lesson = None
         if draft.claims or self.of_quiet_runs:
-            text = draft.text(study.episode)
-            lesson = writer.write("reflection", text, draft.trust, importance)
+            lesson = writer.write(
+                "reflection", draft.text(study.episode), draft.trust, importance
+            )
         strategy = None
+        raised_importance = strategy_importance(importance)
         # Without a rule of its own, it is one more sighting for the stored one.
         rule = draft.strategy or await self._stored_rule(study)
         if rule:
-            raised = strategy_importance(importance)
-            strategy = writer.write("strategy", rule, draft.rule_trust, raised)
+            strategy = writer.write(
+                "strategy", rule, draft.rule_trust, raised_importance
+            )
         procedure, shared = await self._procedure(study, digest)
         if shared and strategy is None and not procedure.has_failed:
-            strategy = writer.write_procedure(
-                procedure, shared, strategy_importance(importance)
-            )
+            strategy = writer.write_procedure(procedure, shared, raised_importance)
         others = tuple(
             writer.write_other(finding, importance)
             for finding in study.mistakes
             if finding != study.main
         )
 
-        rules = [
-            replace(
-                rule,
-                trust=lowest_origin((rule.trust, study.origin)),
-                sources=(USER_SOURCE, *self.keys),
-            )
-            for rule in correction_lessons(
-                study.episode.events, task=writer.task, source=writer.source
-            )
-        ]
         steps = await asyncio.to_thread(steps_of, study.course, study.errors)
         sources = writer.sources if lesson or strategy else ()
         return Reflected(
@@ -568,7 +557,7 @@ class _Reflector:
             source=writer.source,
             procedure=procedure,
             untrusted=names_to_state(sources, study.stated),
-            rules=tuple(rules),
+            rules=writer.write_rules(),
             origin=study.origin,
             meta=writer.meta,
         )
@@ -699,6 +688,19 @@ class _LessonWriter:
             meta={"mended": True, "quiet": False},
         )
 
+    def write_rules(self) -> tuple[Lesson, ...]:
+        """Return a lesson for each rule with which the user refused an answer."""
+        return tuple(
+            replace(
+                rule,
+                trust=lowest_origin((rule.trust, self.study.origin)),
+                sources=(USER_SOURCE, *self.reflector.keys),
+            )
+            for rule in correction_lessons(
+                self.study.episode.events, task=self.task, source=self.source
+            )
+        )
+
     def _lesson(
         self,
         name: Signature,
@@ -764,27 +766,39 @@ def strategy_importance(importance: float) -> float:
     return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
 
 
+@dataclass(frozen=True, slots=True)
+class _ComparedCall:
+    """A step, and the `tool` and the `text` by which its call is compared with others.
+
+    A command is the same call whichever tool runs it, so its tool is "". Marks lack
+    folders, so they do not tell calls apart.
+    """
+
+    step: Step
+    tool: str
+    text: str
+
+
 def steps_of(
     run: Course, errors: Mapping[int, Sequence[str]], *, folder: str = ""
 ) -> tuple[Step, ...]:
     """Return the steps of a run that have a result, without those a person refused.
 
     `errors` are the error lines by call. Paths below the `folder` of the repository are
-    relative to it.
+    relative to it. A call of a file that the agent has neither read nor written since
+    it last forgot its context has a mark that says so.
     """
-    steps: list[Step] = []
-    tools: list[str] = []
-    texts: list[str] = []
-    read = set[str]()
+    calls: list[_ComparedCall] = []
+    known_paths = set[str]()
     for position, event in enumerate(run.events):
         if event.type == "system_event" and event.code in FORGETTING_CODES:
-            read.clear()
+            known_paths.clear()
         result = run.result[position]
-        is_step = event.type == "tool_call" and event.tool and result
-        if not is_step or position in run.refused:
+        if event.type != "tool_call" or not event.tool or result is None:
+            continue
+        if position in run.refused:
             continue
 
-        assert result is not None
         failure = run.failure[position] or run.failure[result] or ""
         error_texts = tuple(errors.get(position, ()))
 
@@ -793,60 +807,54 @@ def steps_of(
         contract = None
         if error_texts:
             contract = find_contract(arguments, failure, error_texts)
-        unread = has_unread(arguments, read, folder)
-        steps.append(
-            Step(
-                (
-                    *marks_of(event.tool, arguments, folder),
-                    *contract_marks(event.tool, arguments, unread=unread),
-                ),
-                error_texts,
-                failed=tuple(
-                    failed_marks(
-                        event.tool,
-                        arguments,
-                        error_texts,
-                        contract=contract,
-                        folder=folder,
-                    ).items()
-                ),
-                path=relative_path(path_of(arguments), folder),
-                at=run.events[result].at or 0,
-                origin=call_origin(event.tool, arguments),
-            )
+        unread = has_unread(arguments, known_paths, folder)
+        step = Step(
+            (
+                *marks_of(event.tool, arguments, folder),
+                *contract_marks(event.tool, arguments, unread=unread),
+            ),
+            error_texts,
+            failed=tuple(
+                failed_marks(
+                    event.tool,
+                    arguments,
+                    error_texts,
+                    contract=contract,
+                    folder=folder,
+                ).items()
+            ),
+            path=relative_path(path_of(arguments), folder),
+            at=run.events[result].at or 0,
+            origin=call_origin(event.tool, arguments),
         )
         if not error_texts:
-            read.update(filter(None, [touched_path(arguments, folder)]))
+            known_paths.update(filter(None, [touched_path(arguments, folder)]))
 
-        # A command is the same call whichever tool runs it. A mark lacks folders, so
-        # that calls are compared by their texts.
         command = command_of(given)
         data = json.dumps(given, sort_keys=True, ensure_ascii=False, default=repr)
-        tools.append("" if command else event.tool.strip().lower())
-        texts.append(redact_start(command or data, MAX_READ_CHARS))
+        tool = "" if command else event.tool.strip().lower()
+        text = redact_start(command or data, MAX_READ_CHARS)
+        calls.append(_ComparedCall(step, tool, text))
     return tuple(
-        replace(step, calls=1 + _calls_until_passed(steps, tools, texts, position))
-        if step.errors
-        else step
-        for position, step in enumerate(steps)
+        replace(call.step, calls=1 + _calls_until_passed(call, calls[number:]))
+        if call.step.errors
+        else call.step
+        for number, call in enumerate(calls, start=1)
     )
 
 
-def _calls_until_passed(
-    steps: Sequence[Step], tools: Sequence[str], texts: Sequence[str], failed: int
-) -> int:
-    """Return how many calls lie between a failure and a like call that passed.
+def _calls_until_passed(failed: _ComparedCall, later: Sequence[_ComparedCall]) -> int:
+    """Return how many calls lie between a failed call and a like one that passed.
 
     At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
     """
-    path = steps[failed].path
-    for position in range(failed + 1, min(len(steps), failed + 1 + MAX_NEXT_CALLS)):
-        step = steps[position]
-        if step.errors or tools[failed] != tools[position]:
+    path = failed.step.path
+    for count, call in enumerate(later[:MAX_NEXT_CALLS]):
+        if call.step.errors or call.tool != failed.tool:
             continue
-        is_same_file = path != "" and path == step.path
-        if is_same_file or likeness(texts[failed], texts[position]):
-            return min(position - failed - 1, MAX_LOST_CALLS)
+        is_same_file = path != "" and path == call.step.path
+        if is_same_file or likeness(failed.text, call.text):
+            return min(count, MAX_LOST_CALLS)
     return 0
 
 

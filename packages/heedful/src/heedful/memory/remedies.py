@@ -118,12 +118,12 @@ class FailureInquiry:
             self.memory.scope, patterns.find, lines[0][1], lines
         )
         for lesson in seen.told:
-            text = self._cut(lesson, errors)
+            text = self._helpful_text(lesson, errors)
             if text:
                 return seen, {lesson["id"]: text}
         return seen, {}
 
-    def _cut(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:
+    def _helpful_text(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:
         """Return of a lesson what helps after this failure; "" if nothing does.
 
         `errors` are the lines of the failure, also without names of the session.

@@ -127,10 +127,10 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     for line in _call_lines(calls, sessions):
         if not line.lesson or line.lesson not in told_ids:
             lines.setdefault(line.text, line)
-    least = MIN_SESSION_CALLS * sessions
-    worth = [line for line in lines.values() if line.calls >= least]
-    worth.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
-    return tuple(worth[:MAX_SHOWN_ITEMS])
+    least_calls = MIN_SESSION_CALLS * sessions
+    costly_lines = [line for line in lines.values() if line.calls >= least_calls]
+    costly_lines.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
+    return tuple(costly_lines[:MAX_SHOWN_ITEMS])
 
 
 def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:

@@ -77,9 +77,9 @@ class Trial:
         """
         _check_name("loop", loop)
         check_sequence("texts", texts, str, "a list of texts")
+        count = len(texts)
         allowed = f"at most {MAX_LOOP_TEXTS:,}"
-        is_short = len(texts) <= MAX_LOOP_TEXTS
-        require(is_short, "number of texts", len(texts), allowed)
+        require(count <= MAX_LOOP_TEXTS, "number of texts", count, allowed)
 
         offered = [text for text in texts if text.strip()]
         keep = storable if self.keep_texts else short_digest
@@ -215,7 +215,7 @@ def pair(
     No draw decided, so neither counts as offered. The first results of a task stay.
     """
     now = time.time()
-    row = {
+    common = {
         **key_of(scope),
         "source": source,
         "share": 0.5,
@@ -223,22 +223,21 @@ def pair(
         "at": now,
         "ended": now,
     }
-    first = {**row, "loop": task, "shown": True, "score": score}
-    second = {**row, "loop": task + WITHOUT_ENDING, "shown": False, "score": without}
-    db.insert("trial", first, CONFLICT_SKIP_SQL)
-    db.insert("trial", second, CONFLICT_SKIP_SQL)
+    for loop, is_shown, loop_score in (
+        (task, True, score),
+        (task + WITHOUT_ENDING, False, without),
+    ):
+        row = {**common, "loop": loop, "shown": is_shown, "score": loop_score}
+        db.insert("trial", row, CONFLICT_SKIP_SQL)
 
 
 def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
     """Return how often each result of a trial occurred, how many of its loops are open,
     and how often each result of `pair` occurred.
     """
-    values = {
-        "source": source,
-        "day": DAY_SECONDS,
-        "now": time.time(),
-    }
-    rows = db.all("trial_results", scope, **values)
+    rows = db.all(
+        "trial_results", scope, source=source, day=DAY_SECONDS, now=time.time()
+    )
     cells = {
         (row["share"], bool(row["shown"]), row["score"] / 1000): row["n"]
         for row in rows

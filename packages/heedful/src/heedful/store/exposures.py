@@ -247,7 +247,9 @@ def brief(
         )
 
     # At most 100 texts that wait in quarantine are counted.
-    waiting = db.all("waiting_ids", scope, scope=token(scope), most=100, before=MAX_ROWS)
+    waiting = db.all(
+        "waiting_ids", scope, scope=token(scope), most=100, before=MAX_ROWS
+    )
     history = replace(
         past(db, scope, loop),
         memory_key=memory_key,
