@@ -44,10 +44,10 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_115,
+    "statements": 41_114,
     "statements of heedful": 33_532,
     "statements of heedful_server": 5_279,
-    "statements of heedful_agents": 2_304,
+    "statements of heedful_agents": 2_303,
     "statements of lab, scripts, examples": 11_087,
     "named limits per 1,000": 5.7,
     "patterns per 1,000": 4.7,
