@@ -57,9 +57,11 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     """
     source = storable(source)
     now = time.time()
-    run = {"source": source, "steps": len(steps), "at": now}
-    replaces = "on conflict (tenant, project, source) do update set steps = :steps"
-    db.insert("learnt", {**key_of(scope), **run}, replaces)
+    db.insert(
+        "learnt",
+        {**key_of(scope), "source": source, "steps": len(steps), "at": now},
+        "on conflict (tenant, project, source) do update set steps = :steps",
+    )
     calls_lost_so_far = Counter[Mark]()
     for number, step in enumerate(steps):
         time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)

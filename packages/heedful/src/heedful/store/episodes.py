@@ -345,8 +345,11 @@ def course_of(
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
     """Return the sessions without an event since the time `before`."""
     columns = "session, max(at) as last"
-    rows = db.select(columns, "event", key_of(scope), "group by session")
-    return [row["session"] for row in rows if row["last"] < before]
+    return [
+        row["session"]
+        for row in db.select(columns, "event", key_of(scope), "group by session")
+        if row["last"] < before
+    ]
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:

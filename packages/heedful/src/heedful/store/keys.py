@@ -229,14 +229,16 @@ def newest(
     With `before` (a key's id), returns only older keys; with `projects`, only keys that
     are limited to these projects.
     """
-    rows = db.all(
-        "list_keys",
-        scope,
-        cursor=before,
-        limit=limit,
-        projects=json.dumps(projects),
-    )
-    return [from_row(Key, row) for row in rows]
+    return [
+        from_row(Key, row)
+        for row in db.all(
+            "list_keys",
+            scope,
+            cursor=before,
+            limit=limit,
+            projects=json.dumps(projects),
+        )
+    ]
 
 
 @holds("keys")
@@ -319,7 +321,6 @@ def audit_rows(
     With `before` above 0, returns only rows with lower numbers; with `projects`, only
     rows about these projects.
     """
-    listed = json.dumps(projects)
     return [
         {
             **row,
@@ -327,6 +328,10 @@ def audit_rows(
             "detail": json.loads(row["detail"]),
         }
         for row in db.all(
-            "newest_audit", scope, before=before, limit=limit, projects=listed
+            "newest_audit",
+            scope,
+            before=before,
+            limit=limit,
+            projects=json.dumps(projects),
         )
     ]
