@@ -1,5 +1,4 @@
-"""No committed file names a machine's folders or a package registry; the lock names no
-address.
+"""No committed file names a machine's folders or a package registry.
 
 A registry is the installer's choice, and a path of one machine is wrong on every other.
 """
@@ -27,7 +26,6 @@ MACHINE_PATH = re.compile(r"(?<![\w.~*})\]-])/(?:" + "|".join(FOLDERS) + r")/")
 REGISTRY = re.compile(
     "|".join(re.escape(".".join(parts)) for parts in HOSTS), re.IGNORECASE
 )
-ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://|^-", re.IGNORECASE)
 
 
 def committed() -> list[Path]:
@@ -52,11 +50,8 @@ def problems(path: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return
-    patterns = [MACHINE_PATH, REGISTRY]
-    if path.name.endswith(".lock"):
-        patterns.append(ADDRESS)
     for number, line in enumerate(text.splitlines(), 1):
-        for pattern in patterns:
+        for pattern in (MACHINE_PATH, REGISTRY):
             match = pattern.search(line)
             if match:
                 place = path.relative_to(ROOT).as_posix()

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import griffe
@@ -99,8 +98,7 @@ def names() -> Mapping[str, str]:
         "heedful", search_paths=[ROOT / "packages/heedful/src"], try_relative_path=False
     )
     pages = {}
-    lazy: tuple[ModuleType, ...] = (heedful, checks, compat)
-    for room in lazy:
+    for room in (heedful, checks, compat):
         lines = [NAMES_HEAD.format(title=room.__name__)]
         for name, home in sorted(room._HOMES.items(), key=lambda pair: pair[0].lower()):
             lines += entry(package[f"{home}.{name}".removeprefix("heedful.")])

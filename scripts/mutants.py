@@ -30,13 +30,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal
 
 import coverage
 
-from scripts.workspace import ROOT, SOURCES, TESTS
+from scripts.workspace import ROOT, SOURCES, TESTS, is_outdated
 
 RESULT = ROOT / "build" / "mutants.json"
 DATA = ROOT / "build" / "mutants.coverage"
@@ -215,13 +216,8 @@ def sample(paths: Sequence[Path], tests: Tests, count: int, seed: int) -> list[M
         for mutant in mutants_of(file)
     ]
     chance.shuffle(mutants)
-    drawn: list[Mutant] = []
-    for mutant in mutants:
-        if len(drawn) == count:
-            break
-        if tests.of(mutant):
-            drawn.append(mutant)
-    return drawn
+    tested = (mutant for mutant in mutants if tests.of(mutant))
+    return list(islice(tested, count))
 
 
 def copy_checkout(folder: Path) -> Path:
@@ -301,15 +297,6 @@ def judge(mutant: Mutant, names: Sequence[str], folder: Path) -> Outcome:
     return Outcome(mutant=mutant, tests=len(names), fate="survived", reason="")
 
 
-def is_measured() -> bool:
-    """Return whether the tests ran since the code and the tests changed."""
-    if not DATA.exists():
-        return False
-    measured = DATA.stat().st_mtime
-    files = [path for folder in (*SOURCES, *TESTS) for path in folder.rglob("*.py")]
-    return all(file.stat().st_mtime <= measured for file in files)
-
-
 def main() -> int:
     """Print what became of each mutant; return 1 if one was not killed."""
     parser = argparse.ArgumentParser(
@@ -334,7 +321,7 @@ def main() -> int:
         help="a result: try again those of its mutants that were not killed",
     )
     options = parser.parse_args()
-    if not is_measured():
+    if not DATA.exists() or is_outdated(DATA, (*SOURCES, *TESTS)):
         measure()
     tests = Tests()
     if options.again:

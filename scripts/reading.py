@@ -2,7 +2,6 @@
 
     scripts/reading.py FOLDER [OTHER …]           a table, one column a folder
     scripts/reading.py --where packed_call FOLDER the places of one habit
-    scripts/reading.py --json FOLDER              the figures for a program
 
 The unit is the statement and not the line: two statements on one line, or a call on
 fewer lines, change nothing here. `scripts/budgets.py` holds the figures to ceilings.
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
 import re
 import statistics
 import sys
@@ -408,7 +406,6 @@ def main() -> int:
     )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--where", choices=sorted(HABITS), help="show its places")
-    parser.add_argument("--json", action="store_true", help="for programs")
     arguments = parser.parse_args()
 
     surveys = {str(folder): survey(folder) for folder in arguments.folders}
@@ -417,9 +414,6 @@ def main() -> int:
             for path, line in sorted(set(item.places[arguments.where])):
                 text = path.read_text(encoding="utf-8").splitlines()[line - 1]
                 print(f"{path}:{line}: {text.strip()}")
-    elif arguments.json:
-        figures = {name: item.figures for name, item in surveys.items()}
-        print(json.dumps(figures, indent=1))
     else:
         print("\n".join(table(surveys)))
     return 0

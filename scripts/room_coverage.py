@@ -20,7 +20,7 @@ from coverage.exceptions import CoverageException
 
 from scripts.check import NOT_MEASURED
 from scripts.frameworks import absent
-from scripts.workspace import ROOT, SOURCES
+from scripts.workspace import ROOT, SOURCES, is_outdated
 
 DATA = ROOT / ".coverage"
 MIN_PERCENT = 85.0
@@ -71,19 +71,12 @@ def rooms(data: coverage.Coverage) -> dict[str, Room]:
     return dict(rooms_by_name)
 
 
-def is_outdated() -> bool:
-    """Return whether a module of the package is newer than the data."""
-    measured = DATA.stat().st_mtime
-    modules = [path for folder in SOURCES for path in folder.rglob("*.py")]
-    return any(path.stat().st_mtime > measured for path in modules)
-
-
 def main() -> int:
     """Print each package's figures; return 1 if one is below the minimum."""
     reason = ""
     if not DATA.exists():
         reason = "there are no figures"
-    elif is_outdated():
+    elif is_outdated(DATA, SOURCES):
         reason = "the figures are older than the code"
     if reason:
         print(f"{NOT_MEASURED}: {reason}; `make test COVER=1` makes them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,13 @@ def required(extras: set[str] | None = None) -> Iterator[str]:
             for requirement in requirements:
                 if not OWN_NAME.match(requirement):
                     yield requirement
+
+
+def is_outdated(data: Path, folders: Iterable[Path]) -> bool:
+    """Return whether a module of the folders is newer than data that were measured."""
+    measured = data.stat().st_mtime
+    modules = [path for folder in folders for path in folder.rglob("*.py")]
+    return any(path.stat().st_mtime > measured for path in modules)
 
 
 def group(name: str) -> list[str]:

@@ -17,11 +17,11 @@ COLUMNS = [
 ][:19]
 
 
-def make_rows(rows: int = 5_000) -> list[dict[str, object]]:
-    """Return so many rows of a name and 19 numbers: 100,000 cells by default."""
+def make_rows() -> list[dict[str, object]]:
+    """Return 5,000 rows of a name and 19 numbers: 100,000 cells."""
     chance = random.Random(7)
     stores: list[dict[str, object]] = []
-    for n in range(rows):
+    for n in range(5_000):
         name = "".join(chance.choice("aeioklmnprst") for _ in range(7)).title()
         stores.append(
             {"store": f"{name} {n}"}
@@ -30,11 +30,11 @@ def make_rows(rows: int = 5_000) -> list[dict[str, object]]:
     return stores
 
 
-def write_report(rows: list[dict[str, object]], words: int = 2_000) -> str:
-    """Write true sentences about random rows, with that many words in all."""
+def write_report(rows: list[dict[str, object]]) -> str:
+    """Write true sentences about random rows, with 2,000 words in all."""
     chance = random.Random(8)
     text = ""
-    while text.count(" ") < words:
+    while text.count(" ") < 2_000:
         row = chance.choice(rows)
         column = chance.choice(COLUMNS)
         measure = column.replace("_", " ")

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -132,13 +133,11 @@ async def measure_attempts(path: str) -> list[Figure]:
         policy=policy,
         store=store,
     )
-    attempt_count = 0
     spent = list[float]()
-    for count in ATTEMPTS:
+    for earlier, count in pairwise((0, *ATTEMPTS)):
         before = file_size(path)
-        for _ in range(count - attempt_count):
+        for _ in range(earlier, count):
             spent.append(await milliseconds(run.step()))
-        attempt_count = count
         results.append(
             Figure(
                 name=f"attempt {count} of a loop",
@@ -168,11 +167,9 @@ async def measure_loops(growing: Growing, *, is_million: bool) -> list[Figure]:
     A million of one attempt each are put there by SQL.
     """
     results = list[Figure]()
-    loop_count = 0
-    for count in LOOPS:
-        await _run_loops(growing.store, (count - loop_count) // TOGETHER - TURNS)
+    for earlier, count in pairwise((0, *LOOPS)):
+        await _run_loops(growing.store, (count - earlier) // TOGETHER - TURNS)
         results += await _measure_loops(growing, count)
-        loop_count = count
         results.append(
             Figure(
                 name=f"bytes a loop, {count} stored, {growing.engine}",
@@ -219,13 +216,11 @@ async def measure_tenants(path: str) -> list[Figure]:
     """Measure one more lesson and one lookup, by the number of tenants."""
     store = in_file(path)
     results = list[Figure]()
-    tenant_count = 0
-    for count in TENANTS:
+    for earlier, count in pairwise((0, *TENANTS)):
         last_new = count - CALLS
-        for first in range(tenant_count, last_new, BATCH):
+        for first in range(earlier, last_new, BATCH):
             numbers = range(first, min(first + BATCH, last_new))
             await asyncio.gather(*(remember_for_tenant(store, n) for n in numbers))
-        tenant_count = count
         new = await time_calls(
             partial(_remember_next, store, last_new), min(CALLS, count)
         )
@@ -262,12 +257,10 @@ async def measure_scope(growing: Growing, *, counts: Sequence[int]) -> list[Figu
     """Measure one scope of lessons with an example each, without vectors."""
     store = growing.store
     results = list[Figure]()
-    lesson_count = 0
     memory = Memory(store)
-    for count in counts:
-        for first in range(lesson_count, count, BATCH):
+    for earlier, count in pairwise((0, *counts)):
+        for first in range(earlier, count, BATCH):
             await store.write(Scope(), _fill, range(first, first + BATCH))
-        lesson_count = count
         for name, ask in _lookups(memory, count).items():
             results.append(
                 Figure(

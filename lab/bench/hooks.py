@@ -13,13 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
-from urllib.parse import urlsplit
 
 from bench import lookups
-from bench.http import serve
+from bench.http import connect, serve
 from bench.rows import Figure
 from bench.timing import milliseconds, percentile
 from heedful import Memory
@@ -83,8 +81,8 @@ def figures(folder: str) -> Iterable[Figure]:
         unit="ms",
     )
     with serve(str(place.parent)) as (url, _):
-        _time_posts(url, CALLS // 10)
-        spent = _time_posts(url, CALLS)
+        asyncio.run(_time_posts(url, CALLS // 10))
+        spent = asyncio.run(_time_posts(url, CALLS))
     yield Figure(
         name="a hook over HTTP before a call, median", value=median(spent), unit="ms"
     )
@@ -133,23 +131,19 @@ async def _time_long_session(path: str) -> list[float]:
     return spent
 
 
-def _time_posts(url: str, calls: int) -> list[float]:
+async def _time_posts(url: str, calls: int) -> list[float]:
     """Return the milliseconds of requests on one connection that stays open."""
-    place = urlsplit(url)
     spent = list[float]()
-    connection = HTTPConnection(str(place.hostname), place.port)
     call = {"hook_event_name": "PreToolUse", "session_id": "http", "tool_name": "Bash"}
-    for n in range(calls):
-        event = {
-            **call,
-            "tool_use_id": f"{calls}-{n}",
-            "tool_input": {"command": lookups.command(n)},
-        }
-        began = time.perf_counter()
-        head = {"Content-Type": "application/json"}
-        connection.request("POST", "/v1/hooks/claude-code", json.dumps(event), head)
-        answer = connection.getresponse()
-        assert answer.status == 200
-        assert answer.read()[:1] == b"{"
-        spent.append((time.perf_counter() - began) * 1e3)
+    async with connect(url, "POST") as ask:
+        for n in range(calls):
+            event = {
+                **call,
+                "tool_use_id": f"{calls}-{n}",
+                "tool_input": {"command": lookups.command(n)},
+            }
+            body = json.dumps(event).encode()
+            began = time.perf_counter()
+            assert await ask("/v1/hooks/claude-code", body) == 200
+            spent.append((time.perf_counter() - began) * 1e3)
     return spent

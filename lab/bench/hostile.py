@@ -31,7 +31,6 @@ from heedful.store import keys
 from heedful.store.sqlite import in_file
 from tests.service.running import Service
 
-MIB = 2**20
 OPEN_FILES = 256
 JSON = {"Content-Type": "application/json"}
 Attack = Callable[[Service], Iterable[Figure]]

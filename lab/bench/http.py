@@ -31,7 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.durable import open_floor, time_commits
-from bench.postgres import LETTERS
+from bench.recall import letters
 from bench.rows import Figure
 from bench.timing import percentile
 from heedful.drive.report import AttemptReport, open_loop, report
@@ -263,7 +263,7 @@ async def fill_memory(path: str) -> None:
     for n, vector in enumerate(vectors):
         word = words[n % len(words)]
         other_word = words[n // len(words) % len(words)]
-        text = f"the {word} of the {other_word} is bent by {n:x}".translate(LETTERS)
+        text = f"the {word} of the {other_word} is bent by {letters(n)}"
         lesson = Lesson(
             "error",
             signature("E", text),

@@ -12,7 +12,7 @@ from statistics import median
 
 from bench.recall import letters
 from bench.rows import Figure
-from bench.timing import percentile
+from bench.timing import milliseconds, percentile
 from heedful import Memory
 from heedful.lessons.call_marks import Mark, Step, failed_marks, marks_of
 from heedful.lessons.lesson import Lesson, Scope
@@ -37,22 +37,21 @@ def figures(folder: str) -> Iterable[Figure]:
     asyncio.run(fill(path))
     memory = Memory(in_file(path))
 
-    async def untyped(n: int) -> bool:
-        return bool(await memory.seen("", error(n)))
+    async def untyped(n: int) -> None:
+        assert await memory.seen("", error(n))
 
-    async def typed(n: int) -> bool:
-        return bool(await memory.seen(kind(n), error(n)))
+    async def typed(n: int) -> None:
+        assert await memory.seen(kind(n), error(n))
 
-    async def merged(n: int) -> bool:
-        return bool(await memory.seen("", error(MERGED + n % (LESSONS - MERGED))))
+    async def merged(n: int) -> None:
+        assert await memory.seen("", error(MERGED + n % (LESSONS - MERGED)))
 
-    async def unknown(n: int) -> bool:
-        return not await memory.seen(
-            "", f"error: cannot open the {letters(n)} of this parcel"
-        )
+    async def unknown(n: int) -> None:
+        text = f"error: cannot open the {letters(n)} of this parcel"
+        assert not await memory.seen("", text)
 
-    async def before(n: int) -> bool:
-        return bool(await memory.before("Bash", command(n)))
+    async def before(n: int) -> None:
+        assert await memory.before("Bash", command(n))
 
     for name, ask in (
         ("seen, one error without its type", untyped),
@@ -74,8 +73,8 @@ def figures(folder: str) -> Iterable[Figure]:
     for size in SIZES:
         raw = output(size)
 
-        async def seen_in_output(n: int, raw: str = raw) -> bool:
-            return bool(await memory.seen(raw + error(n)))
+        async def seen_in_output(n: int, raw: str = raw) -> None:
+            assert await memory.seen(raw + error(n))
 
         calls = 3 if size > 100_000 else 30
         spent = asyncio.run(_time_calls(seen_in_output, calls))
@@ -133,14 +132,9 @@ def output(size: int) -> str:
     return "".join(lines)
 
 
-async def _time_calls(ask: Callable[[int], Awaitable[bool]], calls: int) -> list[float]:
-    milliseconds = []
-    for call in range(calls):
-        began = time.perf_counter()
-        as_expected = await ask(call * 37 % MERGED)
-        milliseconds.append((time.perf_counter() - began) * 1e3)
-        assert as_expected, call
-    return milliseconds
+async def _time_calls(ask: Callable[[int], Awaitable[None]], calls: int) -> list[float]:
+    """Return the milliseconds of each call, of lessons in a mixed order."""
+    return [await milliseconds(ask(call * 37 % MERGED)) for call in range(calls)]
 
 
 async def fill(path: str) -> None:

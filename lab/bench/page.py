@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+
+
+def read_report(path: Path, command: str) -> Any:
+    """Return what a run has left. Raises SystemExit with the command that leaves it."""
+    if not path.exists():
+        raise SystemExit(f"{path} is absent: {command} writes it")
+    return json.loads(path.read_text("utf-8"))
 
 
 def row(cells: Sequence[str]) -> str:

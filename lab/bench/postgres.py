@@ -10,18 +10,19 @@ not decide it. SQLite commits on one connection; what waits there is committed t
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from statistics import median
 
 import psycopg
 
 from bench.durable import open_floor, time_commits
+from bench.recall import letters
 from bench.rows import Figure
 from bench.timing import milliseconds, percentile
 from heedful.drive.report import AttemptReport, open_loop, report
@@ -110,7 +111,8 @@ async def _measure_pairs(
 
 async def _run_round(store: Store, call: Call, many: int) -> tuple[float, list[float]]:
     """Return the calls a second, and the milliseconds of each."""
-    names = [os.urandom(8).hex().translate(LETTERS) for _ in range(EACH)]
+    # Numbers are masked in a pattern; letters tell one lesson from another.
+    names = [letters(random.getrandbits(60)) for _ in range(EACH)]
     if call is _report:  # of loops that are open
         for name in names:
             await open_loop(name, "Convert 3 kg to g.", store=store)
@@ -132,23 +134,18 @@ def _commit_bare(url: str, many: int) -> float:
         for _ in range(EACH // threads):
             db.execute(BARE, (ROW,), prepare=True)
 
-    dbs = [psycopg.connect(url, autocommit=True) for _ in range(threads)]
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            began = time.perf_counter()
-            list(pool.map(committing, dbs))
-            return EACH // threads * threads / (time.perf_counter() - began)
-    finally:
-        for db in dbs:
-            db.close()
+    with ExitStack() as stack, ThreadPoolExecutor(threads) as pool:
+        opened = (psycopg.connect(url, autocommit=True) for _ in range(threads))
+        dbs = [stack.enter_context(db) for db in opened]
+        began = time.perf_counter()
+        list(pool.map(committing, dbs))
+        return EACH // threads * threads / (time.perf_counter() - began)
 
 
 def _commit_bare_in_file(db: sqlite3.Connection, many: int) -> float:
     return 1 / time_commits(db, EACH)
 
 
-# Numbers are masked in a pattern; letters tell one lesson from another.
-LETTERS = str.maketrans("0123456789", "ghijklmnop")
 WRONG = Evaluation((Finding("unit", "no unit", fix="Write the unit."),))
 FAILED = AttemptReport("3 kg", evaluation=WRONG)
 

@@ -73,12 +73,6 @@ def test_a_machine_or_a_registry_is_found(find_addresses, text, count):
     assert len(find_addresses(text)) == count
 
 
-def test_a_lock_holds_no_address_and_no_option(find_addresses):
-    assert find_addresses("a==1 \\\n    --hash=sha256:00\n    # via b", "x.lock") == []
-    assert len(find_addresses("--index-url https://example.com/simple", "x.lock")) == 1
-    assert len(find_addresses("a @ https://example.com/a.whl", "x.lock")) == 1
-
-
 def test_a_lock_without_a_hash_or_with_an_address_is_refused():
     assert lock.problems("# x\na==1 \\\n    --hash=sha256:00\n    # via b\n") == []
     assert lock.problems("a==1\n") == ["no hash: a==1"]

@@ -48,23 +48,6 @@ class Line:
         return json.dumps(asdict(self))
 
 
-class BrokenContract(Exception):
-    """A program printed a line that is none of the contract."""
-
-
-def read_line(text: str) -> Line:
-    """Return the line that a program printed. Raises BrokenContract."""
-    try:
-        fields = json.loads(text)
-        return Line(
-            figure=str(fields["figure"]),
-            value=float(fields["value"]),
-            text=str(fields["text"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise BrokenContract(f"not a line of a figure: {text[:200]!r}") from error
-
-
 Program = Callable[[Work], Iterable[Line]]
 
 

@@ -94,9 +94,9 @@ def open_ours() -> Environment:
     )
 
 
-def make_environment(peer: Peer, folder: Path = FOLDER) -> Environment:
+def make_environment(peer: Peer) -> Environment:
     """Install a peer, unless its environment has these versions already."""
-    place = folder / peer.name
+    place = FOLDER / peer.name
     python = place / "bin" / "python"
     mark = place / "installed.json"
     wanted = json.dumps([sys.version, *peer.packages])

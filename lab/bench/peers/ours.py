@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ from bench.peers.memories import (
     measure_store,
     memory_programs,
 )
-from bench.recall import letters
+from bench.recall import PreparedEmbedder, letters
 from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import ANY_LESSON
 from heedful.memory.memory import MIN_LEG_CANDIDATES
@@ -129,25 +128,13 @@ def count_bytes(work: Work) -> Iterator[Line]:
         yield from double.report(prefix)
 
 
-@dataclass(frozen=True)
-class PreparedEmbedder:
-    """heedful's embedder, whose vectors were made beforehand."""
-
-    lessons: Lessons
-    name: str = "minilm-int8"
-    dimensions: int = DIMENSIONS
-
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return the vectors of the texts."""
-        return self.lessons.embed(texts)
-
-
 class LessonMemory:
     """The memory in the file of the work."""
 
     def __init__(self, work: Work, lessons: Lessons) -> None:
-        self.lessons = lessons
-        self.embedder = PreparedEmbedder(lessons)
+        vectors = np.asarray(lessons.components).reshape(-1, DIMENSIONS)
+        vectors_by_text = dict(zip(lessons.rows, vectors, strict=True))
+        self.embedder = PreparedEmbedder(vectors_by_text, name="minilm-int8")
         self.memory = heedful.Memory(work.file, embedder=self.embedder)
         self.runner = asyncio.Runner()
         self.numbers = dict[int, int]()
@@ -164,7 +151,7 @@ class LessonMemory:
 
     def search_vectors(self, query: str) -> list[int]:
         """Return the numbers of the lessons whose vectors are nearest."""
-        vector = np.asarray(self.lessons.embed_one(query), np.float32)
+        vector = self.embedder.vectors[query]
         reading = self.memory.store.read(self.memory.scope, self._by_vector, vector)
         ids = self.runner.run(reading)
         return [self.numbers[id] for id in ids[:TOP]]

@@ -11,13 +11,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from bench.peers.contract import Line, Work, serve
 from bench.peers.loop import (
-    LONG_FAULTS,
     TASK,
     Double,
     check_answer,
     find_fault,
-    find_long_fault,
-    long_double,
+    loop_programs,
     time_async_cycles,
 )
 
@@ -62,13 +60,14 @@ def time_loop(work: Work) -> Iterator[Line]:
     yield from time_async_cycles(cycle, work.times)
 
 
-def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight long failures."""
-    double = long_double()
-    agent = build_agent(double, find_long_fault, retries=LONG_FAULTS)
-    check_answer(agent.run_sync(TASK).output)
-    yield from double.report()
+def build(
+    double: Double, find: Callable[[str], str], retries: int
+) -> Callable[[], object]:
+    """Return what runs the agent once."""
+    agent = build_agent(double, find, retries)
+    return lambda: agent.run_sync(TASK).output
 
 
 if __name__ == "__main__":
-    serve({"cycle": time_loop, "bytes": count_bytes})
+    # An event loop for each cycle is no part of the cycle.
+    serve({**loop_programs(build), "cycle": time_loop})

@@ -89,6 +89,7 @@ def figures(results: Results, peers: Mapping[str, str]) -> Iterator[Figure]:
 
 # A cell is the text of one figure of one peer, "" where the peer has none.
 Cell = Callable[[Results, str], str]
+Choose = Callable[[Results, str, str, str], float | None]
 
 
 def show(number: float) -> str:
@@ -113,22 +114,17 @@ def time_cell(kind: str, figure: str = FASTEST) -> Cell:
     return write
 
 
-def number_cell(kind: str, figure: str, unit: float = 1.0) -> Cell:
-    """Return the cell of a figure, divided by its unit."""
+def number_cell(
+    kind: str, figure: str, *, unit: float = 1.0, choose: Choose = Results.value
+) -> Cell:
+    """Return the cell of a figure, divided by its unit.
+
+    `choose` returns one value of those of the rounds.
+    """
 
     def write(results: Results, peer: str) -> str:
-        value = results.value(peer, kind, figure)
+        value = choose(results, peer, kind, figure)
         return "" if value is None else show(value / unit)
-
-    return write
-
-
-def least_cell(kind: str, figure: str) -> Cell:
-    """Return the cell of the smallest value of a figure."""
-
-    def write(results: Results, peer: str) -> str:
-        value = results.least(peer, kind, figure)
-        return "" if value is None else show(value)
 
     return write
 
@@ -179,10 +175,13 @@ ROWS: Mapping[str, tuple[str, Cell]] = {
     "requests of these": ("bytes", number_cell("bytes", "sent_requests")),
     "104 sightings from 8 processes, least of 5 trials: acknowledged": (
         "sighting",
-        least_cell("sighting", "acknowledged"),
+        number_cell("sighting", "acknowledged", choose=Results.least),
     ),
     "rows of these": ("sighting", number_cell("sighting", "rows")),
-    "least of these counted": ("sighting", least_cell("sighting", "counted")),
+    "least of these counted": (
+        "sighting",
+        number_cell("sighting", "counted", choose=Results.least),
+    ),
     "remember one lesson ³, ms": ("lessons", number_cell("lessons", "store_ms")),
     "fsyncs of one lesson": ("write", number_cell("write", "fsyncs")),
     "lessons remembered": ("lessons", number_cell("lessons", "stored")),

@@ -5,7 +5,8 @@ the simplest memory: the accepted answers so far whose tasks are nearest by the
 embedder, as chat turns. `trial` is the same memory as one that heedful did not make: a
 `heedful.Trial` that withholds nothing gives its texts to the decorated function. `ours`
 is one decorated function with a memory. An ablation of it is an entry of `ARMS` with
-other options of `heedful.self_correcting`, or with another memory.
+other options of `heedful.self_correcting`, or with another memory. `again` is asked by
+`ask_again`, with as many calls as `ours`.
 """
 
 from __future__ import annotations
@@ -41,20 +42,15 @@ class Arm:
     """How an arm answers.
 
     `nearest` is the number of accepted answers that are shown before the first attempt,
-    found by the `embedder`; on `trial`, they come as texts through a heedful.Trial.
+    found by their meaning; on `trial`, they come as texts through a heedful.Trial.
     `memory` makes the memory that the decorated functions share. `options` are further
-    ones of `self_correcting`. With `samples`, the arm asks again and again at a
-    temperature, and the check picks; it has as many calls as the arm `ours`.
+    ones of `self_correcting`.
     """
 
     nearest: int = 0
-    embedder: Callable[[], heedful.Embedder] = partial(
-        heedful.models.open_embedder, "minilm"
-    )
     trial: bool = False
     memory: Callable[[], heedful.Memory] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    samples: bool = False
 
     @property
     def remembers(self) -> bool:
@@ -70,7 +66,7 @@ ABLATIONS: Mapping[str, Arm] = {
 }
 ARMS: Mapping[str, Arm] = {
     "nothing": Arm(options={"policy": ONCE}),
-    "again": Arm(samples=True),
+    "again": Arm(),
     "retries": Arm(),
     "nearest": Arm(nearest=3),
     "trial": Arm(nearest=3, trial=True),
@@ -95,7 +91,7 @@ async def run_arm(
         trial = heedful.Trial("accepted answers", ":memory:", holdout=0)
     functions: dict[str, Callable[[Task, Answers], Awaitable[None]]] = {}
     for group in sorted({task.group for task in tasks}):
-        accepted = AcceptedAnswers(arm.nearest, arm.embedder) if arm.nearest else None
+        accepted = AcceptedAnswers(arm.nearest) if arm.nearest else None
         function = decorate(
             group or source.name,
             [task for task in tasks if task.group == group],
@@ -125,9 +121,9 @@ class AcceptedAnswers:
     It finds the `count` answers whose tasks are nearest to a task, the best one last.
     """
 
-    def __init__(self, count: int, embedder: Callable[[], heedful.Embedder]) -> None:
+    def __init__(self, count: int) -> None:
         self._count = count
-        self._embedder = embedder()
+        self._embedder = heedful.models.open_embedder("minilm")
         self._accepted: list[tuple[Sequence[float], str, str]] = []
 
     async def turns(self, text: str) -> list[Message]:

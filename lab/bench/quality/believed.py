@@ -13,7 +13,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import heedful
 from bench.quality.rows import Row
@@ -43,27 +42,10 @@ def run(data: Path, split: str) -> Iterator[Row]:
 def read_answers() -> Iterator[tuple[heedful.Episode, dict[str, str]]]:
     """Yield each answer with its run."""
     for row in json.loads(RUNS.read_text("utf-8")):
-        episode = read_episode(row)
-        for answer in row["answers"]:
+        answers = row.pop("answers")
+        (episode,) = heedful.episodes.read(json.dumps(row).encode())
+        for answer in answers:
             yield episode, answer
-
-
-def read_episode(row: dict[str, Any]) -> heedful.Episode:
-    """Return the run of a row."""
-    fault = None
-    if "fault" in row:
-        fault = heedful.Fault(row["fault"]["category"], row["fault"]["message"])
-    events = [
-        heedful.Event(
-            event["type"],
-            event.get("content", ""),
-            tool=event.get("tool", ""),
-            arguments=event.get("arguments"),
-            error=event.get("error", ""),
-        )
-        for event in row["events"]
-    ]
-    return heedful.Episode(tuple(events), row["outcome"], task=row["task"], fault=fault)
 
 
 async def count_kept(

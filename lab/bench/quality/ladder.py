@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 
@@ -320,7 +319,8 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     results = asyncio.run(_measure(sources, names, data, live))
     figures = figures_of(results)
     gains = gains_of(results)
-    write_json(OUT, report_of(results))
+    report = {"models": SIZES, "prices": PRICES, "figures": figures, "gains": gains}
+    write_json(OUT, report)
     for source, arms in figures.items():
         for name, values in arms.items():
             for measure, value in values.items():
@@ -507,30 +507,3 @@ def _ratio(pairs: Sequence[Sequence[Pair]]) -> dict[str, float]:
     ]
     ratio, low, high = resample(costs)
     return {"ratio": round(ratio, 4), "low": round(low, 4), "high": round(high, 4)}
-
-
-def report_of(results: Results) -> dict[str, Any]:
-    """Return what `ladder.json` holds; its tasks quote no text.
-
-    A task has its stream, arm and id, 1 if it is right at once, and its attempts: the
-    rung, 1 if it passed, and its tokens.
-    """
-    tasks = []
-    for source, arms in results.items():
-        for name, outcomes in arms.items():
-            for outcome in outcomes.values():
-                attempts = [
-                    [attempt.rung, int(attempt.passed), attempt.tokens]
-                    for attempt in outcome.climb
-                ]
-                tasks.append(
-                    [source, name, outcome.task.id, int(outcome.first), attempts]
-                )
-    return {
-        "models": SIZES,
-        "prices": PRICES,
-        "figures": figures_of(results),
-        "gains": gains_of(results),
-        "expected": {key: points for key, (points, _) in EXPECTED.items()},
-        "tasks": tasks,
-    }

@@ -8,7 +8,6 @@ a ladder cannot help.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -49,17 +48,12 @@ RATIOS = {
 Report = Mapping[str, Any]
 
 
-def main() -> int:
-    """Write the tables and the picture; return 1 if no run has left its figures."""
-    if not OUT.exists():
-        print(f"{OUT} is absent: make quality ONLY=ladder DATA=folder writes it")
-        return 1
-
-    report = json.loads(OUT.read_text("utf-8"))
+def main() -> None:
+    """Write tables and picture. Raises SystemExit if no run has left its figures."""
+    report = page.read_report(OUT, "make quality ONLY=ladder DATA=folder")
     parts = [*help_table(report), "", *arm_table(report), "", *gain_table(report)]
     text = "\n".join(parts).replace("-0", "−0").replace("+0.000", "0.000")
     page.write_section("ladder", text, draw(report), "ladder_public.png")
-    return 0
 
 
 def streams_of(report: Report, arms: Collection[str]) -> list[str]:
@@ -180,4 +174,4 @@ def _means(report: Report, names: Sequence[str], arm: str, measure: str) -> list
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -103,7 +103,6 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     "open.ours_rules_over_ours": (-0.10, "examples carry most of what is learnt"),
     "open.ours_examples_over_ours": (0.02, "rules of these checks hold particulars"),
 }
-Order = tuple[int, list[Task], frozenset[str]]
 # The outcomes of a model, by the stream, the arm, and the order with the task's id.
 Results = dict[str, dict[str, dict[tuple[int, str], Outcome]]]
 
@@ -119,7 +118,11 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
         summaries = {name: _summarize(arms) for name, arms in results.items()}
         gains = compare_arms(sources, results)
-        report[size] = report_of(model, summaries, gains, results)
+        report[size] = {
+            "model": model,
+            "streams": _plain(summaries),
+            "gains": _plain(gains),
+        }
         write_json(OUT, report)
         silent += [f"{size} {title}" for title in silent_arms(summaries)]
         yield from _rows(size, summaries, gains)
@@ -321,28 +324,6 @@ def _expectation(group: str, key: str) -> str:
     if measure != counted:
         return ""
     return say_expectation(EXPECTED.get(f"{group}.{comparison}"))
-
-
-def report_of(
-    model: str,
-    summaries: Mapping[str, Mapping[str, Summary]],
-    gains: Mapping[str, Mapping[str, Gain | None]],
-    results: Results,
-) -> dict[str, object]:
-    """Return what `learn.json` holds of a model; its tasks quote no text."""
-    tasks = []
-    for source, arms in results.items():
-        for name, outcomes in arms.items():
-            for (order, task_id), outcome in outcomes.items():
-                figures = [outcome.first, outcome.solved, outcome.calls]
-                tasks.append([source, name, order, task_id, *map(int, figures)])
-    return {
-        "model": model,
-        "streams": _plain(summaries),
-        "gains": _plain(gains),
-        "expected": {key: points for key, (points, _) in EXPECTED.items()},
-        "tasks": tasks,
-    }
 
 
 def _plain(

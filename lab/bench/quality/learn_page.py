@@ -7,7 +7,6 @@ the docs. Won and lost stand beside every gain.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,17 +26,12 @@ COLORS = {True: "#0072B2", False: "#666666"}  # of a gain above 0 for sure, and 
 Report = Mapping[str, Any]
 
 
-def main() -> int:
-    """Write the tables and the picture; return 1 if no run has left its figures."""
-    if not OUT.exists():
-        print(f"{OUT} is absent: make learn DATA=folder writes it")
-        return 1
-
-    reports = json.loads(OUT.read_text("utf-8"))
+def main() -> None:
+    """Write tables and picture. Raises SystemExit if no run has left its figures."""
+    reports = page.read_report(OUT, "make learn DATA=folder")
     text = "\n".join(table(size, report) for size, report in reports.items())
     picture = draw(next(iter(reports.values())))
     page.write_section("learn", text, picture, "learning_public.png")
-    return 0
 
 
 def table(size: str, report: Report) -> str:
@@ -129,4 +123,4 @@ def draw(report: Report) -> bytes:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

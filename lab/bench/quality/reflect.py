@@ -223,12 +223,10 @@ def read_step(kind: str, text: str) -> heedful.Event | None:
     return heedful.Event("llm_response", text)
 
 
-async def reflect_on_all(
-    attempts: Iterable[Attempt], model: heedful.Model | None = None
-) -> list[ReflectionText]:
+async def reflect_on_all(attempts: Iterable[Attempt]) -> list[ReflectionText]:
     """Return what heedful says of them, without a memory."""
     return [
-        split_claims(attempt, await heedful.reflect(attempt.episode, model=model))
+        split_claims(attempt, await heedful.reflect(attempt.episode))
         for attempt in attempts
     ]
 

@@ -23,7 +23,6 @@ from .figures import (
     WITHOUT,
     Compared,
     Estimate,
-    Figures,
     Measured,
     both_arms,
     by_group,
@@ -111,21 +110,18 @@ def page(measured: Measured) -> str:
 def _tiles(all_tasks: Compared, half: Compared) -> list[tuple[str, str, str]]:
     """Return the figures on top of the page: what, without memory, with memory."""
 
-    def first_try(figures: Figures) -> str:
-        return f"{100 * figures.at_once.value:.0f} %"
-
-    def solved(figures: Figures) -> str:
-        return f"{100 * figures.solved.value:.0f} %"
+    def show(share: Estimate) -> str:
+        return f"{100 * share.value:.0f} %"
 
     without = all_tasks.without
     memory = all_tasks.memory
     return [
         (
             "first try right, second half",
-            first_try(half.without),
-            first_try(half.memory),
+            show(half.without.at_once),
+            show(half.memory.at_once),
         ),
-        ("solved in the end, all tasks", solved(without), solved(memory)),
+        ("solved in the end, all tasks", show(without.solved), show(memory.solved)),
         ("model calls, all tasks", str(without.calls), str(memory.calls)),
         ("tokens, all tasks", f"{without.tokens:,}", f"{memory.tokens:,}"),
     ]
