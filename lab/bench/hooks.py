@@ -134,7 +134,11 @@ async def _time_long_session(path: str) -> list[float]:
 async def _time_posts(url: str, calls: int) -> list[float]:
     """Return the milliseconds of requests on one connection that stays open."""
     spent = list[float]()
-    call = {"hook_event_name": "PreToolUse", "session_id": "http", "tool_name": "Bash"}
+    call = {
+        "hook_event_name": "PreToolUse",
+        "session_id": "http",
+        "tool_name": "Bash",
+    }
     async with connect(url, "POST") as ask:
         for n in range(calls):
             event = {

@@ -15,7 +15,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 
 
 def read_report(path: Path, command: str) -> Any:
-    """Return what a run has left. Raises SystemExit with the command that leaves it."""
+    """Return what a run has left.
+
+    Raises SystemExit with the command that leaves it.
+    """
     if not path.exists():
         raise SystemExit(f"{path} is absent: {command} writes it")
     return json.loads(path.read_text("utf-8"))

@@ -134,7 +134,10 @@ class LessonMemory:
     def __init__(self, work: Work, lessons: Lessons) -> None:
         vectors = np.asarray(lessons.components).reshape(-1, DIMENSIONS)
         vectors_by_text = dict(zip(lessons.rows, vectors, strict=True))
-        self.embedder = PreparedEmbedder(vectors_by_text, name="minilm-int8")
+        self.embedder = PreparedEmbedder(
+            vectors_by_text,
+            name="minilm-int8",
+        )
         self.memory = heedful.Memory(work.file, embedder=self.embedder)
         self.runner = asyncio.Runner()
         self.numbers = dict[int, int]()

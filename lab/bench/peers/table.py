@@ -115,7 +115,11 @@ def time_cell(kind: str, figure: str = FASTEST) -> Cell:
 
 
 def number_cell(
-    kind: str, figure: str, *, unit: float = 1.0, choose: Choose = Results.value
+    kind: str,
+    figure: str,
+    *,
+    unit: float = 1.0,
+    choose: Choose = Results.value,
 ) -> Cell:
     """Return the cell of a figure, divided by its unit.
 

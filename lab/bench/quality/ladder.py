@@ -319,7 +319,12 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     results = asyncio.run(_measure(sources, names, data, live))
     figures = figures_of(results)
     gains = gains_of(results)
-    report = {"models": SIZES, "prices": PRICES, "figures": figures, "gains": gains}
+    report = {
+        "models": SIZES,
+        "prices": PRICES,
+        "figures": figures,
+        "gains": gains,
+    }
     write_json(OUT, report)
     for source, arms in figures.items():
         for name, values in arms.items():

@@ -49,7 +49,10 @@ Report = Mapping[str, Any]
 
 
 def main() -> None:
-    """Write tables and picture. Raises SystemExit if no run has left its figures."""
+    """Write the tables and the picture.
+
+    Raises SystemExit if no run has left its figures.
+    """
     report = page.read_report(OUT, "make quality ONLY=ladder DATA=folder")
     parts = [*help_table(report), "", *arm_table(report), "", *gain_table(report)]
     text = "\n".join(parts).replace("-0", "−0").replace("+0.000", "0.000")

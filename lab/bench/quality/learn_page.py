@@ -27,7 +27,10 @@ Report = Mapping[str, Any]
 
 
 def main() -> None:
-    """Write tables and picture. Raises SystemExit if no run has left its figures."""
+    """Write the tables and the picture.
+
+    Raises SystemExit if no run has left its figures.
+    """
     reports = page.read_report(OUT, "make learn DATA=folder")
     text = "\n".join(table(size, report) for size, report in reports.items())
     picture = draw(next(iter(reports.values())))
