@@ -268,8 +268,8 @@ def figure_ladders(climbs_or_none: Iterable[Climb | None]) -> LadderFigures:
         tasks=len(climbs),
         passed=sum(1 for climb in climbs if climb.answered_by),
         rungs=tuple(
-            _figure_rung(*rung, attempts[rung], len(climbs))
-            for rung in sorted(attempts)
+            _figure_rung(rung, model, attempts[rung, model], len(climbs))
+            for rung, model in sorted(attempts)
         ),
         overhead=Overhead(
             calls=sum(climb.overhead.calls for climb in climbs),
