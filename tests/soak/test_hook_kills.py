@@ -23,7 +23,7 @@ import pytest
 
 from conftest import SOAK
 from tests.hooks.stages import Place
-from tests.hooks.support import environment
+from tests.hooks.support import environment, patient_hook
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial
 
@@ -34,14 +34,7 @@ MAX_WORK_KILLS = 3  # of the work that a session leaves
 MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
 # A busy machine may need more than the time limits of hooks.
-PROGRAM = """
-from heedful_agents import hook, session_hooks
-
-session_hooks.LOOKUP_SECONDS = 600.0
-hook.HOOK_TIMEOUT_SECONDS = 600.0
-hook.run()
-"""
-HOOK = (sys.executable, "-P", "-c", PROGRAM)
+HOOK = (sys.executable, "-P", *patient_hook(lookup_seconds=600.0))
 BAD = {"command": "npx jest --ci pads"}
 GOOD = {"command": "npx jest --ci --config jest.json"}
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from heedful_agents import install
 from heedful_agents.agents import Kind
 from heedful_agents.file_changes import apply_all
 from tests.hooks.spoken import spoken_by
-from tests.hooks.support import as_user
+from tests.hooks.support import as_user, patient_hook
 
 CALL: Mapping[str, Any] = {
     "session_id": "s1",
@@ -86,8 +87,8 @@ def make_stage(folder: Path, name: str) -> Stage:
     """Install the hooks of an agent in a new home and project."""
     place = Place.make(folder)
     place.programs.mkdir()
-    module = f"exec {sys.executable} -P -m heedful_agents.hook"
-    _write_program(place, f'{module} "$@"')
+    module = shlex.join([sys.executable, "-P", *patient_hook()])
+    _write_program(place, f'exec {module} "$@"')
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place.folder)

@@ -24,6 +24,18 @@ from tests.hosts import LOOKUP_SECONDS
 SECONDS = 60
 
 
+def patient_hook(lookup_seconds: float = LOOKUP_SECONDS) -> tuple[str, str]:
+    """Return how Python starts a hook that gives up no answer on a busy machine."""
+    program = f"""
+from heedful_agents import hook, session_hooks
+
+session_hooks.LOOKUP_SECONDS = {lookup_seconds}
+hook.HOOK_TIMEOUT_SECONDS = hook.IDLE_TIMEOUT_SECONDS = 600.0
+hook.run()
+"""
+    return "-c", program
+
+
 def environment(home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:
     """Return the environment of a user with this home, without settings of heedful."""
     inherited = {

@@ -23,7 +23,14 @@ import pytest
 from heedful.errors import UsageError
 from heedful.store.projects import find_project
 from heedful_agents import hook, install
-from tests.hooks.support import SECONDS, as_user, call_hook, environment, settle
+from tests.hooks.support import (
+    SECONDS,
+    as_user,
+    call_hook,
+    environment,
+    patient_hook,
+    settle,
+)
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 CALL: Any = {
@@ -31,6 +38,8 @@ CALL: Any = {
     "tool_input": {"command": "npx jest --ci pads"},
     "tool_use_id": "t1",
 }
+# How an agent starts the hook, with its time limits.
+HOOK = ("-m", "heedful_agents.hook")
 # What a hook process before a call does without, because it starts for each event.
 HEAVY = [
     "typer",
@@ -57,7 +66,7 @@ HEAVY = [
 ]
 MODULES = f"""import sys
 from heedful_agents import hook
-hook.main(["PreToolUse"])
+hook.main()
 print([name for name in {HEAVY!r} if name in sys.modules])
 ours = [name for name in sys.modules if name.startswith("heedful")]
 print(len(ours) <= 52 or sorted(ours))"""
@@ -69,12 +78,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "app"
 
 
-def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """Start the hook process, or Python with options, and its home above the folder."""
-    if not words[0].startswith("-"):
-        words = ("-m", "heedful_agents.hook", *words)
+def start_hook(
+    folder: Path, event: str, program: tuple[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the process of a hook, or of a program; its home is above the folder."""
     return subprocess.Popen(
-        [sys.executable, *words],
+        [sys.executable, "-P", *(program or patient_hook()), event],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.PIPE,
@@ -83,10 +92,12 @@ def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def run_hook(folder: Path, name: str, data: bytes, *words: str) -> tuple[int, str, str]:
+def run_hook(
+    folder: Path, event: str, data: bytes, program: tuple[str, str] | None = None
+) -> tuple[int, str, str]:
     """Send an event to a hook process; return its exit code, output and errors."""
-    with start_hook(folder, name, *words) as process:
-        out, err = process.communicate(data, timeout=60)
+    with start_hook(folder, event, program) as process:
+        out, err = process.communicate(data, timeout=SECONDS)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -135,9 +146,12 @@ def await_gone(pid: int) -> None:
 def await_learning(folder: Path) -> None:
     """Wait until the detached process has learnt from a session."""
     until = time.monotonic() + SECONDS
-    while not rows(folder, "select * from learnt where steps > 0"):
-        assert time.monotonic() < until, log(folder)
+    learnt: list[Any] = []
+    while not learnt:
+        assert log(folder) == []
+        assert time.monotonic() < until
         time.sleep(0.05)
+        learnt = rows(folder, "select * from learnt where steps > 0")
 
 
 def test_the_earlier_name_of_the_module_is_the_hook() -> None:
@@ -145,7 +159,7 @@ def test_the_earlier_name_of_the_module_is_the_hook() -> None:
 
 
 def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
-    modules = run_hook(folder, "-c", call_event(folder), MODULES)
+    modules = run_hook(folder, "PreToolUse", call_event(folder), ("-c", MODULES))
     assert modules == (0, "[]\nTrue\n", "")
     failed = call_event(folder, error=ERROR)
     assert run_hook(folder, "PostToolUseFailure", failed) == (0, "", "")
@@ -238,7 +252,8 @@ def test_a_command_ends_with_the_hook(folder: Path) -> None:
         assert process.stdin
         process.stdin.write(call_event(folder))
         process.stdin.close()
-        while not (folder / "pid").exists() and process.poll() is None:
+        while not (folder / "pid").exists():
+            assert process.poll() is None, log(folder)
             time.sleep(0.05)
         process.terminate()
         assert process.wait() == 0
@@ -255,28 +270,12 @@ def test_no_file_of_the_folder_is_taken_for_a_module(
     monkeypatch.setenv("VIRTUAL_ENV", "/other")
     assert install.command() == "heedful-hook"
     monkeypatch.setenv("VIRTUAL_ENV", str(folder))  # the agent may start without it
-    first, *words = shlex.split(install.command())[1:]
-    event = call_event(folder, error=ERROR)
-    result = run_hook(folder, first, event, *words, "PostToolUseFailure")
-    assert result == (0, "", "")
+    options = shlex.split(install.command())[1:]
+    assert options == ["-P", *HOOK]
+    failed = call_event(folder, error=ERROR)
+    assert run_hook(folder, "PostToolUseFailure", failed) == (0, "", "")
     await_learning(folder)
     assert not (folder / "ran").exists()
-
-
-def send_to_hook(folder: Path, name: str, data: bytes) -> subprocess.Popen[bytes]:
-    """Start a hook process and send it an event, without waiting for its answer."""
-    process = start_hook(folder, name)
-    assert process.stdin
-    process.stdin.write(data)
-    process.stdin.close()
-    process.stdin = None
-    return process
-
-
-def await_hook(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    """Return the exit code, output and errors of a hook process."""
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out.decode(), err.decode()
 
 
 class FullDisk(io.StringIO):
@@ -314,25 +313,24 @@ def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
 def test_a_locked_database_says_nothing(folder: Path) -> None:
     run_hook(folder, "PreToolUse", call_event(folder))
     settle(folder.parent, '[hook]\nstop = ["false"]')
-    call = call_event(folder, "two")
     database = memory_of(folder)
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
         db.execute("begin exclusive")
-        before = send_to_hook(folder, "PreToolUse", call)
-        after = send_to_hook(folder, "PostToolUse", call)
-        assert await_hook(before) == (0, "", "")
-        assert await_hook(after) == (0, "", "")
-        assert len(log(folder)) == 2
-        stop = send_to_hook(folder, "Stop", call_event(folder))
-        again = call_event(folder, stop_hook_active=True)
-        stop_again = send_to_hook(folder, "Stop", again)
+        for event in ("PreToolUse", "PostToolUse"):
+            call = call_event(folder, "two")
+            assert run_hook(folder, event, call, HOOK) == (0, "", "")
+            assert f" {event}: " in log(folder)[-1]
         # The commands alone decide, once a turn.
-        assert "block" in await_hook(stop)[1]
-        assert "block" not in await_hook(stop_again)[1]
+        program = patient_hook(lookup_seconds=0.1)
+        stop = run_hook(folder, "Stop", call_event(folder), program)
+        assert "block" in stop[1]
+        again = call_event(folder, stop_hook_active=True)
+        stop_again = run_hook(folder, "Stop", again, program)
+        assert stop_again == (0, "", "")
 
 
 def test_an_event_that_does_not_end_is_given_up(folder: Path) -> None:
-    with start_hook(folder, "PreToolUse") as process:
+    with start_hook(folder, "PreToolUse", HOOK) as process:
         assert process.stdin
         process.stdin.write(call_event(folder)[:-1])
         process.stdin.flush()
