@@ -24,7 +24,7 @@ from heedful.testing.conformance import Driven, SampleFile, Say
 from tests import engines
 from tests.episodes.runs import CHAT, OWN, QUESTION, document, genai
 from tests.episodes.test_samples import SAMPLES
-from tests.tables import cases
+from tests.tables import cases, read_samples
 
 ANSWER = '{"answer": "red"}'
 MODELS: dict[str, Callable[[], Any]] = {
@@ -61,7 +61,9 @@ def reading_of(source: str) -> SampleFile:
     if source in RUNS:
         return SampleFile(reader=reader, values=RUNS[source], text=QUESTION)
     sample, text = FILES[source]
-    return SampleFile(reader=reader, values=values_of(SAMPLES[sample][0]), text=text)
+    path, name = SAMPLES[sample]
+    content, _ = read_samples(path)[name]
+    return SampleFile(reader=reader, values=values_of(content), text=text)
 
 
 @cases("make", MODELS)
