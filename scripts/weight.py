@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_109,
-    "statements of heedful": 33_527,
+    "statements": 41_108,
+    "statements of heedful": 33_526,
     "statements of heedful_server": 5_279,
     "statements of heedful_agents": 2_303,
     "statements of lab, scripts, examples": 10_996,

@@ -8,7 +8,7 @@ from heedful.display import counted
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.loop.codec import policy_from
-from heedful.loop.failed_checks import describe_failures, describe_repeats
+from heedful.loop.explain import describe_failures, describe_repeats
 from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import Loop
 from heedful.loop.stop import (

@@ -27,7 +27,8 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.faults import shorten
-from heedful.loop.record import Finding, Level, relative_distance
+from heedful.loop.finding_key import relative_distance
+from heedful.loop.record import Finding, Level
 from heedful.validation import MAX_SCORE, check_integer, check_number, require
 
 # Values beyond ± this count as infinite, because sums of their squares overflow.

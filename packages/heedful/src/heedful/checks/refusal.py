@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import json_path, path_kind, word_problem
+from heedful.loop.finding_key import relative_distance
 from heedful.loop.record import (
     ANSWER_CHECK,
     Attempt,
     Finding,
     Usage,
-    relative_distance,
 )
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.errors import InvalidInput
 from heedful.faults import shorten
-from heedful.loop.record import Finding, relative_distance
+from heedful.loop.finding_key import relative_distance
+from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
 from heedful.validation import check_integer, require
 

@@ -46,7 +46,7 @@ from heedful.loop.decide import (
     Verdict,
     state_after,
 )
-from heedful.loop.failed_checks import describe_failures, describe_repeats
+from heedful.loop.explain import describe_failures, describe_repeats
 from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import DOUBT_STATES, DoubtState
 from heedful.loop.runs import Report

@@ -10,10 +10,19 @@ from functools import reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
-from heedful.loop import record
 from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
-from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.record import (
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+    check_goals,
+    format_off_by,
+    format_score,
+    thousandths,
+)
 from heedful.loop.stop import (
     FINAL_RULES,
     LIFTABLE_RULES,
@@ -50,7 +59,7 @@ class Policy:
     on_failure: Literal["raise", "take over"] = "raise"
 
     def __post_init__(self) -> None:
-        record.check_goals(self.goals)
+        check_goals(self.goals)
         require(
             self.unscored in ("stop", "again"),
             "unscored",
@@ -381,7 +390,7 @@ def distance_note(off_by: float | None) -> str:
     >>> distance_note(2.6), distance_note(None)
     (' (260 % off)', '')
     """
-    return f" ({record.format_off_by(off_by)})" if off_by else ""
+    return f" ({format_off_by(off_by)})" if off_by else ""
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
@@ -399,7 +408,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
             reasons.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
-            detail = f"{name} {record.format_score(score)} misses {goal}"
+            detail = f"{name} {format_score(score)} misses {goal}"
             reasons.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
 
     return tuple(reasons)
@@ -524,7 +533,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
     level = fatigue.level(loop)
     level_before = reduce(fatigue.after, loop.improved[1:-1], 0.0)
-    change = record.thousandths(level) - record.thousandths(level_before)
+    change = thousandths(level) - thousandths(level_before)
     return Standing(level, change / 1000, echo.counts(loop))
 
 

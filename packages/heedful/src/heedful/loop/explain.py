@@ -5,12 +5,11 @@ thresholds and scores. The smallest change of one value that gives another verdi
 reported.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
-from heedful.loop import record
 from heedful.loop.decide import (
     Again,
     Decision,
@@ -26,9 +25,14 @@ from heedful.loop.decide import (
 )
 from heedful.loop.record import (
     ANSWER_CHECK,
+    NO_CANDIDATE,
+    NO_USAGE,
     UNJUDGED,
     UNJUDGED_ADVICE,
+    Attempt,
+    Evaluation,
     Loop,
+    check_goals,
     format_score,
 )
 from heedful.loop.stop import (
@@ -39,6 +43,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.sanitize import clean
+from heedful.validation import MAX_LISTED_ITEMS
 
 # How a loop stands in a state, before the number of its last attempt.
 END_WORDS: Mapping[str, str] = {
@@ -60,7 +65,7 @@ Case = tuple[Loop, Policy]
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
 Path = tuple[str | int, ...]
 # Stands for the last attempt of a loop without any.
-NO_ATTEMPT = record.Attempt(0, record.NO_CANDIDATE)
+NO_ATTEMPT = Attempt(0, NO_CANDIDATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +247,7 @@ def _smallest_change(
 
         try:
             loop, policy = _copy_with(case, value.path, to)
-            record.check_goals(loop.goals)
+            check_goals(loop.goals)
         except ValueError:  # InvalidInput, or user code that refuses the value
             return None
 
@@ -487,7 +492,7 @@ def explain(
 
     lines = []
     for attempt in loop.attempts:
-        evaluation = attempt.evaluation or record.Evaluation()
+        evaluation = attempt.evaluation or Evaluation()
         reasons: tuple[Trigger, ...] = ()
         if attempt.evaluation:
             reasons = triggers(attempt.evaluation, loop.goals)
@@ -564,7 +569,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
         for override in loop.overrides
         if override.used
     )
-    past = replace(loop, overrides=used, extra=record.NO_USAGE, cancelled="")
+    past = replace(loop, overrides=used, extra=NO_USAGE, cancelled="")
     last = len(loop.attempts)
     verdicts = {end: decide(past.upto(end), policy) for end in range(1, last)}
     verdicts[last] = decide(loop, policy)
@@ -594,3 +599,65 @@ def _describe_decision(verdict: Verdict) -> str:
         for stop in verdict.lifted
     ]
     return f"stopped by {'; '.join(stops)}"
+
+
+def describe_failures(loop: Loop) -> str:
+    """Return in words what failed in which attempts, and how; "" if nothing did."""
+    numbers_by_code: dict[str, list[int]] = defaultdict(list)
+    details = {}
+    for attempt in loop.attempts:
+        reasons = triggers(attempt.evaluation, loop.goals) if attempt.evaluation else ()
+        for reason in reversed(reasons):
+            details[reason.code] = reason.detail
+        for code in dict.fromkeys(reason.code for reason in reasons):
+            numbers_by_code[code].append(attempt.number)
+        for error in attempt.evaluation.errors if attempt.evaluation else ():
+            if error.evidence and error.check in details:
+                evidence = clean(error.evidence, 200)
+                details[error.check] = f"{details[error.check]}; evidence: {evidence}"
+
+    codes = sorted(numbers_by_code, key=lambda code: -len(numbers_by_code[code]))
+    codes_by_place: dict[str, list[str]] = defaultdict(list)
+    for code in codes[:MAX_LISTED_ITEMS]:
+        place = _name_attempts(numbers_by_code[code], len(loop.attempts))
+        codes_by_place[place].append(clean(code, 60))
+    phrases = [
+        f"{', '.join(names)} failed{place}" for place, names in codes_by_place.items()
+    ]
+    if codes:
+        phrases[0] += f" ({details[codes[0]].rstrip(' .')})"
+    return "; ".join(phrases)
+
+
+def describe_repeats(loop: Loop) -> str:
+    """Return in words which attempts repeat another one.
+
+    Returns "" if only the last one does: how the loop ended says that.
+    """
+    numbers_by_first: dict[int, list[int]] = defaultdict(list)
+    repeats = loop.repeats()
+    for number, first in enumerate(repeats, 1):
+        if first is not None:
+            numbers_by_first[first].append(number)
+    if not any(repeats[:-1]):
+        return ""
+    phrases = [
+        loop.describe_repeats(numbers, first)
+        for first, numbers in numbers_by_first.items()
+    ]
+    return "; ".join(phrases[:MAX_LISTED_ITEMS])
+
+
+def _name_attempts(numbers: Sequence[int], attempts: int) -> str:
+    """Return in words in which of the attempts of a loop something failed.
+
+    >>> _name_attempts([1], 1), _name_attempts([1, 2], 2), _name_attempts([2], 3)
+    ('', ' in all 2 attempts', ' in attempt 2')
+    >>> _name_attempts([1, 3], 4)
+    ' in 2 of 4 attempts'
+    """
+    if len(numbers) == attempts:
+        return f" in all {attempts} attempts" if attempts > 1 else ""
+    if len(numbers) == 1:
+        return f" in attempt {numbers[0]}"
+    return f" in {len(numbers)} of {attempts} attempts"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput
+from heedful.loop.finding_key import default_key, distances_in
 from heedful.loop.ladder import Climb, Ladder, Overhead, RungAttempt
 from heedful.validation import (
     MAX_SCORE,
@@ -118,51 +118,10 @@ DoubtState = Literal["unchecked", "not_validated"]
 DOUBT_STATES: tuple[DoubtState, ...] = get_args(DoubtState)
 UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
-# What differs between two occurrences of one error: a clock time, with its date, a time
-# that was measured, a UUID, an id of hexadecimal digits or of letters among digits, an
-# address in memory or of a computer, a temporary file or the folders of one.
-_KEY_PARTICULAR_PATTERN = re.compile(
-    r"(?<![A-Za-z\d])(?:(?=[A-Za-z]*+\d)(?:(?<![\w.:])(?:"
-    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\d+(?:\.\d+)? ?(?:[nuµm]s|sec(?:onds?)?)|\d+\.\d+ ?s"
-    r"|(?:[\da-fA-F]+-){4}[\da-fA-F]{12}|0x[\da-fA-F]+"
-    r"|\d+(?:\.\d+){3}(?::\d+)?)\b"
-    r"|(?:(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}"
-    r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z\d]{8,})(?![A-Za-z\d]))"
-    r"|(?<=[/\\])(?:te?mp[/\\](?:[^\s/\\]+[/\\])*|tmp\w+))"
-)
-# A number in the text of a finding, such as "12,088.5".
-_MESSAGE_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 DEFAULT_SEVERITY = 0.5
-
-
-@lru_cache(256)  # of the findings that a loop has again and again
-def default_key(check: str, message: str) -> str:
-    """Return the key of a finding that has none of its own.
-
-    It is the same for another time, id, address or temporary path in the message.
-    Numbers that a check measures stay.
-
-    >>> default_key("tests", "job 3fa9c1d2 failed in cell 3 at 10:15:02")
-    'tests: job … failed in cell 3 at …'
-    """
-    return f"{check}: {_KEY_PARTICULAR_PATTERN.sub('…', message)}"
-
-
-def relative_distance(value: float, limit: float) -> float | None:
-    """Return how far a value is from its limit, as a share of the limit.
-
-    For a limit of 0, it is the absolute distance. None means that it is not a number,
-    or above `MAX_SCORE`.
-
-    >>> relative_distance(205, limit=200), relative_distance(3, limit=0)
-    (0.025, 3.0)
-    """
-    distance = abs(value - limit) / (abs(limit) or 1)
-    return round(distance, 9) if distance <= MAX_SCORE else None
 
 
 def format_off_by(off_by: float) -> str:
@@ -172,29 +131,6 @@ def format_off_by(off_by: float) -> str:
     '2.5 % off'
     """
     return f"{round(100 * off_by, 1):.12g} % off"
-
-
-def _distances_in(message: str) -> Iterator[tuple[Hashable, float]]:
-    """Yield how far one of two figures in a text is from the other, with its key.
-
-    Nobody says which figure is the limit: it is the one that the text of another
-    attempt has, too, so a key names the text and the limit. A part of a whole, as in "3
-    of 20", has no limit.
-    """
-    figures = list(_MESSAGE_FIGURE_PATTERN.finditer(message))
-    if len(figures) != 2:
-        return
-
-    first, second = (float(figure[0].replace(",", "")) for figure in figures)
-    between = message[figures[0].end() : figures[1].start()].strip()
-    if first <= second and between.removesuffix(" the").endswith(("of", "/")):
-        return
-
-    form = _MESSAGE_FIGURE_PATTERN.sub("#", message)
-    for limit, value in ((first, second), (second, first)):
-        distance = relative_distance(value, limit)
-        if distance is not None:
-            yield (form, limit), distance
 
 
 @refuses_unknown_options
@@ -243,11 +179,9 @@ class Finding:
             object.__setattr__(self, "severity", as_float(self.severity))
         check_share("severity", self.severity)
         if not self.key:
-            message = self.message
-            if self.off_by is not None:
-                # The figure that was measured differs between attempts.
-                message = _MESSAGE_FIGURE_PATTERN.sub("…", message)
-            object.__setattr__(self, "key", default_key(self.check, message))
+            is_measured = self.off_by is not None
+            key = default_key(self.check, self.message, is_measured=is_measured)
+            object.__setattr__(self, "key", key)
 
 
 @refuses_unknown_options
@@ -421,7 +355,7 @@ class Evaluation:
             if error.off_by is not None:
                 distances[error.key] += error.off_by
             elif error.key == default_key(error.check, error.message):
-                for key, distance in _distances_in(error.message):
+                for key, distance in distances_in(error.message):
                     distances[error.check, key] += distance
         return distances
 

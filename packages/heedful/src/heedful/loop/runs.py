@@ -18,7 +18,6 @@ from typing import Any, Literal, Protocol
 
 from heedful.display import line_text, screen_text
 from heedful.errors import UnknownName
-from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import (
     Again,
@@ -32,6 +31,7 @@ from heedful.loop.decide import (
 from heedful.loop.feedback import MAX_FEEDBACK_CHARS, feedback
 from heedful.loop.ladder import Climb, RungFigures, figure_ladders
 from heedful.loop.record import (
+    ANSWER_CHECK,
     NO_USAGE,
     Attempt,
     Evaluation,
@@ -39,6 +39,7 @@ from heedful.loop.record import (
     Goal,
     Loop,
     Usage,
+    unvalidated_key,
 )
 from heedful.loop.stop import MaxAttempts
 from heedful.notebook import html_form
@@ -66,7 +67,7 @@ STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the outp
 # The check for missing results. Without results, other checks have nothing to judge.
 MISSING_RESULTS_CHECK = "missing_results"
 # Under these names heedful itself reports: that results are missing, an empty answer.
-OWN_CHECKS = (MISSING_RESULTS_CHECK, record.ANSWER_CHECK)
+OWN_CHECKS = (MISSING_RESULTS_CHECK, ANSWER_CHECK)
 # A run is a loop that gets one attempt whenever the run ends.
 PIPELINE_POLICY = policy_to(Policy((MaxAttempts(1),), name="pipeline"))
 
@@ -619,7 +620,7 @@ def list_results(
 def _finding_result(finding: Finding) -> CheckResult:
     """Return the result of a check by one of its findings."""
     status, severity = LEVEL_STATUSES[finding.level]
-    is_raised = finding.key == record.unvalidated_key(finding.check)
+    is_raised = finding.key == unvalidated_key(finding.check)
     if is_raised and finding.level != "error":
         status = "not_validated"
 

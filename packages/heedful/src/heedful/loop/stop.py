@@ -21,9 +21,16 @@ from functools import reduce
 from typing import Any, ClassVar, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop import record
 from heedful.loop.ladder import REPORTED_UNITS, Allowance
-from heedful.loop.record import Attempt, Loop
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Finding,
+    Loop,
+    Usage,
+    format_score,
+    thousandths,
+)
 from heedful.sanitize import clean
 from heedful.validation import (
     MAX_SCORE,
@@ -238,7 +245,7 @@ class Budget:
 
     def provoke(self, attempt: Attempt) -> Attempt:
         """Return the attempt as it would be if it also used the whole budget."""
-        budget = record.Usage(
+        budget = Usage(
             self.calls or 0,
             self.tokens or 0,
             cost=self.cost or 0.0,
@@ -319,11 +326,11 @@ class Fatigue:
 
         The fatigue before the attempt was `level`.
         """
-        change = record.thousandths(self.increment)
+        change = thousandths(self.increment)
         if better:
-            change = -record.thousandths(self.decay)
-        new_level = max(0, record.thousandths(level) + change)
-        return min(record.thousandths(self.most), new_level) / 1000
+            change = -thousandths(self.decay)
+        new_level = max(0, thousandths(level) + change)
+        return min(thousandths(self.most), new_level) / 1000
 
     def meter(self, loop: Loop) -> tuple[float, float]:
         """Return the value that the rule compares, and its limit."""
@@ -339,7 +346,7 @@ class Fatigue:
 
     def __call__(self, loop: Loop) -> Stop | None:
         level = self.level(loop)
-        if record.thousandths(level) < record.thousandths(self.limit):
+        if thousandths(level) < thousandths(self.limit):
             return None
         return Stop(self.name, figures={"level": level, "limit": self.limit})
 
@@ -532,8 +539,8 @@ class Plateau:
         index = loop.last_improvement
         later = len(loop.attempts) - index - 1
         if self._is_below_floor(last):
-            worst = record.format_score(last.worst)
-            figures = {"worst": worst, "floor": record.format_score(self.floor or 0)}
+            worst = format_score(last.worst)
+            figures = {"worst": worst, "floor": format_score(self.floor or 0)}
         elif self.patience is not None and later >= self.patience:
             since = loop.attempts[index].number
             figures = {"since": since, "later": later, "patience": self.patience}
@@ -548,7 +555,7 @@ class Plateau:
         """Return the attempt as it would be with a finding just below the floor."""
         if self.floor is None or attempt.evaluation is None:
             return attempt
-        finding = record.Finding(
+        finding = Finding(
             "check",
             f"new {attempt.number}",
             level="warning",
@@ -557,11 +564,11 @@ class Plateau:
         evaluation = replace(attempt.evaluation, findings=(finding,))
         return replace(attempt, evaluation=evaluation)
 
-    def _is_below_floor(self, last: record.Evaluation) -> bool:
+    def _is_below_floor(self, last: Evaluation) -> bool:
         """Return True if there are findings, and none is as severe as the floor."""
         if self.floor is None or not last.keys:
             return False
-        return record.thousandths(last.worst) < record.thousandths(self.floor)
+        return thousandths(last.worst) < thousandths(self.floor)
 
 
 @dataclass(frozen=True, slots=True)

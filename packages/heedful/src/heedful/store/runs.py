@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
-from heedful.loop.failed_checks import describe_failures
+from heedful.loop.explain import describe_failures
 from heedful.loop.record import text_of
 from heedful.loop.runs import Report, StageReport, loop_id
 from heedful.store import loops
