@@ -12,7 +12,7 @@ from heedful.episodes.fix_search import (
     CallIndex,
     Correction,
     FoundFix,
-    find_corrections,
+    find_correction,
     find_fix,
     was_dropped,
     was_meant,
@@ -42,9 +42,15 @@ def find_fixes(run: Course) -> list[FoundFix]:
     index = CallIndex(run)
     fixes: list[FoundFix] = []
     for failed in chain.from_iterable(index.by_tool.values()):
-        if call_failed(run, failed) and not any(failed in fix.tries for fix in fixes):
+        if call_failed(run, failed) and not any(
+            failed in fix.failed_calls for fix in fixes
+        ):
             fixes += filter(None, [find_fix(run, failed, index)])
-    return [fix for fix in fixes if not was_wanted(run, fix.tries[-1], fix.works)]
+    return [
+        fix
+        for fix in fixes
+        if not was_wanted(run, fix.failed_calls[-1], fix.working_call)
+    ]
 
 
 # Runs, and of each the failed tries, the steps between, and the call that worked.
@@ -55,7 +61,8 @@ RUNS = read_samples(Path(__file__).parent / "fixes.txt")
 def test_what_made_the_difference_is_found(content, expected):
     run = read_run(content)
     fixes = [
-        f"tries {list(fix.tries)}, steps {list(fix.steps)}, works {fix.works}"
+        f"tries {list(fix.failed_calls)}, steps {list(fix.needed_steps)}, "
+        f"works {fix.working_call}"
         for fix in find_fixes(course(run))
     ]
     assert "\n".join(fixes) == expected
@@ -66,13 +73,13 @@ OTHER_ANSWER = Event("llm_response", "It is 12000.", agent="writer")
 REMARK = Event("error_event", "The table is in thousands.", agent="checker")
 
 
-def corrections_of(*events: Event, outcome: Any = "success") -> list[Correction]:
-    return list(find_corrections(course(Episode(events, outcome))))
+def correction_of(*events: Event, outcome: Any = "success") -> Correction | None:
+    return find_correction(course(Episode(events, outcome)))
 
 
 def test_an_answer_that_was_accepted_after_a_remark_is_found():
     expected = Correction(answer=0, remark=1, accepted=2)
-    assert corrections_of(ANSWER, REMARK, OTHER_ANSWER) == [expected]
+    assert correction_of(ANSWER, REMARK, OTHER_ANSWER) == expected
 
 
 @cases(
@@ -88,11 +95,11 @@ def test_an_answer_that_was_accepted_after_a_remark_is_found():
     },
 )
 def test_not_every_second_answer_is_a_correction(events):
-    assert corrections_of(*events) == []
+    assert correction_of(*events) is None
 
 
 def test_an_answer_of_a_failed_run_was_not_accepted():
-    assert corrections_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") == []
+    assert correction_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") is None
 
 
 REFUSALS = {

@@ -12,7 +12,7 @@ a failure, or that a person refused is no fix. Pure.
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
@@ -121,17 +121,22 @@ _EXISTENCE_TASK_PATTERN = re.compile(
 class FoundFix:
     """What put a failed call right: positions of calls in a run.
 
-    `tries` failed, the first of them first, and `works` is the call that worked.
-    `steps` lay between and were needed: steps before the same call, edits, or what
-    showed the new values of the call. Of the steps in `maybe`, it is not known which
-    was the fix. Without steps, nothing is known to have made the same call work.
+    `failed_calls` are in their order, and `working_call` is the one that worked.
+    `needed_steps` lay between: steps before the same call, edits, or what showed the
+    new values of the call. Of the `possible_steps`, it is not known which was the fix.
+    Without steps, nothing is known to have made the same call work.
     """
 
     kind: FixKind
-    tries: tuple[int, ...]
-    works: int
-    steps: tuple[int, ...] = ()
-    maybe: tuple[int, ...] = ()
+    failed_calls: tuple[int, ...]
+    working_call: int
+    needed_steps: tuple[int, ...] = ()
+    possible_steps: tuple[int, ...] = ()
+
+    @property
+    def is_same_call(self) -> bool:
+        """Return whether the call was made again, not replaced by another one."""
+        return self.kind in ("step", "edit", "waiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,33 +193,38 @@ def find_fix(
 ) -> FoundFix | None:
     """Return what put a failed call right, None if nothing is known to have.
 
+    The same call decides if it soon works. If not, the fix is the most similar call of
+    the tool that soon worked, else the same call much later, else another tool.
     `index` has the calls of the run, and `error` is the line that names the error, by
     default all that the result says.
     """
     failure = run.failure[run.result[failed] or failed] or run.failure[failed]
-    is_work = is_of_work(error or error_line(failure))
+    needs_work = is_of_work(error or error_line(failure))
     text = f"{error}\n{_result_text(run, failed)}".lower()
-    works = index.success_after(failed)
-    near = index.calls_after(failed)
-    if works not in near:
-        like = [call for call in near if call_worked(run, call)]
-        if is_work:
+    working_call = index.success_after(failed)
+    retries = index.calls_after(failed)
+    if working_call not in retries:
+        successes = [call for call in retries if call_worked(run, call)]
+        if needs_work:
             # It is gone when the same command works, or one with what the error names.
-            like = [call for call in like if _has_named(run, failed, call, text)]
-        works = _most_alike(run, failed, like, text) or works
-        if works is None and not is_work:
-            works = _find_other_way(run, failed)
-    if works is None:
+            successes = [
+                call for call in successes if _has_named(run, failed, call, text)
+            ]
+        working_call = _most_alike(run, failed, successes, text) or working_call
+        if working_call is None and not needs_work:
+            working_call = _find_other_way(run, failed)
+    if working_call is None:
         return None
 
-    tries = [failed, *_other_tries(run, failed, works, near)]
-    equal = [n for n in tries if _are_equal(run.events[n], run.events[works])]
-    if not equal:
-        return _changed_call(run, tries, works, text)
-    fix = _fix_between(run, tries, equal, works=works, error=text)
-    if fix is not None and equal[0] != failed and fix.kind != "waiting":
-        kind = _kind_of(run.events[failed], run.events[works])
-        return replace(fix, kind=kind, maybe=())
+    failed_calls = [failed, *_other_failures(run, failed, working_call, retries)]
+    success = run.events[working_call]
+    equal_calls = [n for n in failed_calls if _are_equal(run.events[n], success)]
+    if not equal_calls:
+        return _changed_call(run, failed_calls, working_call, text)
+    fix = _fix_between(run, failed_calls, equal_calls, working_call, error=text)
+    if equal_calls[0] != failed and fix.kind != "waiting":
+        kind = _kind_of(run.events[failed], success)
+        return replace(fix, kind=kind, possible_steps=())
     return fix
 
 
@@ -231,55 +241,64 @@ def _are_equal(step: Event, other: Event) -> bool:
 
 
 def _fix_between(
-    run: Course, tries: Sequence[int], equal: Sequence[int], works: int, error: str
-) -> FoundFix | None:
-    """Return what lay between a call that failed, once or more, and its success.
+    run: Course,
+    failed_calls: Sequence[int],
+    equal_calls: Sequence[int],
+    working_call: int,
+    *,
+    error: str,
+) -> FoundFix:
+    """Return what lay between a call that failed and the same call that worked.
 
-    Steps after which it failed with the same error were in vain. If the user spoke
-    meanwhile, or if the trouble passes by itself, a step needs to be named.
+    `equal_calls` are those of the `failed_calls` that equal the one that worked. A step
+    after which the call failed with the same error was in vain. Of the others, the only
+    one is the fix; if there are several, if the user spoke meanwhile, or if the trouble
+    passes by itself, a step needs to be named by the error.
     """
-    fix = FoundFix(kind="step", tries=tuple(tries), works=works)
-    failed = equal[-1]
+    fix = FoundFix(
+        kind="step", failed_calls=tuple(failed_calls), working_call=working_call
+    )
+    last_failed = equal_calls[-1]
     between = [
         n
-        for n in _good_calls(run, equal[0], works)
+        for n in _good_calls(run, equal_calls[0], working_call)
         if not is_look(run.events[n])
-        and not hides_failure(run.events[works], run.events[n])
+        and not hides_failure(run.events[working_call], run.events[n])
     ]
-    waits = [n for n in between if n > failed and is_wait(run, n, failed)]
+    waits = [n for n in between if n > last_failed and is_wait(run, n, last_failed)]
     if waits:
-        return replace(fix, kind="waiting", steps=tuple(waits[-1:]))
+        return replace(fix, kind="waiting", needed_steps=tuple(waits[-1:]))
 
-    vain = [
+    vain_steps = [
         step
-        for first, last in pairwise(equal)
-        if _error_digest(run, first) == _error_digest(run, last)
+        for call, next_call in pairwise(equal_calls)
+        if _error_digest(run, call) == _error_digest(run, next_call)
         for step in between
-        if first < step < last
+        if call < step < next_call
     ]
-    steps = [n for n in between if n not in vain]
-    errors = "\n".join([error, *(_result_text(run, n) for n in equal)])
-    named_steps = [n for n in steps if _is_about(run, n, errors)]
+    steps = [n for n in between if n not in vain_steps]
     distinct = {(run.events[n].tool, text_of_call(run.events[n])) for n in steps}
-    is_only = len(distinct) == 1 and not _messages(run, failed, works)
-    if not is_only or passes_by_itself(run, failed):
-        files = set().union(*(_long_values(run.events[n]) for n in named_steps))
-        maybe = [n for n in steps if n not in named_steps]
+    is_only = len(distinct) == 1 and not _messages(run, last_failed, working_call)
+    if not is_only or passes_by_itself(run, last_failed):
+        errors = "\n".join([error, *(_result_text(run, n) for n in equal_calls)])
+        named_steps = [n for n in steps if _is_about(run, n, errors)]
+        named_files = set().union(*(_long_values(run.events[n]) for n in named_steps))
         # Another edit of a file belongs to the first one.
-        steps = [
+        needed_steps = [
             n
             for n in steps
-            if n in named_steps or not files.isdisjoint(_long_values(run.events[n]))
+            if n in named_steps
+            or not named_files.isdisjoint(_long_values(run.events[n]))
         ]
-        if not steps and is_transient(run, failed):
+        if not needed_steps and is_transient(run, last_failed):
             return replace(fix, kind="waiting")
-        if not steps:
-            return replace(fix, maybe=tuple(maybe))
-    edits = [n for n in steps if is_edit(run.events[n])]
-    if edits == steps:
+        if not needed_steps:
+            return replace(fix, possible_steps=tuple(steps))
+        steps = needed_steps
+    if all(is_edit(run.events[n]) for n in steps):
         fix = replace(fix, kind="edit")
-    lasting = _without_replaced(run, steps)
-    return replace(fix, steps=tuple(lasting[-MAX_TOLD_CALLS:]))
+    lasting_steps = _without_replaced(run, steps)
+    return replace(fix, needed_steps=tuple(lasting_steps[-MAX_TOLD_CALLS:]))
 
 
 def _error_digest(run: Course, call: int) -> str:
@@ -299,39 +318,46 @@ def _is_about(run: Course, step: int, error: str) -> bool:
 
 
 def _changed_call(
-    run: Course, tries: Sequence[int], works: int, error: str
+    run: Course, failed_calls: Sequence[int], working_call: int, error: str
 ) -> FoundFix | None:
-    """Return the call that worked in place of another, and what it needed."""
-    failed = run.events[tries[0]]
-    other = run.events[works]
-    if failed.tool == other.tool and hides_failure(failed, other):
+    """Return the call that worked in place of another, and what it needed.
+
+    It needed the calls that showed its new values; without such calls, the steps just
+    before it that change something or that the error names.
+    """
+    first_failed = failed_calls[0]
+    failed = run.events[first_failed]
+    success = run.events[working_call]
+    if failed.tool == success.tool and hides_failure(failed, success):
         return None
-    steps = _find_shown(run, tries[0], works)[:MAX_TOLD_CALLS]
+    steps = _find_shown(run, first_failed, working_call)[:MAX_TOLD_CALLS]
     if not steps:
-        between = _good_calls(run, tries[-1], works)
-        changes = [n for n in between if not is_look(run.events[n])]
-        names = _names_in(error)
-        for n in changes:
+        error_names = _names_in(error)
+        for n in _good_calls(run, failed_calls[-1], working_call):
             event = run.events[n]
-            is_try = event.tool == failed.tool and _likeness_of(run, tries[0], n, error)
-            if not is_try and (_changes_things(event) or _named(event) & names):
+            if is_look(event):
+                continue
+            is_retry = event.tool == failed.tool and _likeness_of(
+                run, first_failed, n, error
+            )
+            if not is_retry and (_changes_things(event) or _named(event) & error_names):
                 steps.append(n)
         steps = steps[-MAX_TOLD_CALLS:]
     return FoundFix(
-        kind=_kind_of(failed, other),
-        tries=tuple(tries),
-        works=works,
-        steps=tuple(steps),
+        kind=_kind_of(failed, success),
+        failed_calls=tuple(failed_calls),
+        working_call=working_call,
+        needed_steps=tuple(steps),
     )
 
 
-def _kind_of(failed: Event, works: Event) -> FixKind:
+def _kind_of(failed: Event, success: Event) -> FixKind:
     """Return the kind of a fix by what differs between two calls."""
-    if failed.tool != works.tool:
+    if failed.tool != success.tool:
         return "tool"
-    if command_of(given_to(works)):
+    if command_of(given_to(success)):
         return "command"
-    changed = {name.lower() for name, _, _ in differences(failed, works)}
+    changed = {name.lower() for name, _, _ in differences(failed, success)}
     return "path" if changed and changed <= set(PATH_ARGUMENTS) else "arguments"
 
 
@@ -368,38 +394,38 @@ def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
     return FOUND_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
 
 
-def _other_tries(
-    run: Course, failed: int, works: int, later: Sequence[int]
+def _other_failures(
+    run: Course, failed: int, working_call: int, retries: Sequence[int]
 ) -> list[int]:
-    """Return the other failed calls before the one that worked, if they are alike."""
-    tries = []
-    for call in later:
-        if call <= works and call_failed(run, call):
+    """Return the retries that failed before one worked, if they are like either."""
+    failures = []
+    for call in retries:
+        if call <= working_call and call_failed(run, call):
             error = _result_text(run, call)
-            others = (works, failed)
+            others = (working_call, failed)
             if any(_likeness_of(run, call, other, error) > 0 for other in others):
-                tries.append(call)
-    return tries
+                failures.append(call)
+    return failures
 
 
-def _find_shown(run: Course, failed: int, works: int) -> list[int]:
+def _find_shown(run: Course, failed: int, working_call: int) -> list[int]:
     """Return the calls in between whose results first showed a new value of a call."""
-    new = _new_tokens(run, failed, works)
+    unexplained = _new_tokens(run, failed, working_call)
     steps: list[int] = []
-    for call in _good_calls(run, failed, works):
+    for call in _good_calls(run, failed, working_call):
         text = _result_text(run, call)
-        explained = {token for token in new if _has_token(text, token)}
-        if explained:
+        shown = {token for token in unexplained if _has_token(text, token)}
+        if shown:
             steps.append(call)
-            new -= explained
+            unexplained -= shown
     return steps
 
 
-def _new_tokens(run: Course, failed: int, works: int) -> set[str]:
+def _new_tokens(run: Course, failed: int, working_call: int) -> set[str]:
     """Return what a call has that the failed one and its error lack."""
     before = f"{text_of_call(run.events[failed])} {_result_text(run, failed)}".lower()
-    tokens = tokens_of(text_of_call(run.events[works]))
-    values = {value.lower() for value in leaves(run.events[works]).values()}
+    tokens = tokens_of(text_of_call(run.events[working_call]))
+    values = {value.lower() for value in leaves(run.events[working_call]).values()}
     tokens |= {value for value in values if len(value) >= MIN_VALUE_CHARS}
     return {token for token in tokens if token not in before}
 
@@ -505,11 +531,11 @@ def asks_to_wait(run: Course, call: int) -> bool:
     return bool(is_limited) or asked_delay(run, call) is not None
 
 
-def waited(run: Course, failed: int, works: int) -> float | None:
+def waited(run: Course, failed: int, working_call: int) -> float | None:
     """Return the asked delay if as much time passed before a call worked, else None."""
     delay = asked_delay(run, failed)
     start = run.events[run.result[failed] or failed].at
-    end = run.events[works].at
+    end = run.events[working_call].at
     if delay is None or start is None or end is None or end - start < 0.9 * delay:
         return None
     return delay
@@ -538,23 +564,24 @@ def _names_in(text: str) -> set[str]:
     return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
 
 
-def was_wanted(run: Course, failed: int, works: int) -> bool:
+def was_wanted(run: Course, failed: int, working_call: int) -> bool:
     """Return whether the user wanted both calls: the first by the task, then another.
 
     Then the first call was not a mistake. What the user says about a value that the
     task does not have is a fix.
     """
     failed_tokens = tokens_of(text_of_call(run.events[failed]))
-    new = tokens_of(text_of_call(run.events[works])) - failed_tokens
+    working_tokens = tokens_of(text_of_call(run.events[working_call]))
+    new = working_tokens - failed_tokens
     if not new:
         return False
 
     prompts = _messages(run, 0, failed)
     task = tokens_of(f"{run.episode.task} {prompts}")
-    old = failed_tokens - tokens_of(text_of_call(run.events[works]))
+    old = failed_tokens - working_tokens
     if not old or not old <= task:
         return False
-    return new <= task or new <= tokens_of(_messages(run, failed, works))
+    return new <= task or new <= tokens_of(_messages(run, failed, working_call))
 
 
 def _messages(run: Course, start: int, end: int) -> str:
@@ -607,31 +634,26 @@ def _long_values(event: Event) -> set[str]:
     return {value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS}
 
 
-def find_corrections(run: Course) -> Iterator[Correction]:
-    """Yield the last answer that was refused, if another was accepted.
+def find_correction(run: Course) -> Correction | None:
+    """Return the last answer that was refused, None unless another was accepted.
 
     A remark is an error that belongs to no call, or what somebody else than the agent
     and the user says about an answer.
     """
     if run.episode.outcome not in ("success", "partial"):
-        return
+        return None
     answers = [n for n, event in enumerate(run.events) if _is_answer(event)]
     remarks = [n for n in range(len(run.events)) if _is_remark(run, n, answers)]
     for remark in reversed(remarks):
         before = [n for n in answers if n < remark]
         after = [n for n in answers if n > remark]
-        if not before or not after:
-            continue
-        old = run.events[before[-1]].content
-        new = run.events[after[-1]].content
-        if _holds(new, old) or _holds(old, new):
-            return
-        yield Correction(
-            answer=before[-1],
-            remark=remark,
-            accepted=after[-1],
-        )
-        return
+        if before and after:
+            refused = run.events[before[-1]].content
+            accepted = run.events[after[-1]].content
+            if _holds(accepted, refused) or _holds(refused, accepted):
+                return None
+            return Correction(answer=before[-1], remark=remark, accepted=after[-1])
+    return None
 
 
 def _is_answer(event: Event) -> bool:
@@ -659,10 +681,11 @@ def is_verdict(run: Course, position: int) -> bool:
     return _is_answer(run.events[before]) and _is_remark(run, position, [before])
 
 
-def _holds(text: str, other: str) -> bool:
-    """Return whether a text has the words of another in a row."""
-    words = [" ".join(TOKEN_PATTERN.findall(part.lower())) for part in (text, other)]
-    return f" {words[1]} " in f" {words[0]} "
+def _holds(text: str, part: str) -> bool:
+    """Return whether a text has the words of a part in a row."""
+    words = " ".join(TOKEN_PATTERN.findall(text.lower()))
+    part_words = " ".join(TOKEN_PATTERN.findall(part.lower()))
+    return f" {part_words} " in f" {words} "
 
 
 def was_dropped(run: Course, failed: int) -> bool:

@@ -34,10 +34,11 @@ from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
     CallIndex,
+    Correction,
     FoundFix,
     asked_delay,
     asks_to_wait,
-    find_corrections,
+    find_correction,
     find_fix,
     found_nothing,
     is_look,
@@ -82,17 +83,17 @@ class FoundMistake:
 
     `error` is the line that names the error, without the names that the run made: its
     signature is that of the mistake. `failed` is the position of what failed, and
-    `positions` are those of the steps that show it. `cure` are the positions of what
-    put it right; of the steps `maybe`, nobody knows which did. It `is_of_work` if edits
-    put it right, or if nothing did.
+    `positions` are those of the steps that show it. `fix_steps` are the positions of
+    what put it right; of the `possible_steps`, nobody knows which did. It `is_edited`
+    if edits put it right, and `is_of_work` if edits did, or if nothing did.
     """
 
     mistake: Mistake
     error: str
     failed: int
     positions: tuple[int, ...]
-    cure: tuple[int, ...] = ()
-    maybe: tuple[int, ...] = ()
+    fix_steps: tuple[int, ...] = ()
+    possible_steps: tuple[int, ...] = ()
     is_edited: bool = False
     is_of_work: bool = False
 
@@ -109,11 +110,11 @@ class FoundMistake:
             error_origin = "outside"
         fix = self.mistake.fix
         if fix is not None:
-            fix = replace(fix, origin=fix_origin(run, self.cure, stated, strict))
+            fix = replace(fix, origin=fix_origin(run, self.fix_steps, stated, strict))
         return replace(
             self.mistake,
             fix=fix,
-            maybe_origin=fix_origin(run, self.maybe, stated, strict),
+            maybe_origin=fix_origin(run, self.possible_steps, stated, strict),
             error_origin=error_origin,
         )
 
@@ -121,7 +122,7 @@ class FoundMistake:
         """Return the sources of what failed, and of what put it right."""
         result = run.result[self.failed] or self.failed
         sources = sources_at(run, result)
-        if fix_origin(run, self.cure, frozenset(), strict=False) == "outside":
+        if fix_origin(run, self.fix_steps, frozenset(), strict=False) == "outside":
             sources |= {NETWORK_SOURCE}
         return sources
 
@@ -180,7 +181,7 @@ class MistakeFinder:
         """
         if was_meant(self.run, step):
             return
-        cures: set[tuple[int, ...]] = set()
+        known_fixes: set[tuple[int, ...]] = set()
         for error in self.errors[step]:
             bare_error = self._names_in(step, error).masked(error)
             if signature("", bare_error).digest in self._digests:
@@ -188,11 +189,12 @@ class MistakeFinder:
             finding = self._study_error(step, error)
             if finding is None:
                 continue
-            if finding.cure in cures:
+            if finding.fix_steps in known_fixes:
                 self._digests.add(finding.mistake.signature)
                 continue
             self._add(finding)
-            cures.update({finding.cure} - {()})
+            if finding.fix_steps:
+                known_fixes.add(finding.fix_steps)
 
     def _study_error(self, failed: int, error: str) -> FoundMistake | None:
         """Return the mistake of an error, with what put it right.
@@ -200,54 +202,60 @@ class MistakeFinder:
         None if the user wanted the call that failed, and then another one.
         """
         run = self.run
-        repair = find_fix(run, failed, self._index, error)
-        if repair and was_wanted(run, repair.tries[-1], repair.works):
-            return None
-        leave_out = self._masking(failed, error)
-        names = self._names_in(failed, error)
-        tries = list(repair.tries[1:]) if repair else []
-        vain = [n for n in tries if differences(self.events[failed], self.events[n])]
-        # Two runs that edit a file do not edit it in the same way.
-        maybe = [
-            n for n in (repair.maybe if repair else ()) if not is_edit(self.events[n])
-        ]
-        result = run.result[failed] or failed
-        end = repair.works if repair else failed
-        cure: tuple[int, ...] = ()
-        if repair and not repair.maybe:
-            is_same = repair.kind in ("step", "edit", "waiting")
-            cure = repair.steps if is_same else (*repair.steps, repair.works)
-        is_edited = any(is_edit(self.events[n]) for n in cure)
+        found_fix = find_fix(run, failed, self._index, error)
+        retries: list[int] = []
+        possible_steps: list[int] = []
+        fix_steps: tuple[int, ...] = ()
+        end = failed
+        if found_fix is not None:
+            *_, last_failed = found_fix.failed_calls
+            end = found_fix.working_call
+            if was_wanted(run, last_failed, end):
+                return None
+            retries = list(found_fix.failed_calls[1:])
+            # Two runs that edit a file do not edit it in the same way.
+            possible_steps = [
+                n for n in found_fix.possible_steps if not is_edit(self.events[n])
+            ]
+            if not found_fix.possible_steps:
+                fix_steps = found_fix.needed_steps
+                if not found_fix.is_same_call:
+                    fix_steps = (*fix_steps, end)
 
-        fix = self._fix_of(failed, repair, leave_out) if repair else None
-        # To repeat a call that failed again, or that takes too long, does not help,
-        # unless its error asks to wait.
-        is_once = self._failed_calls[_whole(self.events[failed])] == 1
-        is_late = TIMEOUT_CODE_PATTERN.search(self.failures[failed]) is not None
-        may_pass = is_once and not is_late and is_transient(run, failed)
-        if repair is None and (may_pass or asks_to_wait(run, failed)):
-            fix = Fix(kind="waiting", seconds=asked_delay(run, failed))
+        names = self._names_in(failed, error)
+        leave_out = self._masking(failed, error)
+        if found_fix is None:
+            fix = self._wait_for(failed)
+        else:
+            fix = self._fix_of(failed, found_fix, leave_out)
         changed = {name.partition(".")[0] for name, _ in fix.changes} if fix else set()
-        vain_calls = dict.fromkeys(self._call_of(n, leave_out, changed) for n in vain)
         text = f"{error}\n{self.failures[failed]}".lower()
+        vain_calls = dict.fromkeys(
+            self._call_of(n, leave_out, changed)
+            for n in retries
+            if differences(self.events[failed], self.events[n])
+        )
         mistake = Mistake(
             action=self._call_of(failed, leave_out, changed, text),
             signature=signature("", names.masked(error)).digest,
-            error=_telling(leave_out(error)),
+            error=_text_with_words(leave_out(error)),
             fix=fix,
-            maybe=tuple(self._call_of(n, leave_out) for n in maybe),
+            maybe=tuple(self._call_of(n, leave_out) for n in possible_steps),
             vain=tuple(vain_calls)[-MAX_TOLD_CALLS:],
-            evidence=self._ids((failed, *cure, end)),
-            tries=1 + len(tries),
+            evidence=self._ids((failed, *fix_steps, end)),
+            tries=1 + len(retries),
             steps=sum(failed < n <= end for n in self.steps),
         )
+        is_edited = any(is_edit(self.events[n]) for n in fix_steps)
+        result = run.result[failed] or failed
+        positions = dict.fromkeys((failed, result, *retries, *fix_steps, end))
         return FoundMistake(
             mistake=mistake,
             error=names.masked(error),
             failed=failed,
-            positions=tuple(dict.fromkeys((failed, result, *tries, *cure, end))),
-            cure=cure,
-            maybe=tuple(maybe),
+            positions=tuple(positions),
+            fix_steps=fix_steps,
+            possible_steps=tuple(possible_steps),
             is_edited=is_edited,
             is_of_work=is_edited or fix is None,
         )
@@ -294,7 +302,7 @@ class MistakeFinder:
         if command:
             return Call(tool=event.tool, text=leave_out(command))
         fields = call_fields(event)
-        telling_fields = {
+        shown_fields = {
             name: value
             for name, value in fields.items()
             if len(fields) == 1
@@ -302,7 +310,7 @@ class MistakeFinder:
             or _is_said(name, error)
             or _is_said(value, error)
         }
-        return Call(tool=event.tool, arguments=_masked(telling_fields, leave_out))
+        return Call(tool=event.tool, arguments=_masked(shown_fields, leave_out))
 
     def _step_of(self, step: int, leave_out: Callable[[str], str]) -> Call:
         """Return a step that put a failed call right; a look shows only its tool."""
@@ -311,48 +319,65 @@ class MistakeFinder:
         return self._call_of(step, leave_out, changed)
 
     def _fix_of(
-        self, failed: int, repair: FoundFix, leave_out: Callable[[str], str]
+        self, failed: int, found_fix: FoundFix, leave_out: Callable[[str], str]
     ) -> Fix | None:
         """Return what put a step right, None if it is unknown, or of that day only."""
-        is_same = repair.kind in ("step", "edit")
-        if repair.maybe or (is_same and not repair.steps):
+        kind = found_fix.kind
+        is_same_step = kind in ("step", "edit")
+        if found_fix.possible_steps or (is_same_step and not found_fix.needed_steps):
             return None
         # Beside an edit of the code, nobody knows whether another step was needed.
-        if is_same and any(is_edit(self.events[n]) for n in repair.steps):
-            return self._edits_of(failed, repair.steps, leave_out)
+        if is_same_step and any(
+            is_edit(self.events[n]) for n in found_fix.needed_steps
+        ):
+            return self._edits_of(failed, found_fix.needed_steps, leave_out)
 
-        steps = list(repair.steps)
+        steps = list(found_fix.needed_steps)
         changes: tuple[tuple[str, str | None], ...] = ()
-        if repair.kind in ("arguments", "path"):
-            changes = self._changes(failed, repair.works, leave_out)
+        if kind in ("arguments", "path"):
+            changes = self._changes(failed, found_fix.working_call, leave_out)
             # Data without its figures say nothing to others.
             values = [value or "" for _, value in changes]
             says_nothing = all("…" in value for value in values) and not steps
             if not changes or says_nothing:
                 return None
-        elif repair.kind not in ("step", "waiting"):
-            steps.append(repair.works)
+        elif not found_fix.is_same_call:
+            steps.append(found_fix.working_call)
         calls = tuple(dict.fromkeys(self._step_of(n, leave_out) for n in steps))
         # Of two edits of a file, a call shows only the file: that says nothing.
         if not changes and calls == (self._call_of(failed, leave_out),):
             return None
-        if repair.kind != "waiting" and not (calls or changes):
+        if kind != "waiting" and not (calls or changes):
             return None
         seconds = None
-        if repair.kind == "waiting" and not calls:
-            seconds = waited(self.run, repair.tries[-1], repair.works)
+        if kind == "waiting" and not calls:
+            last_failed = found_fix.failed_calls[-1]
+            seconds = waited(self.run, last_failed, found_fix.working_call)
         digest = ""
         if steps:
             digest = self._command_digest(steps[-1])
         return Fix(
-            kind=repair.kind,
+            kind=kind,
             calls=calls,
             changes=changes,
             seconds=seconds,
-            was_asked=self._was_asked(repair),
+            was_asked=self._was_asked(found_fix),
             is_proven=self._is_proven,
             digest=digest,
         )
+
+    def _wait_for(self, failed: int) -> Fix | None:
+        """Return waiting as the fix of a call that never worked, None if in vain.
+
+        To repeat a call that failed again, or that takes too long, does not help,
+        unless its error asks to wait.
+        """
+        is_once = self._failed_calls[_whole(self.events[failed])] == 1
+        is_late = TIMEOUT_CODE_PATTERN.search(self.failures[failed]) is not None
+        may_pass = is_once and not is_late and is_transient(self.run, failed)
+        if not may_pass and not asks_to_wait(self.run, failed):
+            return None
+        return Fix(kind="waiting", seconds=asked_delay(self.run, failed))
 
     def _edits_of(
         self, failed: int, steps: Sequence[int], leave_out: Callable[[str], str]
@@ -382,31 +407,33 @@ class MistakeFinder:
         return call if names else Call(tool=event.tool)
 
     def _changes(
-        self, failed: int, works: int, leave_out: Callable[[str], str]
+        self, failed: int, working_call: int, leave_out: Callable[[str], str]
     ) -> tuple[tuple[str, str | None], ...]:
         """Return the arguments that the call that worked has in place of others.
 
         A figure or an id that a failed run put there is none: nobody knows whether it
         was right.
         """
-        new = {
+        changes = {
             name: value
-            for name, _, value in differences(self.events[failed], self.events[works])
+            for name, _, value in differences(
+                self.events[failed], self.events[working_call]
+            )
             if name.partition(".")[0] not in (*WRITTEN_ARGUMENTS, *REPLACED_ARGUMENTS)
         }
         if self.run.episode.outcome == "failure":
-            new = {
+            changes = {
                 name: value
-                for name, value in new.items()
+                for name, value in changes.items()
                 if not any(map(str.isdecimal, value or ""))
             }
-        present = {name: value for name, value in new.items() if value is not None}
+        present = {name: value for name, value in changes.items() if value is not None}
         masked = dict(_masked(present, leave_out))
-        return tuple((name, masked.get(name)) for name in new)
+        return tuple((name, masked.get(name)) for name in changes)
 
-    def _was_asked(self, repair: FoundFix) -> bool:
+    def _was_asked(self, found_fix: FoundFix) -> bool:
         """Return whether the user answered a question before the call that worked."""
-        events = self.events[repair.tries[-1] : repair.works]
+        events = self.events[found_fix.failed_calls[-1] : found_fix.working_call]
         return any(
             before.type == "llm_response"
             and event.type == "user_message"
@@ -424,22 +451,9 @@ class MistakeFinder:
     def _other_mistakes(self) -> Iterator[FoundMistake]:
         """Yield the mistakes that no failed call shows."""
         run = self.run
-        for correction in find_corrections(run):
-            remark = self.events[correction.remark]
-            fix = Fix(
-                kind="command",
-                calls=(self._answer(correction.accepted),),
-                is_proven=self._is_proven,
-            )
-            positions = (correction.answer, correction.remark, correction.accepted)
-            yield self._mistake(
-                correction.remark,
-                remark.error or remark.content,
-                action=self._answer(correction.answer),
-                fix=fix,
-                positions=positions,
-                cure=(correction.accepted,),
-            )
+        correction = find_correction(run)
+        if correction is not None:
+            yield self._refused_answer(correction)
         for position, failure in enumerate(run.failure):
             if failure and run.act[position] is None and run.roles[position] != "act":
                 yield self._event_mistake(position)
@@ -463,8 +477,25 @@ class MistakeFinder:
             )
         fault = run.episode.fault
         if fault is not None and (fault.message or fault.category):
-            error = _telling(error_line(fault.message)) or fault.category
+            error = _text_with_words(error_line(fault.message)) or fault.category
             yield self._mistake(last, error, check=RUN_CHECK)
+
+    def _refused_answer(self, correction: Correction) -> FoundMistake:
+        """Return the mistake of an answer that was refused before another one."""
+        remark = self.events[correction.remark]
+        fix = Fix(
+            kind="command",
+            calls=(self._answer(correction.accepted),),
+            is_proven=self._is_proven,
+        )
+        return self._mistake(
+            correction.remark,
+            remark.error or remark.content,
+            action=self._answer(correction.answer),
+            fix=fix,
+            positions=(correction.answer, correction.remark, correction.accepted),
+            fix_steps=(correction.accepted,),
+        )
 
     def _answer(self, position: int) -> Call:
         """Return an answer of the agent as the call of a mistake."""
@@ -497,13 +528,13 @@ class MistakeFinder:
         fix: Fix | None = None,
         place: str = "",
         positions: tuple[int, ...] = (),
-        cure: tuple[int, ...] = (),
+        fix_steps: tuple[int, ...] = (),
     ) -> FoundMistake:
         """Return a mistake that no failed call shows; `place` tells equal errors apart.
 
         `position` is that of the event that shows it.
         """
-        error = _telling(redact(clean(error, MAX_SHOWN_TEXT_CHARS)))
+        error = _text_with_words(redact(clean(error, MAX_SHOWN_TEXT_CHARS)))
         name = f"{place}: {error}" if place else error
         if self.events:
             positions = positions or (position,)
@@ -519,7 +550,7 @@ class MistakeFinder:
             error=name,
             failed=position,
             positions=positions,
-            cure=cure,
+            fix_steps=fix_steps,
             is_of_work=fix is None,
         )
 
@@ -539,10 +570,10 @@ def call_text(event: Event) -> str:
     return command_of(given_to(event)) or _as_json(call_fields(event))
 
 
-def _telling(text: str) -> str:
+def _text_with_words(text: str) -> str:
     """Return a text, "" if it has no words: "...", or only that it is an error."""
-    is_telling = any(map(str.isalnum, text)) and text.casefold() != "error"
-    return text if is_telling else ""
+    has_words = any(map(str.isalnum, text)) and text.casefold() != "error"
+    return text if has_words else ""
 
 
 def _whole(event: Event) -> str:

@@ -65,7 +65,7 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
     decisive: list[int | None] = []
     for finding in sorted(study.mistakes, key=lambda mistake: mistake != study.main):
         decisive += [finding.failed, study.course.result[finding.failed]]
-        decisive += [*finding.positions, *finding.cure]
+        decisive += [*finding.positions, *finding.fix_steps]
     for signal in ranked:
         decisive += [signal.at, *signal.evidence]
     decisive += [study.course.answer, len(episode.events) - 1, 0]

@@ -166,7 +166,7 @@ def _files_of(finding: FoundMistake, run: Course, root: str) -> dict[str, str]:
     """
     if not root:
         return {}
-    steps = finding.cure if finding.is_edited else (finding.failed,)
+    steps = finding.fix_steps if finding.is_edited else (finding.failed,)
     calls = [trace.given_to(run.events[n]) for n in sorted(steps)]
     paths = [first_text(arguments, PATH_ARGUMENTS) for arguments in calls]
     return file_digests(root, filter(None, paths))
