@@ -97,21 +97,21 @@ def report_error(error: BaseException, **more: Any) -> int:
     With --json, it is printed as one document, which includes `more`.
     """
     command = current_command()
-    kind = type(error).__name__
+    type_name = type(error).__name__
+    # Without a command, the message of Typer's error is the help.
+    is_help = type_name == "NoArgsIsHelpError"
     codes = (code for cls, code in EXIT_CODES if isinstance(error, cls))
     code = next(codes, 1)
     if _is_of_command_line(error):
+        type_name = "UsageError"
         code = USAGE_EXIT_CODE
     message = message_of(error)
-    # Without a command, the message of Typer's error is the help.
-    is_help = kind == "NoArgsIsHelpError"
     if command.debug and not is_help:
         traceback.print_exception(error, file=sys.stderr)
 
     if command.json:
-        kind = "UsageError" if _is_of_command_line(error) else kind
         with suppress(OSError):  # if stdout itself is broken, stderr has the message
-            print_json({"error": {"type": kind, "message": message}, **more})
+            print_json({"error": {"type": type_name, "message": message}, **more})
             return code
 
     say(message if is_help else f"heedful: {message}")

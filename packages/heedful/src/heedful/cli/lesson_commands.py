@@ -99,14 +99,10 @@ async def _with_shown(
     return records
 
 
-def _last_use(lesson: Mapping[str, Any]) -> float:
-    """Return when a lesson was last seen or shown."""
-    last_use: float = max(lesson["last_seen"], lesson["last_shown"])
-    return last_use
-
-
 REMOVED_LESSON_COLUMNS = columns(
-    "lesson state why id seen last_of_use", lesson="text", last_of_use=_last_use
+    "lesson state why id seen last_of_use",
+    lesson="text",
+    last_of_use=lambda lesson: max(lesson["last_seen"], lesson["last_shown"]),
 )
 
 lessons: Typer = group_with_default()

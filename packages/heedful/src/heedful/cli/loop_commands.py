@@ -312,25 +312,16 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
-def _attempts_cell(row: Mapping[str, Any]) -> object:
-    """Return the attempts of a loop; those of a run belong to its stages."""
-    return "–" if row["attempts"] is None else row["attempts"]
-
-
-def _age_cell(row: Mapping[str, Any]) -> str:
-    """Return how long ago a loop changed, in one unit."""
-    return ago(row["updated"], time.time()).removesuffix(" ago")
-
-
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    attempts=_attempts_cell,
+    # The attempts of a run belong to its stages.
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
-    age=_age_cell,
+    age=lambda row: ago(row["updated"], time.time()).removesuffix(" ago"),
     task=_task_cell,
 )
 
@@ -373,10 +364,10 @@ def list_loops(
             limit=limit,
             state=STORED_STATES.get(state or "", state or ""),
         )
-        window = await store.read(scope, read_recent)
-        return newest, window.loops
+        recent = await store.read(scope, read_recent)
+        return newest, recent.loops
 
-    newest_loops, window = ask_scope(read)
+    newest_loops, recent_loops = ask_scope(read)
     if not newest_loops:
         kind = f"loop that is {state.replace('_', ' ')}" if state else "loop"
         return answer({"loops": []}, f"no {kind} in {where()}")
@@ -388,11 +379,11 @@ def list_loops(
         del shown_columns["rung"]
     if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
-    then = ""
+    run_note = ""
     if kinds["run"]:
-        number = counted(len(rows) - kinds["run"], "loop")
-        then = (
-            f"{number}, {kinds['stage']} of them stages, and "
+        loop_count = counted(len(rows) - kinds["run"], "loop")
+        run_note = (
+            f"{loop_count}, {kinds['stage']} of them stages, and "
             f"{counted(kinds['run'], 'run')}; heedful loops runs counts their attempts"
         )
     failures = [
@@ -400,12 +391,12 @@ def list_loops(
         for row in rows
         if row["failure"]
     ]
-    totals = sum_loops(window)
-    causes = group_causes(window)
+    totals = sum_loops(recent_loops)
+    causes = group_causes(recent_loops)
     document = {
         "loops": rows,
         "totals": totals.plain,
-        "keys": [figures.plain for figures in count_keys(window)],
+        "keys": [figures.plain for figures in count_keys(recent_loops)],
         "causes": causes,
     }
     return answer(
@@ -413,7 +404,7 @@ def list_loops(
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
         [totals.sentence, *map(_cause_line, causes[:MAX_LISTED_ITEMS])],
         [clean(failure, MAX_SHOWN_TEXT_CHARS) for failure in failures[:1]],
-        then,
+        run_note,
     )
 
 
@@ -550,18 +541,19 @@ def override(
         **codec.verdict_answer(verdict),
     }
 
-    names = rule.replace(",", ", ")
-    suspended = f"suspended for {counted(decisions, 'decision')}: {names}"
-    words = f"{suspended}; loop {clean(id, MAX_SHOWN_TEXT_CHARS)} "
+    rules = rule.replace(",", ", ")
+    suspended = f"suspended for {counted(decisions, 'decision')}: {rules}"
     if isinstance(verdict, Done):
-        words += f"is still stopped by {', '.join(s.rule for s in verdict.stopped_by)}"
+        stopping_rules = ", ".join(stop.rule for stop in verdict.stopped_by)
+        state = f"is still stopped by {stopping_rules}"
     else:
-        words += "is open; resume it in the program that ran it"
+        state = "is open; resume it in the program that ran it"
         # `heedful run` calls the loop of a task RUN/TASK.
         run, _, task = id.rpartition("/")
         if run and task:
-            words += f", or by heedful run TASKS --run {run} --resume"
-    return answer(document, words, following("why", id))
+            state += f", or by heedful run TASKS --run {run} --resume"
+    text = f"{suspended}; loop {clean(id, MAX_SHOWN_TEXT_CHARS)} {state}"
+    return answer(document, text, following("why", id))
 
 
 @loops.command()

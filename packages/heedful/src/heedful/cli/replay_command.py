@@ -23,7 +23,6 @@ from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
-    Figures,
     RecordedLoop,
 )
 from heedful.loop.similarity import find_near_repeat
@@ -88,14 +87,10 @@ def replay(
     )
 
 
-def _attempts_per_oracle(figures: Figures) -> str:
-    """Return how many attempts a policy needs for each attempt of the oracle."""
-    return f"{figures.attempts / max(1, figures.oracle):.3f}"
-
-
 FIGURE_COLUMNS = columns(
     "policy attempts ÷_oracle calls tokens solved lost quality regret cannot_tell",
-    **{"÷_oracle": _attempts_per_oracle},
+    # The attempts that a policy needs for each attempt of the oracle.
+    **{"÷_oracle": lambda row: f"{row.attempts / max(1, row.oracle):.3f}"},
     calls=lambda figures: figures.usage.calls,
     tokens=lambda figures: figures.usage.tokens,
     quality=lambda figures: f"{figures.quality:.3f}",

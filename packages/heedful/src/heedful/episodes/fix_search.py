@@ -133,11 +133,6 @@ class FoundFix:
     needed_steps: tuple[int, ...] = ()
     possible_steps: tuple[int, ...] = ()
 
-    @property
-    def is_same_call(self) -> bool:
-        """Return whether the call was made again, not replaced by another one."""
-        return self.kind in ("step", "edit", "waiting")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
@@ -218,7 +213,12 @@ def find_fix(
 
     failed_calls = [failed, *_other_failures(run, failed, working_call, retries)]
     success = run.events[working_call]
-    equal_calls = [n for n in failed_calls if _are_equal(run.events[n], success)]
+    equal_calls = [
+        n
+        for n in failed_calls
+        if run.events[n].tool == success.tool
+        and not differences(run.events[n], success)
+    ]
     if not equal_calls:
         return _changed_call(run, failed_calls, working_call, text)
     fix = _fix_between(run, failed_calls, equal_calls, working_call, error=text)
@@ -233,11 +233,6 @@ def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
     words = set(text_of_call(run.events[call]).lower().split())
     new = words - set(text_of_call(run.events[failed]).lower().split())
     return any(word.lstrip("-") in error for word in new if word.startswith("-"))
-
-
-def _are_equal(step: Event, other: Event) -> bool:
-    """Return whether two calls are the same."""
-    return step.tool == other.tool and not differences(step, other)
 
 
 def _fix_between(

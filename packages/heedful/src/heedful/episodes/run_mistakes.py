@@ -50,7 +50,7 @@ from heedful.episodes.fix_search import (
 )
 from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
 from heedful.episodes.particulars import Particulars
-from heedful.episodes.signals import repeated_step
+from heedful.episodes.signals import repeated_step, unknown_tool_signals
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
     REPLACED_ARGUMENTS,
@@ -139,8 +139,11 @@ class MistakeFinder:
         self.run = run
         self.events: tuple[Event, ...] = run.events
         self.particulars: Particulars = Particulars.of(run.events, root)
-        calls = [n for n, role in enumerate(run.roles) if role == "act"]
-        self.steps: list[int] = [n for n in calls if run.result[n] is not None]
+        self.steps: list[int] = [
+            n
+            for n, role in enumerate(run.roles)
+            if role == "act" and run.result[n] is not None
+        ]
         self.failures: dict[int, str] = {
             n: run.failure[n] or run.failure[run.result[n] or n]
             for n in self.steps
@@ -208,9 +211,8 @@ class MistakeFinder:
         fix_steps: tuple[int, ...] = ()
         end = failed
         if found_fix is not None:
-            *_, last_failed = found_fix.failed_calls
             end = found_fix.working_call
-            if was_wanted(run, last_failed, end):
+            if was_wanted(run, found_fix.failed_calls[-1], end):
                 return None
             retries = list(found_fix.failed_calls[1:])
             # Two runs that edit a file do not edit it in the same way.
@@ -219,7 +221,7 @@ class MistakeFinder:
             ]
             if not found_fix.possible_steps:
                 fix_steps = found_fix.needed_steps
-                if not found_fix.is_same_call:
+                if found_fix.kind not in ("step", "edit", "waiting"):
                     fix_steps = (*fix_steps, end)
 
         names = self._names_in(failed, error)
@@ -248,12 +250,11 @@ class MistakeFinder:
         )
         is_edited = any(is_edit(self.events[n]) for n in fix_steps)
         result = run.result[failed] or failed
-        positions = dict.fromkeys((failed, result, *retries, *fix_steps, end))
         return FoundMistake(
             mistake=mistake,
             error=names.masked(error),
             failed=failed,
-            positions=tuple(positions),
+            positions=tuple(dict.fromkeys((failed, result, *retries, *fix_steps, end))),
             fix_steps=fix_steps,
             possible_steps=tuple(possible_steps),
             is_edited=is_edited,
@@ -341,7 +342,7 @@ class MistakeFinder:
             says_nothing = all("…" in value for value in values) and not steps
             if not changes or says_nothing:
                 return None
-        elif not found_fix.is_same_call:
+        elif kind not in ("step", "waiting"):
             steps.append(found_fix.working_call)
         calls = tuple(dict.fromkeys(self._step_of(n, leave_out) for n in steps))
         # Of two edits of a file, a call shows only the file: that says nothing.
@@ -375,9 +376,9 @@ class MistakeFinder:
         is_once = self._failed_calls[_whole(self.events[failed])] == 1
         is_late = TIMEOUT_CODE_PATTERN.search(self.failures[failed]) is not None
         may_pass = is_once and not is_late and is_transient(self.run, failed)
-        if not may_pass and not asks_to_wait(self.run, failed):
-            return None
-        return Fix(kind="waiting", seconds=asked_delay(self.run, failed))
+        if may_pass or asks_to_wait(self.run, failed):
+            return Fix(kind="waiting", seconds=asked_delay(self.run, failed))
+        return None
 
     def _edits_of(
         self, failed: int, steps: Sequence[int], leave_out: Callable[[str], str]
@@ -457,9 +458,10 @@ class MistakeFinder:
         for position, failure in enumerate(run.failure):
             if failure and run.act[position] is None and run.roles[position] != "act":
                 yield self._event_mistake(position)
-        for position, role in enumerate(run.roles):
-            if role == "act":
-                yield from self._unknown_tool(position)
+        for signal in unknown_tool_signals(run):
+            call = Call(tool=self.events[signal.at].tool)
+            error = "the tool was not offered"
+            yield self._mistake(signal.at, error, action=call, place=call.tool)
         repeated = repeated_step(self.events, REPEATED_TIMES)
         if repeated is not None and call_worked(run, repeated.at):
             times = len(repeated.evidence)
@@ -509,14 +511,6 @@ class MistakeFinder:
         place = event.tool or event.code
         check = place or event.agent or RUN_CHECK
         return self._mistake(position, error, check=check, place=place)
-
-    def _unknown_tool(self, position: int) -> Iterator[FoundMistake]:
-        """Yield the mistake of a call of a tool that the agent was not offered."""
-        tools = self.run.episode.tools
-        tool = self.events[position].tool
-        if tools and tool and tool not in tools:
-            error = "the tool was not offered"
-            yield self._mistake(position, error, action=Call(tool=tool), place=tool)
 
     def _mistake(
         self,

@@ -183,7 +183,7 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
     signs = [
         *_answer_signals(run),
         *_cause_signals(run),
-        *_unknown_tool_signals(run),
+        *unknown_tool_signals(run),
     ]
     if repeated is not None:
         signs.append(repeated)
@@ -253,7 +253,7 @@ def _cause_signals(run: Course) -> Iterator[Signal]:
         )
 
 
-def _unknown_tool_signals(run: Course) -> Iterator[Signal]:
+def unknown_tool_signals(run: Course) -> Iterator[Signal]:
     """Yield the first call of each tool that was not offered to the agent."""
     if not run.episode.tools:
         return
