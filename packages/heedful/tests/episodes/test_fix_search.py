@@ -42,15 +42,10 @@ def find_fixes(run: Course) -> list[FoundFix]:
     index = CallIndex(run)
     fixes: list[FoundFix] = []
     for failed in chain.from_iterable(index.by_tool.values()):
-        if call_failed(run, failed) and not any(
-            failed in fix.failed_calls for fix in fixes
-        ):
+        known = {call for fix in fixes for call in fix.failed_calls}
+        if call_failed(run, failed) and failed not in known:
             fixes += filter(None, [find_fix(run, failed, index)])
-    return [
-        fix
-        for fix in fixes
-        if not was_wanted(run, fix.failed_calls[-1], fix.working_call)
-    ]
+    return [f for f in fixes if not was_wanted(run, f.failed_calls[-1], f.working_call)]
 
 
 # Runs, and of each the failed tries, the steps between, and the call that worked.
@@ -59,11 +54,10 @@ RUNS = read_samples(Path(__file__).parent / "fixes.txt")
 
 @cases("content, expected", RUNS)
 def test_what_made_the_difference_is_found(content, expected):
-    run = read_run(content)
     fixes = [
         f"tries {list(fix.failed_calls)}, steps {list(fix.needed_steps)}, "
         f"works {fix.working_call}"
-        for fix in find_fixes(course(run))
+        for fix in find_fixes(course(read_run(content)))
     ]
     assert "\n".join(fixes) == expected
 
@@ -131,10 +125,8 @@ DROPPED = {
 
 @cases("later, expected", DROPPED)
 def test_a_failure_is_dropped_if_the_user_asks_for_something_else(later, expected):
-    events = [*step("connect", {"to": "shop"}, BROKEN)]
-    for parts in later:
-        events += parts
-    assert was_dropped(course(Episode(tuple(events), "partial")), 0) == expected
+    events = (*step("connect", {"to": "shop"}, BROKEN), *chain.from_iterable(later))
+    assert was_dropped(course(Episode(events, "partial")), 0) == expected
 
 
 WANTED = {
