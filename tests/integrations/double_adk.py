@@ -118,11 +118,17 @@ async def run(
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
     agent = shell_agent(script, driven, results)
-    runner = runner_of(agent, HeedfulAdkPlugin(host))
+    runner = runner_of(agent, HeedfulAdkPlugin(host, hold_back=hold_back))
     events = await run(runner, task, id=id)
     driven.answer = text_of(events[-1].content or types.Content())
     driven.verdict = verdict_of(events[-1])

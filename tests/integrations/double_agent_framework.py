@@ -90,12 +90,17 @@ def shell_agent(
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(
-        script, driven, results, middleware=[HeedfulAgentMiddleware(host)]
-    )
+    middleware = [HeedfulAgentMiddleware(host, hold_back=hold_back)]
+    agent = shell_agent(script, driven, results, middleware=middleware)
     response = await agent.run(task, session=AgentSession(session_id=id))
     driven.answer = response.text
     driven.verdict = verdict_of(response)

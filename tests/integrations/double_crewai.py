@@ -75,10 +75,17 @@ def crew_of(*tasks: Task) -> Crew:
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
-    crew = crew_of(watch(shell_task(task, script, driven, results), host))
+    shell = shell_task(task, script, driven, results)
+    crew = crew_of(watch(shell, host, hold_back=hold_back))
     result = await crew.kickoff_async(inputs={ID_KEY: id})
     driven.answer = str(result).strip()
     driven.verdict = verdict_of(result)

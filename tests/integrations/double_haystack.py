@@ -66,10 +66,16 @@ def asked(task: str) -> list[ChatMessage]:
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, hooks=hooks(host))
+    agent = shell_agent(script, driven, results, hooks=hooks(host, hold_back=hold_back))
     result = await agent.run_async(asked(task), hook_context={ID_KEY: id})
     driven.answer = result["last_message"].text
     driven.verdict = verdict_of(result)

@@ -67,13 +67,18 @@ def agent_of(model: Scripted, middleware: HeedfulMiddleware, **options: Any) -> 
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     model = scripted(script)
     commands = list[str]()
-    agent = agent_of(
-        model, HeedfulMiddleware(host), tools=[shell_of(commands, results)]
-    )
+    middleware = HeedfulMiddleware(host, hold_back=hold_back)
+    agent = agent_of(model, middleware, tools=[shell_of(commands, results)])
     config: Any = {"configurable": {"thread_id": id}}
     state = await agent.ainvoke({"messages": [("user", task)]}, config)
     return Driven(

@@ -72,11 +72,20 @@ def shell_agent(
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
     config = RunConfig(tracing_disabled=True)
-    agent, model = shell_agent(script, driven, results)
+    guardrails = [openai_agents.hold_back] if hold_back else []
+    agent, model = shell_agent(
+        script, driven, results, tool_input_guardrails=guardrails
+    )
     result = await openai_agents.run(agent, task, host=host, id=id, run_config=config)
     return Driven(
         answer=result.final_output,

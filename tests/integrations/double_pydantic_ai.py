@@ -76,10 +76,17 @@ def shell_agent(
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, capabilities=[Heedful(host=host)])
+    heedful = Heedful(host=host, hold_back=hold_back)
+    agent = shell_agent(script, driven, results, capabilities=[heedful])
     result = await agent.run(task, run_id=id)
     driven.answer = result.output
     driven.verdict = verdict_of(result)

@@ -109,10 +109,17 @@ def shell_agent(
 
 
 async def drive(
-    host: Host, task: str, script: Script, *, id: str, results: Results = OK
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    id: str,
+    results: Results = OK,
+    hold_back: bool = False,
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, plugins=[HeedfulPlugin(host)])
+    plugins = [HeedfulPlugin(host, hold_back=hold_back)]
+    agent = shell_agent(script, driven, results, plugins=plugins)
     result = await agent.invoke_async(task, invocation_state={ID_KEY: id})
     driven.answer = str(result).strip()
     driven.verdict = verdict_of(result)

@@ -12,7 +12,14 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.testing.conformance import Driven, Say, ScriptedCall as Call
+from pydantic import BaseModel
+
+from heedful.testing.conformance import (
+    Driven,
+    Say,
+    ScriptedCall as Call,
+    severity,
+)
 
 __all__ = [
     "ERROR",
@@ -23,7 +30,9 @@ __all__ = [
     "Results",
     "Say",
     "Script",
+    "Ticket",
     "Turn",
+    "grade",
     "shell_of",
 ]
 
@@ -37,6 +46,17 @@ Script = Sequence[Turn]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
 ERROR = 'Error: Cannot find module "pads"'
+
+
+class Ticket(BaseModel):
+    """A severity as an object."""
+
+    severity: str
+
+
+def grade(candidate: Any, context: Any) -> Any:
+    """Judge the severity of a ticket."""
+    return severity(candidate["severity"], context)
 
 
 def shell_of(

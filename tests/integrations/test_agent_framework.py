@@ -16,30 +16,27 @@ from agent_framework import (
     HistoryProvider,
     Message,
 )
-from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes
-from heedful.testing.conformance import TASK, severity
-from tests.hosts import patient_host
+from heedful.testing.conformance import TASK
 from tests.integrations.double_agent_framework import Scripted, shell_agent
-from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.doubles import (
+    Call,
+    Driven,
+    ModelDown,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
 RULE = "answer with one of P0 to P3"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
-PADS = "npm run pads"
-
-
-class Ticket(BaseModel):
-    severity: str
-
-
-def grade(candidate: Any, context: Any) -> Any:
-    return severity(candidate["severity"], context)
 
 
 def texts(session: AgentSession) -> list[str]:
@@ -142,26 +139,6 @@ async def test_a_run_goes_on_after_an_approval_also_in_another_process(
     assert texts(restored) == [TASK, "P1"]
     assert "high" in driven.prompts[2]
     assert "high" not in driven.prompts[3].splitlines()
-
-
-async def test_a_call_that_is_held_back_runs_when_it_is_made_again(
-    tmp_path: Any,
-) -> None:
-    host = patient_host(memory=memory_in(tmp_path), strict=True)
-    failing = {PADS: RuntimeError(ERROR)}
-    turns: list[Turn] = [Call(PADS), Say("no")]
-    agent = shell_agent(
-        turns, Driven(), failing, middleware=[HeedfulAgentMiddleware(host)]
-    )
-    await agent.run("build")
-
-    again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
-    second = Driven()
-    middleware = [HeedfulAgentMiddleware(host, hold_back=True)]
-    agent = shell_agent(again, second, failing, middleware=middleware)
-    await agent.run("build")
-    assert second.commands == [PADS]
-    assert second.prompts[1].count("has not worked since") == 1
 
 
 class Shout(AgentMiddleware):

@@ -5,26 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from heedful import Done, policy, run_sync
 from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
 from heedful.store import episodes, loops
-from heedful.testing.conformance import TASK, severity
-from tests.hosts import patient_host
+from heedful.testing.conformance import TASK
 from tests.integrations.double_crewai import crew_of, shell_task
-from tests.integrations.doubles import ERROR, Call, Driven, ModelDown, Say, Turn
+from tests.integrations.doubles import (
+    Call,
+    Driven,
+    ModelDown,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 
 RULE = "answer with one of P0 to P3"
-PADS = "npm run pads"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
-
-
-class Ticket(BaseModel):
-    severity: str
 
 
 def test_usage_is_that_of_each_attempt(tmp_path: Any) -> None:
@@ -73,9 +74,6 @@ def test_a_guardrail_of_the_task_comes_first() -> None:
 
 
 def test_an_object_is_judged_as_data() -> None:
-    def grade(candidate: Any, context: Any) -> Any:
-        return severity(candidate["severity"], context)
-
     script = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
     host = host_that_judges(
         None,
@@ -86,20 +84,6 @@ def test_an_object_is_judged_as_data() -> None:
     result = crew_of(watch(task, host)).kickoff()
     assert result.pydantic == Ticket(severity="P2")
     assert verdict_of(result) == Done(2, passed=True)
-
-
-def test_a_call_that_failed_before_is_held_back_once(tmp_path: Any) -> None:
-    host = patient_host(memory=memory_in(tmp_path), strict=True)
-    failing = {PADS: RuntimeError(ERROR)}
-    turns: list[Turn] = [Call(PADS), Say("no")]
-    crew_of(watch(shell_task("build", turns, Driven(), failing), host)).kickoff()
-
-    driven = Driven()
-    again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
-    task = shell_task("build", again, driven, failing)
-    crew_of(watch(task, host, hold_back=True)).kickoff()
-    assert driven.commands == [PADS]
-    assert driven.prompts[1].count("has not worked since") == 1
 
 
 async def test_a_run_that_fails_is_over(tmp_path: Any) -> None:

@@ -26,7 +26,7 @@ from heedful.testing.conformance import TASK, severity
 from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
 from tests.hosts import patient_host
-from tests.integrations.doubles import Call, ModelDown, Say, Turn
+from tests.integrations.doubles import ERROR, Call, ModelDown, Say, Turn
 from tests.tables import cases
 
 # MCP is a server of tools, not a host of an agent.
@@ -167,6 +167,20 @@ async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -
     assert "answer with one of P0 to P3" in driven.prompts[0]
     stored_loop = await memory.store.read(memory.scope, loops.read, "one")
     assert [attempt.number for attempt in stored_loop.loop.attempts] == [1, 2]
+
+
+async def test_a_call_that_failed_before_is_held_back_once(
+    double: Any, tmp_path: Path
+) -> None:
+    host = patient_host(memory=memory_in(tmp_path), strict=True)
+    options: Any = {"results": {"npm run pads": RuntimeError(ERROR)}}
+    again = Call("npm run pads")
+    for id in ("one", "two"):
+        await double.drive(host, "build", [again, Say("no")], id=id, **options)
+    options |= {"id": "three", "hold_back": True}
+    driven = await double.drive(host, "build", [again, again, Say("no")], **options)
+    assert driven.commands == ["npm run pads"]
+    assert driven.prompts[1].count("has not worked since") == 1
 
 
 @cases(

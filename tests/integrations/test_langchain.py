@@ -21,16 +21,23 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
-from heedful import Done, Finding, policy
+from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
 from heedful.store import episodes, loops
 from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_langchain import agent_of, scripted
-from tests.integrations.doubles import ERROR, Call, ModelDown, Say, shell_of
+from tests.integrations.doubles import (
+    ERROR,
+    Call,
+    ModelDown,
+    Say,
+    Ticket,
+    grade,
+    shell_of,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -152,20 +159,9 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
     assert best.content == "bad"
 
 
-class Ticket(BaseModel):
-    severity: str
-
-
 def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     tmp_path: Path,
 ) -> None:
-    def grade(candidate: Any, _: Any) -> list[Finding]:
-        return (
-            []
-            if candidate["severity"] == "P1"
-            else [Finding("severity", "no severity", fix=RULE)]
-        )
-
     memory = memory_in(tmp_path)
     limit = policy("default, attempts.limit=2")
     spent: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
@@ -190,24 +186,6 @@ def test_structured_answers_are_judged_as_data_and_usage_is_counted(
     assert usage.calls == 2
     assert usage.prompt_tokens == 14
     assert usage.completion_tokens == 4
-
-
-@pytest.mark.parametrize(
-    ("calls", "ran"), [(1, 0), (2, 1)], ids=["asked once", "asked twice"]
-)
-def test_a_call_that_failed_before_is_held_back_once(
-    calls: int, ran: int, tmp_path: Path
-) -> None:
-    host = patient_host(memory=memory_in(tmp_path), strict=True)
-    commands = list[str]()
-    tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
-    earlier = scripted([BUILD, Say("no")])
-    last = scripted([*[BUILD] * calls, Say("no")])
-    for model in (earlier, last):
-        middleware = HeedfulMiddleware(host, hold_back=True)
-        agent_of(model, middleware, tools=tools).invoke(ASKED)
-    assert len(commands) == 1 + ran
-    assert ERROR in last.prompts[1]
 
 
 async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) -> None:

@@ -13,15 +13,14 @@ from agents import (
     SQLiteSession,
     UserError,
 )
-from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
-from heedful.testing.conformance import TASK, severity
+from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
-from tests.integrations.doubles import ERROR, Call, Driven, Say, Turn
+from tests.integrations.doubles import ERROR, Call, Driven, Say, Ticket, Turn, grade
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
@@ -30,14 +29,6 @@ WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
 AUTO: dict[str, Any] = {"auto_previous_response_id": True}
 CALLS: list[Turn] = [Call("ls"), Say("high"), Call("pwd"), Say("P1")]
 FEEDBACK = "answer with one of P0 to P3"
-
-
-class Ticket(BaseModel):
-    severity: str
-
-
-def grade(candidate: Any, context: Any) -> Any:
-    return severity(candidate["severity"], context)
 
 
 def kinds_of(items: Any) -> list[str]:
