@@ -44,11 +44,11 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_108,
-    "statements of heedful": 33_526,
-    "statements of heedful_server": 5_279,
+    "statements": 41_150,
+    "statements of heedful": 33_560,
+    "statements of heedful_server": 5_285,
     "statements of heedful_agents": 2_303,
-    "statements of lab, scripts, examples": 10_996,
+    "statements of lab, scripts, examples": 11_000,
     "named limits per 1,000": 5.7,
     "patterns per 1,000": 4.7,
     "word lists per 1,000": 1.5,
@@ -56,8 +56,8 @@ CEILINGS: Mapping[str, float] = {
     "circles inside rooms": 0,
     "basenames used again": 10,
     "tables": 34,
-    "lines of SQL": 2_599,
-    "lines of tests": 70_777,
+    "lines of SQL": 2_600,
+    "lines of tests": 70_800,
     "words of docs": 32_000,
     "public names": 74,
     "methods of Memory": 22,

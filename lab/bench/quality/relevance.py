@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bench.quality.recordings import ABSENT_ERROR, Action, Mend
-from heedful.lessons.action import QUOTED_TEXT_PATTERN
+from heedful.lessons.action import FACTS_HEADING, QUOTED_TEXT_PATTERN
 
 # A shorter line, such as "exit 1", names no failure.
 MIN_ERROR_CHARS = 12
@@ -42,8 +42,8 @@ ABSENT_TEXT = re.compile(
 )
 # The name of a linter's rule at the end of its message: "is not checked (errcheck)".
 RULE_NAME = re.compile(r"[(\[][a-z][\w/-]+[)\]]\Z")
-# The heading and the delimiters around the texts of one moment.
-HEADING = re.compile(r"\AWhat earlier sessions recorded.*\n?")
+# The heading of the texts of one moment, and the delimiters around each.
+HEADING = FACTS_HEADING + "\n"
 TAG = re.compile(r"</?\w+>")
 DELIMITER = re.compile(r"^</?[\w-]+ [0-9a-f]{8}>\n?", re.MULTILINE)
 
@@ -55,7 +55,7 @@ def join_words(text: str) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Return the lines that an agent is told, without heading and delimiters."""
-    body = DELIMITER.sub("", HEADING.sub("", text))
+    body = DELIMITER.sub("", text.removeprefix(HEADING))
     return [line for line in map(str.strip, body.splitlines()) if line]
 
 
@@ -87,7 +87,7 @@ def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
 
 def _items(text: str) -> Iterator[str]:
     """Yield each text between delimiters, and each line."""
-    body = HEADING.sub("", text)
+    body = text.removeprefix(HEADING)
     yield from filter(str.strip, DELIMITER.split(body))
     yield from lines_of(text)
 
@@ -129,7 +129,7 @@ def names_of(error: str) -> set[str]:
 
 def helps(text: str, failure: Action, mends: Iterable[Mend]) -> bool:
     """Return True if a text holds a mend that the failure's own output does not say."""
-    body = join_words(DELIMITER.sub("", HEADING.sub("", text)))
+    body = join_words(DELIMITER.sub("", text.removeprefix(HEADING)))
     output = {failure.error, failure.error_words}
     output.update(map(join_words, failure.output.splitlines()))
     for line in sorted(output, key=len, reverse=True):

@@ -22,8 +22,6 @@ RERUN_END_REASONS: Mapping[str, str] = {
 }
 # Who overrides a limit if the caller does not say; answers name nobody then.
 UNNAMED_ACTOR = "unnamed"
-# The fields of `echo_fields` that a reflection has.
-ECHO_FIELDS = ("bias_echo", "repeated_tags", "repetition_counts")
 
 
 class Records(list[dict[str, Any]]):
@@ -83,6 +81,11 @@ def named_actor(actor: str) -> str | None:
 def select(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the fields with these names."""
     return {name: fields[name] for name in names}
+
+
+def select_echo(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `echo_fields` that a reflection has."""
+    return select(fields, "bias_echo", "repeated_tags", "repetition_counts")
 
 
 class LoopView:

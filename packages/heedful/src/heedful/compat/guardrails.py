@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heedful.compat import answers
-from heedful.compat.answers import ECHO_FIELDS, LoopView, select
+from heedful.compat.answers import LoopView, select, select_echo
 from heedful.compat.completions import Completion, checks_of_missing_scores
 from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
@@ -524,7 +524,7 @@ async def process_loop_completion(
     bias_analysis = {"bias_tags_detail": view.bias_tags}
     reflection = {
         **view.scores,
-        **select(view.echo, *ECHO_FIELDS),
+        **select_echo(view.echo),
         **select(view.fatigue, "reflection_fatigue"),
         "agent_results": {"pessimist": {"bias_analysis": bias_analysis}},
     }
@@ -680,7 +680,7 @@ async def get_loop_trace(
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
         **select(view.decided, "rerun_count", "max_reruns"),
-        **select(view.echo, *ECHO_FIELDS),
+        **select_echo(view.echo),
         **view.echo,
         **view.fatigue,
         **view.reasons,
@@ -787,7 +787,7 @@ async def track_bias(
     counted_keys = notes if number <= len(stored_loop.loop.attempts) else ()
     counts = await loops.count_tags(stored_loop, findings, counted_keys)
     answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
-    return {**select(answer, *ECHO_FIELDS), **_warnings(completion)}
+    return {**select_echo(answer), **_warnings(completion)}
 
 
 async def calculate_fatigue_score(
