@@ -104,7 +104,7 @@ def main(
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
     words = [word for word in words if word != "--strict"]
-    agent = _take_option(words, "--agent") or DEFAULT_AGENT
+    agent_name = _take_option(words, "--agent") or DEFAULT_AGENT
     session = _take_option(words, "--work")
 
     if len(words) != 1 or words[0].startswith("-"):
@@ -114,8 +114,8 @@ def main(
 
     event = words[0]
     logger = logging.getLogger("heedful")
-    lines = _WarningLines(event)
-    logger.addHandler(lines)
+    warning_lines = _WarningLines(event)
+    logger.addHandler(warning_lines)
     try:
         with suppress(KeyboardInterrupt):
             if session:
@@ -123,24 +123,24 @@ def main(
             else:
                 _answer_event(
                     event,
-                    agent,
+                    agent_name,
                     strict,
                     stdin=stdin or sys.stdin.buffer,
                     stdout=stdout,
                     start_work=start_work,
                 )
     except Exception as error:  # the edge to the agent, which must not fail by us
-        reason = _report_failure(error, event, agent, stdout)
+        reason = _report_failure(error, event, agent_name, stdout)
         if strict:
             print(f"heedful-hook: {reason}", file=stderr or sys.stderr)
     finally:
-        logger.removeHandler(lines)
+        logger.removeHandler(warning_lines)
 
     return 0
 
 
 def _report_failure(
-    error: Exception, event: str, agent: str, stdout: IO[str] | None
+    error: Exception, event: str, agent_name: str, stdout: IO[str] | None
 ) -> str:
     """Log the reason why an event has no answer, and return the reason.
 
@@ -151,12 +151,12 @@ def _report_failure(
         reason = " ".join(redact(str(error)).split())
 
     _log_line(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
-    row = AGENTS.get(agent)
-    if reason and row is not None and event in row.notice_events:
+    agent = AGENTS.get(agent_name)
+    if reason and agent is not None and event in agent.notice_events:
         notice = f"heedful: this hook did nothing: {visible(reason)}"
         # Nobody hears it if the agent has closed the stream, or the disk is full.
         with suppress(OSError, ValueError):
-            _print_answer({"systemMessage": notice}, stdout)
+            print(json.dumps({"systemMessage": notice}), file=stdout, flush=True)
     return reason or repr(error)
 
 
@@ -202,7 +202,7 @@ def _take_option(words: list[str], name: str) -> str:
 
 def _answer_event(
     event: str,
-    agent: str,
+    agent_name: str,
     strict: bool,
     *,
     stdin: IO[bytes],
@@ -210,40 +210,46 @@ def _answer_event(
     start_work: Callable[[str, str, Path], object],
 ) -> None:
     """Print the answer to an event, and start the work that it leaves."""
-    row = find_agent(agent)
-    kind = row.events.get(event)
+    agent = find_agent(agent_name)
+    kind = agent.events.get(event)
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
     data = read_event(stdin)
-    folder = _project_folder(in_our_names(row, data))
+    folder = _project_folder(in_our_names(agent, data))
     notices: list[str] = []
-    if kind == "start" or (kind == "prompt" and not row.event_of("start")):
+    if kind == "start" or (kind == "prompt" and not agent.event_of("start")):
         doubt = doubt_about_rules(folder)
         if doubt:
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
     asyncio, hooks, host_type = _import_hooks(kind)
-    rules, host = hooks.follow(settings, folder, strict, host_type=host_type)
+    hook_settings, host = hooks.follow(settings, folder, strict, host_type=host_type)
     if kind == "stop":
         _limit_time(0)
 
-    unheard: Sequence[FailedCall] = ()
-    if row.has_transcript and kind != "start":
-        unheard = failed_calls(data.get("transcript_path"))
+    recent_failures: Sequence[FailedCall] = ()
+    if agent.has_transcript and kind != "start":
+        recent_failures = failed_calls(data.get("transcript_path"))
     reply = asyncio.run(
         hooks.reply(
-            event, data, host, agent=agent, settings=rules, failed_calls=unheard
+            event,
+            data,
+            host,
+            agent=agent_name,
+            settings=hook_settings,
+            failed_calls=recent_failures,
         )
     )
-    answer = _delivered(row, event, reply) if row.later else reply.answer
+    answer = _answer_with_delay(agent, event, reply) if agent.later else reply.answer
     notices += reply.notices
-    if row.says_at_start:
+    if agent.says_at_start:
         notices = find_project(folder).tell_once(notices)
         answer = _with_notices(answer, notices)
     for notice in notices:
         _log_line(f"{event}: {notice}")
-    _print_answer(answer, stdout)
+    if answer is not None:
+        print(json.dumps(answer), file=stdout, flush=True)
     if reply.work:
         start_work(reply.work, reply.session, folder)
 
@@ -258,35 +264,30 @@ def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | Non
     return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
-def _delivered(row: Agent, event: str, reply: "Reply") -> Answer | None:
+def _answer_with_delay(agent: Agent, event: str, reply: "Reply") -> Answer | None:
     """Return the answer to an event of an agent that shows some advice later.
 
     The advice waits in a file of the user until the event that shows it. What none has
     shown is out of date at the next prompt, when the user has gone on to something
     else. Raises OSError.
     """
-    kind = row.events[event]
+    kind = agent.events[event]
     path = user_folder() / "waiting" / hex_digest(reply.session)
-    if kind in row.later and reply.advice:
+    if kind in agent.later and reply.advice:
         write_private(path, reply.advice.encode())
         return None
-    if kind not in ("prompt", "end", *row.later.values()):
+    showing_kinds = agent.later.values()
+    if kind not in ("prompt", "end", *showing_kinds):
         return reply.answer
 
-    waiting = ""
+    delayed_advice = ""
     with suppress(OSError, ValueError):
-        waiting = path.read_text("utf-8")
+        delayed_advice = path.read_text("utf-8")
         path.unlink()
-    if not waiting or kind not in row.later.values():
+    if not delayed_advice or kind not in showing_kinds:
         return reply.answer
-    lines = filter(None, [waiting, reply.advice])
-    return row.context(event, "\n".join(lines))
-
-
-def _print_answer(answer: Answer | None, stdout: IO[str] | None) -> None:
-    """Print an answer for the agent, if there is one."""
-    if answer is not None:
-        print(json.dumps(answer), file=stdout, flush=True)
+    texts = filter(None, [delayed_advice, reply.advice])
+    return agent.context(event, "\n".join(texts))
 
 
 def _do_work(event: str, session: str, strict: bool) -> None:
@@ -400,14 +401,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     project = find_project(folder)
     file = user_folder() / SETTINGS_FILE
-    stated = own_settings(project)
+    user_settings = own_settings(project)
     settings: dict[str, Any] = {}
     for name, (default, types) in HOOK_SETTINGS.items():
-        value = stated.get(name, default)
+        value = user_settings.get(name, default)
         if not isinstance(value, types) or "\0" in str(value):
-            words = " or ".join(kind.__name__ for kind in types)
-            wrong = visible(repr(value))[:80]
-            raise UsageError(f"{name} in {file} is {wrong}; it must be {words}")
+            allowed = " or ".join(kind.__name__ for kind in types)
+            shown_value = visible(repr(value))[:80]
+            raise UsageError(f"{name} in {file} is {shown_value}; it must be {allowed}")
         if name == "db":
             value = _database_in(user_folder(), value or str(project.db))
 
@@ -432,8 +433,7 @@ def settings_of_commands(folder: Path) -> dict[str, Any]:
     `db` is the database. Raises UsageError.
     """
     settings = read_settings(folder)
-    names = settings.keys() - {"policy", "hook"}
-    values = {name: settings[name] for name in names}
+    values = {name: settings[name] for name in settings.keys() - {"policy", "hook"}}
     return {**values, "trust": tuple(values["trust"])}
 
 

@@ -58,17 +58,12 @@ HOOK_COMMAND_PATTERN = re.compile(
 )
 
 
-def _project_root() -> Path:
-    """Return the root of the repository of the current folder, or that folder."""
-    return project_root(Path.cwd())
-
-
 def settings_path(name: str, user: bool) -> Path | None:
     """Return the file of settings of an agent, None if it has none there.
 
     Raises UsageError if that of the project is elsewhere, because of a link in it.
     """
-    root = _project_root()
+    root = project_root(Path.cwd())
     path = AGENTS[name].settings_file(root, user)
     if path is not None and not user:
         check_within(path, root)
@@ -77,7 +72,7 @@ def settings_path(name: str, user: bool) -> Path | None:
 
 def past_sessions() -> Path | None:
     """Return the folder of Claude Code's sessions of this project, if any."""
-    name = re.sub(r"[^A-Za-z0-9]", "-", str(_project_root()))
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(project_root(Path.cwd())))
     settings = settings_path(INSTALL_AGENT, user=True)
     folder = settings.parent / "projects" / name if settings else None
     return folder if folder and folder.is_dir() else None
@@ -221,7 +216,7 @@ def missing_programs(commands: Mapping[str, str]) -> list[str]:
 
 def _top(user: bool) -> Path:
     """Return the folder that stays, however empty it is."""
-    return Path.home() if user else _project_root()
+    return Path.home() if user else project_root(Path.cwd())
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:

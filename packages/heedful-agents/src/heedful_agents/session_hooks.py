@@ -232,35 +232,36 @@ async def reply(
 ) -> Reply:
     """Return the reply to an event of a coding agent; `data` is the event as JSON data.
 
-    A prompt needs a TaskHost. `failed_calls` are calls with their results, of which
-    perhaps no event told. They are kept, and what helps after the last one is said if
-    nothing else is.
+    A prompt needs a TaskHost. `failed_calls` are those in the agent's own file of its
+    session. Those that no event reported are kept, and the reply says what helps after
+    the last of them if there is nothing else to say.
     If heedful fails or takes too long, the reply is empty. Raises UnknownName and
     InvalidInput for anything that is not an event of the agent.
     """
     moment = _open_moment(name, data, host, agent=agent, settings=settings)
-    failure = await host.guarded(
+    last_unreported = await host.guarded(
         "keep calls that no event told",
-        _keep_unheard(moment, failed_calls),
+        _keep_unreported(moment, failed_calls),
         otherwise=None,
     )
     kind = moment.kind
-    if failure is not None and kind in ("stop", "end"):
-        await moment.run.keep(failure[1])
+    # No reply explains a failure when the turn is over.
+    if last_unreported is not None and kind in ("stop", "end"):
+        await moment.run.keep(last_unreported.result)
     # A stop is not limited in time here: the commands of the user take theirs.
     if kind == "stop":
         return await _on_stop(moment)
     if kind == "end":
         return Reply(None, "end", moment.run.id)
 
-    answer = _ANSWERS.get(kind, _after_call)
-    answered = await host.guarded(f"answer {name}", answer(moment), Reply())
-    if failure is None:
-        return answered
+    answer_event = _ANSWERS.get(kind, _after_call)
+    event_reply = await host.guarded(f"answer {name}", answer_event(moment), Reply())
+    if last_unreported is None:
+        return event_reply
     return await host.guarded(
         "explain a call that no event told",
-        _explain(moment, failure, answered),
-        answered,
+        _explain_unreported(moment, last_unreported, event_reply),
+        event_reply,
     )
 
 
@@ -273,11 +274,11 @@ def _open_moment(
     settings: HookSettings,
 ) -> Moment:
     """Return an event with its run. Raises UnknownName and InvalidInput."""
-    row = find_agent(agent)
-    if name not in row.events:
-        raise UnknownName(f"event of {agent}", name, list(row.events))
+    agent_record = find_agent(agent)
+    if name not in agent_record.events:
+        raise UnknownName(f"event of {agent}", name, list(agent_record.events))
 
-    fields = dict(in_our_names(row, data))
+    fields = dict(in_our_names(agent_record, data))
     run = host.run(session_of(fields))
     for json_field in _JSON_TEXT_FIELDS.intersection(fields):
         fields[json_field] = json_data(fields[json_field])
@@ -285,18 +286,18 @@ def _open_moment(
     error = fields.get("error")
     if isinstance(error, str):
         texts["error"] = _cut_error(error)
-    kind = row.events[name]
-    shows = kind in row.takes or (kind == "before" and settings.deny)
-    run.room = MAX_MOMENT_CHARS if shows else 0
-    return Moment(name=name, agent=row, data=texts, run=run, settings=settings)
+    kind = agent_record.events[name]
+    shows_advice = kind in agent_record.takes or (kind == "before" and settings.deny)
+    run.room = MAX_MOMENT_CHARS if shows_advice else 0
+    return Moment(name=name, agent=agent_record, data=texts, run=run, settings=settings)
 
 
-async def _keep_unheard(
+async def _keep_unreported(
     moment: Moment, failed_calls: Sequence[FailedCall]
 ) -> FailedCall | None:
-    """Keep failed calls whose result no event told, but the result of the last one.
+    """Keep the failed calls that no event reported, and their results.
 
-    Returns the last one. The call of this event is told by it.
+    The last one is returned without its result, which the reply may explain first.
     """
     run = moment.run
     memory = run.host.own_memory
@@ -304,28 +305,33 @@ async def _keep_unheard(
         return None
 
     answered = await memory.store.read(memory.scope, episodes.answered_calls, run.id)
-    heard = {moment.call, *answered}
-    unheard = [pair for pair in failed_calls if pair[0].call not in heard]
-    for call, result in unheard:
+    # The event of this moment reports its own call.
+    reported = {moment.call, *answered}
+    unreported = [failed for failed in failed_calls if failed.call.call not in reported]
+    for failed in unreported:
+        call = failed.call
         is_kept, _ = await run.course(call.tool, call.arguments, call.call)
         if not is_kept:
             await run.keep(call)
-        if call is not unheard[-1][0]:
-            await run.keep(result)
-    return unheard[-1] if unheard else None
+        if failed is not unreported[-1]:
+            await run.keep(failed.result)
+    return unreported[-1] if unreported else None
 
 
-async def _explain(moment: Moment, failure: FailedCall, answered: Reply) -> Reply:
-    """Keep the result of a failed call; say what helps if nothing else is said."""
-    call, result = failure
-    if answered.answer is not None:
+async def _explain_unreported(
+    moment: Moment, failed: FailedCall, event_reply: Reply
+) -> Reply:
+    """Keep the result of a failed call; say what helps if the event has no answer."""
+    result = failed.result
+    work = event_reply.work or "study"
+    if event_reply.answer is not None:
         await moment.run.keep(result)
-        return replace(answered, work=answered.work or "study", session=moment.run.id)
+        return replace(event_reply, work=work, session=moment.run.id)
 
     advice = await moment.run.seen(
-        result.tool, result.error, result.call, arguments=call.arguments
+        result.tool, result.error, result.call, arguments=failed.call.arguments
     )
-    return moment.advise(advice, answered.work or "study")
+    return moment.advise(advice, work)
 
 
 async def _on_start(moment: Moment) -> Reply:
@@ -395,24 +401,23 @@ async def _before_call(moment: Moment) -> Reply:
 
 async def _after_call(moment: Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
-    response = moment.get("tool_response")
-    interrupted = moment.get("is_interrupt") is True
-    if isinstance(response, Mapping) and response.get("interrupted") is True:
-        interrupted = True
-
     run = moment.run
+    tool = moment.tool
+    response = moment.get("tool_response")
     text = _result_text(response)
     error = _result_text(moment.get("error"))
     # The user stopped the call, so it did not fail; the agent has read what it says.
-    if interrupted:
-        said = Event("system_event", text or error, tool=moment.tool, origin="tool")
-        await run.keep(said)
+    is_stopped = moment.get("is_interrupt") is True
+    if isinstance(response, Mapping) and response.get("interrupted") is True:
+        is_stopped = True
+    if is_stopped:
+        output = Event("system_event", text or error, tool=tool, origin="tool")
+        await run.keep(output)
         return Reply()
 
-    tool = moment.tool
     call = moment.call
     agent = moment.subagent
-    is_kept, failed_last = await run.course(tool, moment.arguments, call)
+    is_kept, failed_before = await run.course(tool, moment.arguments, call)
     # No hook may have run before the call.
     if not is_kept:
         event = Event(
@@ -433,7 +438,7 @@ async def _after_call(moment: Moment) -> Reply:
     # What could not be told before the call is told after it.
     if "before" not in moment.agent.takes and not moment.settings.deny:
         advice = await run.rules_about(tool, moment.arguments)
-    work: Work = "study" if failed_last else ""
+    work: Work = "study" if failed_before else ""
     return moment.advise(advice, work)
 
 

@@ -11,16 +11,22 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput
 
-# A call, and the result that says how it failed.
-FailedCall = tuple[Event, Event]
 # What an agent writes between two events is rarely longer.
 MAX_TRANSCRIPT_TAIL_BYTES = 256 * 1024
 _ERROR_MARK = b'"is_error"'
 _CALL_MARK = b'"tool_use"'
+
+
+class FailedCall(NamedTuple):
+    """A call, and the result that says how it failed."""
+
+    call: Event
+    result: Event
 
 
 def failed_calls(path: object) -> Sequence[FailedCall]:
@@ -38,7 +44,7 @@ def failed_calls(path: object) -> Sequence[FailedCall]:
 
     calls = {event.call: event for event in events if event.type == "tool_call"}
     return [
-        (calls[event.call], event)
+        FailedCall(calls[event.call], event)
         for event in events
         if event.type == "tool_response" and event.error and event.call in calls
     ]

@@ -55,13 +55,16 @@ async def end_turn(run: CallRun, turn: Turn) -> tuple[bool, str]:
     loop = await run.host.guarded(
         "open the loop of a turn", _open(run, turn), otherwise=None
     )
-    if loop.ended if loop else turn.went_on:
+    is_over = loop.ended if loop else turn.went_on
+    if is_over:
         return False, ""
 
-    findings = {line: await _check(line, turn) for line in dict.fromkeys(turn.commands)}
+    findings = {
+        command: await _check(command, turn) for command in dict.fromkeys(turn.commands)
+    }
     errors = [finding for finding in findings.values() if finding]
-    goes_on = loop is None or await _report(run, turn, loop, findings)
-    if turn.went_on or not goes_on:
+    may_go_on = loop is None or await _report(run, turn, loop, findings)
+    if turn.went_on or not may_go_on:
         return bool(errors), ""
     reasons = [f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors]
     return bool(errors), "\n\n".join(reasons)
@@ -82,13 +85,13 @@ async def _open(run: CallRun, turn: Turn) -> ReportedLoop:
     )
 
 
-async def _check(line: str, turn: Turn) -> Finding | None:
+async def _check(command: str, turn: Turn) -> Finding | None:
     """Run a command of the user; return an error if it fails, else None.
 
     Its evidence is what the command printed: of a long output, its error lines, its
     beginning and its end.
     """
-    code, output = await _run(line, turn.folder, turn.seconds)
+    code, output = await _run(command, turn.folder, turn.seconds)
     if code == 0:
         return None
 
@@ -98,23 +101,23 @@ async def _check(line: str, turn: Turn) -> Finding | None:
     if not output:
         end += " and printed nothing"
     evidence = sanitize(shorten_failure(output, MAX_STORED_TEXT_CHARS))
-    name = redact_start(line, 200)
+    name = redact_start(command, 200)
     return Finding(
         name,
-        redact(f"`{line}` {end}"),
+        redact(f"`{command}` {end}"),
         key=f"{name}: {digest_of('output', evidence)}",
         evidence=evidence,
     )
 
 
-async def _run(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
+async def _run(command: str, folder: str, seconds: float) -> tuple[int | None, str]:
     """Run a shell command; return its exit code and the end of what it printed.
 
     The end has no secrets. After `seconds` heedful kills it and all its processes, and
     returns no code.
     """
     with tempfile.TemporaryFile() as output_file:
-        process = _start(line, folder, output_file)
+        process = _start(command, folder, output_file)
         try:
             code = await asyncio.to_thread(process.wait, seconds)
         except subprocess.TimeoutExpired:
@@ -133,14 +136,16 @@ async def _run(line: str, folder: str, seconds: float) -> tuple[int | None, str]
         return code, output.strip()
 
 
-def _start(line: str, folder: str, output_file: IO[bytes]) -> "subprocess.Popen[bytes]":
+def _start(
+    command: str, folder: str, output_file: IO[bytes]
+) -> "subprocess.Popen[bytes]":
     """Start a shell command that prints to a file.
 
     It starts without waiting: a hook that is cancelled while it waits would leave the
     command behind.
     """
     return subprocess.Popen(
-        line,
+        command,
         shell=True,
         cwd=folder,
         start_new_session=True,
@@ -169,11 +174,11 @@ async def _report(
     )
     verdict = await run.host.guarded("decide on a turn", report, otherwise=None)
 
-    for place, (line, finding) in enumerate(findings.items()):
+    for place, (command, finding) in enumerate(findings.items()):
         call = f"{loop.loop.id}/{number}/{place}"
         error = (finding.evidence or finding.message) if finding else ""
         await run.keep(
-            Event("tool_call", tool="stop", arguments={"command": line}, call=call),
+            Event("tool_call", tool="stop", arguments={"command": command}, call=call),
             Event("tool_response", tool="stop", call=call, error=error),
         )
     return verdict is None or isinstance(verdict, Again)

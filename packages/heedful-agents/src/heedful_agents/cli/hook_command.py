@@ -38,7 +38,7 @@ from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
 
-def here() -> dict[str, str]:
+def signs_of_agents() -> dict[str, str]:
     """Return the agents on this machine, and what shows each of them."""
     root = project_root(Path.cwd())
     signs = {name: agent.sign_in(root) for name, agent in AGENTS.items()}
@@ -65,7 +65,7 @@ def describe_limits(names: Sequence[str]) -> Iterator[str]:
 
 def list_agents() -> int:
     """List the agents that heedful knows: which are here, and which have its hooks."""
-    signs = here()
+    signs = signs_of_agents()
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
     for name, agent in AGENTS.items():
@@ -110,12 +110,12 @@ def _commands_by_file(name: str) -> dict[str, dict[str, str]]:
 
 def section() -> str:
     """Return the section of AGENTS.md from the memory that hooks follow here."""
-    everywhere: Sequence[StatedRule] = ()
+    rules_for_all_projects: Sequence[StatedRule] = ()
     if has_own_memory():
-        everywhere = ask_own(lambda memory: memory.user_rules.in_force())
+        rules_for_all_projects = ask_own(lambda memory: memory.user_rules.in_force())
     try:
         return ask(
-            lambda memory: section_text(memory, everywhere),
+            lambda memory: section_text(memory, rules_for_all_projects),
             settings_of_hooks(Path.cwd()),
         )
     except NotFound:
@@ -163,7 +163,7 @@ def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     if agents:
         raise UsageError("--all and names exclude each other; give one of them")
 
-    signs = here()
+    signs = signs_of_agents()
     if not signs:
         raise UsageError("no agent is seen here; heedful hook install --list shows all")
     for name, sign in signs.items():
@@ -221,8 +221,7 @@ def _describe_memory() -> list[str]:
     Raises UsageError if hooks could not follow the user's settings.
     """
     settings = process.read_settings(Path.cwd())
-    rules = _follow(settings)
-    policy(rules.policy)
+    policy(_hook_settings(settings).policy)
     doubt = doubt_about_rules(Path.cwd())
     return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
 
@@ -241,11 +240,9 @@ def uninstall(
         raise UsageError("--all and names exclude each other; give one of them")
     targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
 
-    plans_of_agents = [plans.plan_removal(name, user) for name in targets]
+    removals = [plans.plan_removal(name, user) for name in targets]
     # Agents may share a file, such as AGENTS.md.
-    changes = [
-        change for change in dict.fromkeys(plans_of_agents) if change is not None
-    ]
+    changes = [change for change in dict.fromkeys(removals) if change is not None]
     written = _write_if_agreed(changes, yes)
     lines = [f"no hooks in {change.path}" for change in changes]
     if written:
@@ -278,21 +275,24 @@ def move(
 
 def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
-    rules = _follow(settings)
-    file = user_folder() / SETTINGS_FILE
+    hook_settings = _hook_settings(settings)
     table = json.dumps(str(find_project(Path.cwd()).root))
-    commands = "; ".join(rules.stop) or "nothing"
+    commands = "; ".join(hook_settings.stop) or "nothing"
     return [
         f"each stop runs: {redact(commands)}",
-        f"settings: {file}, those of this project in [{PROJECTS_TABLE}.{table}]",
+        (
+            f"settings: {user_folder() / SETTINGS_FILE}, those of this project in "
+            f"[{PROJECTS_TABLE}.{table}]"
+        ),
         f"memory: {redact(settings['db'])}",
     ]
 
 
-def _follow(settings: Mapping[str, Any]) -> HookSettings:
-    """Return the rules of hooks. Raises UsageError if hooks could not follow them."""
-    no_database = {**settings, "db": ":memory:"}
-    return follow(no_database, Path.cwd(), host_type=CallHost)[0]
+def _hook_settings(settings: Mapping[str, Any]) -> HookSettings:
+    """Return the table `[hook]`. Raises UsageError if hooks could not follow it."""
+    without_database = {**settings, "db": ":memory:"}
+    hook_settings, _ = follow(without_database, Path.cwd(), host_type=CallHost)
+    return hook_settings
 
 
 def _read_memory() -> tuple[int, SessionTally]:

@@ -118,7 +118,7 @@ def learn_sessions(
         stated = settings()
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    run_interruptibly(_learn(folders, stated, survey), lambda: stopped)
+    run_interruptibly(_learn_folders(folders, stated, survey), lambda: stopped)
 
     ranked = survey.failures.ranked()
     document = {
@@ -147,7 +147,7 @@ def learn_sessions(
     return 1 if survey.problems else 0
 
 
-async def _learn(
+async def _learn_folders(
     folders: Sequence[Path], stated: Settings | None, survey: SessionSurvey
 ) -> None:
     """Learn from all files, each into the memory it belongs to, and fill the survey.
@@ -162,7 +162,7 @@ async def _learn(
         for number, file in enumerate(files, 1):
             show_progress("learning", number, len(files), "files")
             is_named = file in folders
-            await _learn_sessions(file, memories, stated, survey, is_named=is_named)
+            await _learn_file(file, memories, stated, survey, is_named=is_named)
 
         for db in survey.waiting:
             entries = await memories[db].quarantine.waiting()
@@ -173,7 +173,7 @@ async def _learn(
             await memory.store.close()
 
 
-async def _learn_sessions(
+async def _learn_file(
     file: Path,
     memories: dict[str, Memory],
     stated: Settings | None,
@@ -181,10 +181,10 @@ async def _learn_sessions(
     *,
     is_named: bool,
 ) -> None:
-    """Learn the sessions of a file into the memory that they belong to.
+    """Find the memory that a file of sessions belongs to, and let it learn from them.
 
-    `memories` are those that are open, by their databases; a new one is added. A file
-    that nobody named may be of no known format.
+    `memories` are those that are open, by their databases; a new one is added. What
+    goes wrong is a problem of the survey: the other files are read all the same.
     """
     survey.files += 1
     try:
@@ -195,7 +195,7 @@ async def _learn_sessions(
         if db not in memories:
             store = open_store(prepare_database(db))
             memories[db] = memory_of(values, store)
-        await _learn_file(file, memories[db], db, survey, is_named=is_named)
+        await _teach_memory(memories[db], db, file, survey, is_named=is_named)
     except OSError as error:
         survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
     except UsageError as error:
@@ -229,13 +229,14 @@ def _session_folder(file: Path) -> Path | None:
     return None
 
 
-async def _learn_file(
-    file: Path, memory: Memory, db: str, survey: SessionSurvey, *, is_named: bool
+async def _teach_memory(
+    memory: Memory, db: str, file: Path, survey: SessionSurvey, *, is_named: bool
 ) -> None:
-    """Learn the sessions of a file; a file that was learnt before is not read again.
+    """Teach a memory the sessions of a file, unless it has learnt the file before.
 
     The digest of the file is stored with its last session. So a file whose reading was
-    interrupted is read again, and the sessions that were learnt then count once.
+    interrupted is read again, and the sessions that were learnt then count once. A file
+    that is not named itself may be of no known format.
     """
     with file.open("rb") as opened:
         file_hash = await asyncio.to_thread(hashlib.file_digest, opened, "sha256")

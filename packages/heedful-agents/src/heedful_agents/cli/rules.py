@@ -107,7 +107,7 @@ def share(
         if not dry_run:
             _write_shared(repository, old_text, new_text)
 
-    lines = [f"+ {_shown(rule)}" for rule in new_rules]
+    lines = [f"+ {_visible_line(rule)}" for rule in new_rules]
     for id, reason in reviewed.left_out.items():
         lines.append(f"left out: lesson {id}: {reason}")
     return answer(
@@ -200,15 +200,16 @@ def accept(
 
 def _changes(rules: Sequence[SharedRule], accepted: bytes) -> list[str]:
     """Return the rules that are new, and those that are gone, as lines."""
-    before: list[str] = []
+    old_lines: list[str] = []
     with suppress(LineError):
-        before += [_shown(rule) for rule in read_rules(accepted, SHARED_FILE)]
-    lines = [_shown(rule) for rule in rules]
-    changes = [f"- {line}" for line in before if line not in lines]
-    return changes + [f"+ {line}" for line in lines if line not in before]
+        old_lines += [_visible_line(r) for r in read_rules(accepted, SHARED_FILE)]
+    new_lines = [_visible_line(rule) for rule in rules]
+    gone = [f"- {line}" for line in old_lines if line not in new_lines]
+    added = [f"+ {line}" for line in new_lines if line not in old_lines]
+    return gone + added
 
 
-def _shown(rule: SharedRule) -> str:
+def _visible_line(rule: SharedRule) -> str:
     """Return a rule as a person must see it: whole, with nothing hidden."""
     return visible(rule.line.removeprefix("- "))
 
@@ -227,15 +228,10 @@ def _words_of(stated: StatedRule) -> str:
     return clean(stated.text, MAX_SHOWN_TEXT_CHARS)
 
 
-def _state_of(stated: StatedRule) -> str:
-    """Return whether a rule is in force, or else its state."""
-    return "in force" if stated.in_force else stated.state
-
-
 RULE_COLUMNS = columns(
     "rule state last_said id said",
     rule=_words_of,
-    state=_state_of,
+    state=lambda stated: "in force" if stated.in_force else stated.state,
     last_said=lambda stated: when(stated.last_said),
     said="seen",
 )
