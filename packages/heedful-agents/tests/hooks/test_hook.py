@@ -31,6 +31,7 @@ from tests.hooks.support import (
     patient_hook,
     settle,
 )
+from tests.tables import cases
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 CALL: Any = {
@@ -291,12 +292,8 @@ def closed_stream() -> io.StringIO:
     return stream
 
 
-@pytest.mark.parametrize(
-    "stdout",
-    [
-        pytest.param(FullDisk(), id="the disk is full"),
-        pytest.param(closed_stream(), id="the stream is closed"),
-    ],
+@cases(
+    "stdout", {"the disk is full": FullDisk(), "the stream is closed": closed_stream()}
 )
 def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
     stdout: io.StringIO, folder: Path

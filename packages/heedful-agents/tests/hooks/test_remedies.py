@@ -9,6 +9,7 @@ import pytest
 
 from heedful.memory.memory import Memory
 from tests.hooks.sessions import Session
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -35,14 +36,12 @@ def read(root: Path, path: str) -> dict[str, str]:
 LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "is_told"),
-    [
-        pytest.param(
-            LINT.format(line=9).replace("setup", "clean"), True, id="same message"
-        ),
-        pytest.param("cmd/clean.go:4:1: undefined: cart", False, id="another message"),
-    ],
+    {
+        "same message": (LINT.format(line=9).replace("setup", "clean"), True),
+        "another message": ("cmd/clean.go:4:1: undefined: cart", False),
+    },
 )
 async def test_an_edit_helps_only_after_the_same_message(
     memory: Memory, root: Path, error: str, is_told: bool
@@ -86,12 +85,8 @@ async def learn_prices(memory: Memory, root: Path) -> None:
     await session.send("end")
 
 
-@pytest.mark.parametrize(
-    ("total", "is_told"),
-    [
-        pytest.param(19.0, True, id="same value"),
-        pytest.param(118.0, False, id="another value"),
-    ],
+@cases(
+    ("total", "is_told"), {"same value": (19.0, True), "another value": (118.0, False)}
 )
 async def test_an_edit_helps_only_after_the_same_value(
     memory: Memory, root: Path, total: float, is_told: bool
@@ -129,13 +124,13 @@ async def push(session: Session, branch: str, make: str) -> str:
     return "".join(texts)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("file", "is_told"),
-    [
-        pytest.param("maps/north.svg", True, id="the file of the lesson"),
-        pytest.param("maps/south.svg", False, id="another file"),
-        pytest.param("maps/right", False, id="a word of every rendered lesson"),
-    ],
+    {
+        "the file of the lesson": ("maps/north.svg", True),
+        "another file": ("maps/south.svg", False),
+        "a word of every rendered lesson": ("maps/right", False),
+    },
 )
 async def test_a_fix_is_told_of_the_file_that_its_calls_name(
     memory: Memory, root: Path, file: str, is_told: bool

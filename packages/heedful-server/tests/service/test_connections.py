@@ -4,8 +4,6 @@ import re
 import socket
 from contextlib import suppress
 
-import pytest
-
 from heedful_server.setup import Setup
 from tests.engines import opened
 from tests.service.running import WAITING, listening
@@ -42,7 +40,7 @@ def send(url: str, data: bytes) -> bytes:
 
 
 @cases("head", AMBIGUOUS_LENGTHS)
-@pytest.mark.parametrize("before", [b"", HEALTH], ids=["alone", "after another"])
+@cases("before", {"alone": b"", "after another": HEALTH})
 def test_a_request_whose_length_is_in_doubt_is_refused_and_closed(
     tmp_path, before, head
 ):

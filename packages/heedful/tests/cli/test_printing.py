@@ -2,8 +2,6 @@
 
 import sys
 
-import pytest
-
 from heedful.cli.exits import report_error
 from heedful.cli.printing import (
     CURRENT_COMMAND,
@@ -11,6 +9,7 @@ from heedful.cli.printing import (
     CommandLine,
     show_progress,
 )
+from tests.tables import cases
 
 
 class Full:
@@ -31,14 +30,13 @@ def test_an_error_is_shown_where_no_document_can_be(capsys, monkeypatch):
     assert capsys.readouterr().err == "heedful: the disk is full\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("total", "lines"),
-    [
-        (MIN_PROGRESS_ITEMS - 1, 0),
-        (MIN_PROGRESS_ITEMS, 1),
-        (40 * MIN_PROGRESS_ITEMS, 10),
-    ],
-    ids=["too few", "just enough", "many"],
+    {
+        "too few": (MIN_PROGRESS_ITEMS - 1, 0),
+        "just enough": (MIN_PROGRESS_ITEMS, 1),
+        "many": (40 * MIN_PROGRESS_ITEMS, 10),
+    },
 )
 def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
     token = CURRENT_COMMAND.set(CommandLine())

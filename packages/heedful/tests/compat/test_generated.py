@@ -18,6 +18,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat import shapes
 from tests.compat.shapes import run_async
+from tests.tables import cases
 
 TASK = "What does the blue kettle cost?"
 EVENTS: list[dict[str, Any]] = [
@@ -138,33 +139,35 @@ def test_what_came_from_outside_is_found_marked_until_a_person_releases_it(store
     assert states[generated["reflection_id"]] == ("candidate", "")
 
 
-@pytest.mark.parametrize(
+@cases(
     "context",
-    [
-        pytest.param(leave_out("tenant_id", FAILED), id="no tenant"),
-        pytest.param({**FAILED, "outcome": "odd"}, id="an unknown outcome"),
-        pytest.param({**FAILED, "related_memory_ids": "m1"}, id="related ids as text"),
-        pytest.param(
-            {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
-            id="metadata with a tuple as key",
-        ),
-    ],
+    {
+        "no tenant": leave_out("tenant_id", FAILED),
+        "an unknown outcome": {**FAILED, "outcome": "odd"},
+        "related ids as text": {**FAILED, "related_memory_ids": "m1"},
+        "metadata with a tuple as key": {
+            **FAILED,
+            "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}],
+        },
+    },
 )
 def test_a_context_that_cannot_be_read_is_said(store, context: Any):
     with pytest.raises(InvalidInput):
         run_async(generate_reflection(context, store=store))
 
 
-@pytest.mark.parametrize(
+@cases(
     "copied",
-    [
-        dict,
-        lambda made: {**made, "reflection_text": "Ask for the price by item number."},
-        lambda made: compat.ReflectionResult(
+    {
+        "copy": dict,
+        "changed": lambda made: {
+            **made,
+            "reflection_text": "Ask for the price by item number.",
+        },
+        "own": lambda made: compat.ReflectionResult(
             "Ask for it.", "Use item numbers.", importance=0.9
         ),
-    ],
-    ids=["copy", "changed", "own"],
+    },
 )
 def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any):
     generated = run_async(generate_reflection(SPOKEN, store=store, trust="user"))
@@ -184,14 +187,12 @@ def test_words_that_heedful_did_not_write_wait_in_quarantine(store, copied: Any)
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("result", "field"),
-    [
-        pytest.param("All is well.", "result", id="a text"),
-        pytest.param(
-            {"text": "All is well."}, "result", id="a mapping without the fields"
-        ),
-    ],
+    {
+        "a text": ("All is well.", "result"),
+        "a mapping without the fields": ({"text": "All is well."}, "result"),
+    },
 )
 def test_a_result_that_cannot_be_stored_is_said(store, result: Any, field):
     with pytest.raises(InvalidInput) as caught:
@@ -235,13 +236,9 @@ def build_run(kind: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
-    [
-        pytest.param(compat.ReflectionContext, id="types"),
-        pytest.param(dict, id="mappings"),
-        pytest.param(SimpleNamespace, id="objects"),
-    ],
+    {"types": compat.ReflectionContext, "mappings": dict, "objects": SimpleNamespace},
 )
 def test_runs_in_types_mappings_and_objects_teach_the_same(store, kind):
     engine = compat.ReflectionEngine(store, trust="user")

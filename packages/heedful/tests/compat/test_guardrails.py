@@ -33,6 +33,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
+from tests.tables import cases
 
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
@@ -75,18 +76,17 @@ WORDS = "The summary claims growth without a source; name the figure and its sou
 
 
 @pytest.mark.parametrize("place", ["loop_001", "loop_001_r1"])
-@pytest.mark.parametrize(
+@cases(
     ("reason", "detail", "expected"),
-    [
-        pytest.param(WORDS, None, [WORDS], id="the reason is a sentence"),
-        pytest.param("alignment_threshold_not_met", WORDS, [WORDS], id="the detail is"),
-        pytest.param(
+    {
+        "the reason is a sentence": (WORDS, None, [WORDS]),
+        "the detail is": ("alignment_threshold_not_met", WORDS, [WORDS]),
+        "both are those of the answer": (
             "alignment_threshold_not_met",
             "Triggered by alignment, drift",
             [],
-            id="both are those of the answer",
         ),
-    ],
+    },
 )
 async def test_the_reason_of_a_rerun_that_passed_is_a_rule_in_those_words(
     store, place, reason, detail, expected
@@ -156,15 +156,13 @@ async def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
 # -- what is reported
 
 
-@pytest.mark.parametrize(
+@cases(
     "other",
-    [
-        pytest.param({"output": "more"}, id="output"),
-        pytest.param({"alignment_score": 0.73}, id="alignment"),
-        pytest.param(
-            {"bias_tags": [{**TAG, "severity": 0.7}]}, id="severity of a bias"
-        ),
-    ],
+    {
+        "output": {"output": "more"},
+        "alignment": {"alignment_score": 0.73},
+        "severity of a bias": {"bias_tags": [{**TAG, "severity": 0.7}]},
+    },
 )
 async def test_another_completion_of_the_same_loop_is_refused(store, other):
     await complete(store, "loop_001", FIRST)
@@ -244,10 +242,9 @@ JUDGED = (
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("valid", "decision"),
-    [(True, "finalize"), (False, "rerun")],
-    ids=["a valid summary", "an invalid summary"],
+    {"a valid summary": (True, "finalize"), "an invalid summary": (False, "rerun")},
 )
 async def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
@@ -306,10 +303,9 @@ async def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_store
 # -- the parts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("max_reruns", "reached"),
-    [(3, False), (0, True)],
-    ids=["three reruns allowed", "no rerun allowed"],
+    {"three reruns allowed": (3, False), "no rerun allowed": (0, True)},
 )
 async def test_a_loop_that_is_unknown_has_had_no_rerun(store, max_reruns, reached):
     loops = GuardedLoops(store=store, settings=LoopGuardrails(max_reruns=max_reruns))

@@ -17,6 +17,7 @@ from heedful.compat.refining import (
 )
 from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding
+from tests.tables import cases
 
 
 def evaluation_of(*severities: float) -> Evaluation:
@@ -36,32 +37,29 @@ def judge_by(levels: dict[str, float]) -> Any:
     return evaluate
 
 
-@pytest.mark.parametrize(
+@cases(
     ("levels", "revision", "best", "improvement"),
-    [
-        pytest.param(
+    {
+        "hardly less is left": (
             {"draft": 0.8, "another one": 0.75},
             "another one",
             "another one",
             0.05,
-            id="hardly less is left",
         ),
-        pytest.param(
+        "as much is left": (
             {"draft": 0.8, "another one": 0.8},
             "another one",
             "draft",
             0.0,
-            id="as much is left",
         ),
-        pytest.param(
+        "more is left": (
             {"draft": 0.8, "another one": 0.9},
             "another one",
             "draft",
             -0.1,
-            id="more is left",
         ),
-        pytest.param({"draft": 0.8}, "draft", "draft", 0.0, id="the same revision"),
-    ],
+        "the same revision": ({"draft": 0.8}, "draft", "draft", 0.0),
+    },
 )
 async def test_one_iteration_judges_revises_and_judges_again(
     levels, revision, best, improvement
@@ -137,13 +135,13 @@ async def iterate(changes: dict[str, Any]) -> Any:
     return await run_iteration(**(GOOD | changes))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("field", "value"),
-    [
-        pytest.param("candidate", None, id="no candidate"),
-        pytest.param("evaluate", None, id="no evaluation"),
-        pytest.param("policy", "none", id="an unknown policy"),
-    ],
+    {
+        "no candidate": ("candidate", None),
+        "no evaluation": ("evaluate", None),
+        "an unknown policy": ("policy", "none"),
+    },
 )
 async def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value):
     with pytest.raises(heedful.errors.UsageError) as caught:
@@ -151,11 +149,7 @@ async def test_an_iteration_refuses_what_it_cannot_judge_or_revise(field, value)
     assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("limit", "converged"),
-    [(2, True), (1, False)],
-    ids=["a plateau", "out of attempts"],
-)
+@cases(("limit", "converged"), {"a plateau": (2, True), "out of attempts": (1, False)})
 async def test_a_result_has_converged_where_a_plateau_stopped_it(limit, converged):
     """Which rule stops a loop, and which attempt is best, are tested in tests/loop."""
     result = await heedful.run(
@@ -196,17 +190,17 @@ def test_a_guardrail_subclass_declares_its_checks():
 FRAME = {"y": [1.0, 2.0, 3.0], "yhat": [1.1, 2.1, 3.1]}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("check", "output"),
-    [
-        pytest.param(checks.predictions(actual="y", predicted="yhat"), FRAME, id="p"),
-        pytest.param(checks.ranges(y=(0, 2)), FRAME, id="ranges"),
-        pytest.param(checks.rows(key="z"), FRAME, id="rows"),
-        pytest.param(checks.results("nowhere.csv"), FRAME, id="results"),
-        pytest.param(checks.insights(metrics={}), "We predict 4.", id="insights"),
-        pytest.param(checks.precision(at_most=0), "It is 4.", id="precision"),
-        pytest.param(checks.json_schema({"type": "object"}), "[]", id="json_schema"),
-    ],
+    {
+        "p": (checks.predictions(actual="y", predicted="yhat"), FRAME),
+        "ranges": (checks.ranges(y=(0, 2)), FRAME),
+        "rows": (checks.rows(key="z"), FRAME),
+        "results": (checks.results("nowhere.csv"), FRAME),
+        "insights": (checks.insights(metrics={}), "We predict 4."),
+        "precision": (checks.precision(at_most=0), "It is 4."),
+        "json_schema": (checks.json_schema({"type": "object"}), "[]"),
+    },
 )
 def test_a_guardrail_with_built_in_checks_can_be_pickled(check, output):
     guardrail = PoliteGuardrail("s", [check])

@@ -116,9 +116,7 @@ async def test_ids_may_be_of_type_uuid(store):
         await engine.store_reflection(result, tenant, project, session_id=7)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(iter, id="a generator"), pytest.param(deque, id="a deque")]
-)
+@cases("kind", {"a generator": iter, "a deque": deque})
 async def test_events_may_be_any_iterable(store, kind: Any):
     result = await engine_of(store).generate_reflection(talked(events=kind([SPOKEN])))
     assert result.metadata["event_count"] == 1
@@ -163,7 +161,7 @@ def test_a_pool_of_connections_is_refused_with_what_to_pass():
         "a number as category": ("error_category", 7),
     },
 )
-@pytest.mark.parametrize("copied", [False, True], ids=["as generated", "as a mapping"])
+@cases("copied", {"as generated": False, "as a mapping": True})
 async def test_a_result_that_cannot_be_stored_is_refused(store, copied, name, value):
     engine = engine_of(store)
     result: Any = await engine.generate_reflection(talked())

@@ -17,6 +17,7 @@ from heedful.checks.evaluate import Context
 from heedful.loop.record import NO_CANDIDATE, Evaluation
 from heedful.memory.memory import Memory
 from tests.drive.support import WANTED, Generator, reread, session
+from tests.tables import cases
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
@@ -93,13 +94,13 @@ async def test_a_generator_that_refuses_is_asked_again_with_what_is_wrong(
     assert ".py:" in first
 
 
-@pytest.mark.parametrize(
+@cases(
     ("raising", "text"),
-    [
-        pytest.param(parse("[1"), "[1", id="the text that pydantic read"),
-        pytest.param(cut, '{"ship": "Er', id="the completion of an SDK"),
-        pytest.param(Weight("too heavy"), None, id="unknown for a text"),
-    ],
+    {
+        "the text that pydantic read": (parse("[1"), "[1"),
+        "the completion of an SDK": (cut, '{"ship": "Er'),
+        "unknown for a text": (Weight("too heavy"), None),
+    },
 )
 async def test_the_refused_answer_is_the_candidate_where_it_is_known(raising, text):
     result = await session(None, raising, WANTED).finish()
@@ -122,10 +123,7 @@ async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_stor
     assert len(hints) == 2
 
 
-@pytest.mark.parametrize(
-    ("refuse", "attempts"),
-    [pytest.param([Busy], 2, id="named"), pytest.param([], 0, id="not named")],
-)
+@cases(("refuse", "attempts"), {"named": ([Busy], 2), "not named": ([], 0)})
 async def test_a_caller_names_further_exceptions(refuse, attempts):
     driver = session(None, Busy("429"), WANTED, refuse=refuse)
     if not attempts:
@@ -135,13 +133,13 @@ async def test_a_caller_names_further_exceptions(refuse, attempts):
     assert len((await driver.finish()).loop.attempts) == attempts
 
 
-@pytest.mark.parametrize(
+@cases(
     "refuse",
-    [
-        pytest.param(Busy, id="a class alone"),
-        pytest.param([KeyboardInterrupt], id="no Exception"),
-        pytest.param([errors.ModelError], id="an error of heedful"),
-    ],
+    {
+        "a class alone": Busy,
+        "no Exception": [KeyboardInterrupt],
+        "an error of heedful": [errors.ModelError],
+    },
 )
 async def test_what_refuses_is_checked_before_the_first_attempt(refuse):
     with pytest.raises(errors.InvalidInput, match="refuse"):
@@ -184,13 +182,7 @@ def harbour(candidate: str) -> bool:
     return bool(json.loads(candidate)["legs"][0]["harbour"])
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param("[]", id="a list"),
-        pytest.param(json.dumps(SHIP_IS_NUMBER), id="a number for a text"),
-    ],
-)
+@cases("answer", {"a list": "[]", "a number for a text": json.dumps(SHIP_IS_NUMBER)})
 async def test_a_check_that_cannot_read_a_refused_answer_is_left_out(answer):
     checks = [heedful.checks.json_schema(Voyage), harbour]
     result = await session(
@@ -234,13 +226,7 @@ async def test_a_check_that_raises_the_same_for_every_answer_is_named():
 # -- how it ends for the caller
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, id="the function raises"),
-        pytest.param({"checks": [weighs]}, id="a check raises"),
-    ],
-)
+@cases("options", {"the function raises": {}, "a check raises": {"checks": [weighs]}})
 def test_not_passed_comes_from_the_exception_of_the_caller(options):
     @heedful.self_correcting(store=None, max_attempts=2, **options)
     def load(task: str, hint: str) -> str:

@@ -20,6 +20,7 @@ from heedful.models.contract import Answer
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator, session
+from tests.tables import cases
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -45,12 +46,8 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     assert result.usage.calls == 5
 
 
-@pytest.mark.parametrize(
-    ("initial", "calls"),
-    [
-        pytest.param("draft", 1, id="a wrong draft"),
-        pytest.param(WANTED, 0, id="a right draft"),
-    ],
+@cases(
+    ("initial", "calls"), {"a wrong draft": ("draft", 1), "a right draft": (WANTED, 0)}
 )
 async def test_an_initial_candidate_is_attempt_1_and_costs_no_call(
     any_store, initial, calls
@@ -79,20 +76,13 @@ async def test_a_reviser_takes_task_candidate_and_findings(any_store):
     assert result.candidate == WANTED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spans", "rewritten", "revised"),
-    [
-        pytest.param(
-            [(8, 13), (0, 3)], ["three", "one"], "ONE two THREE", id="two spans"
-        ),
-        pytest.param(
-            [(0, 5), (4, 7)],
-            ["one two"],
-            "ONE TWO three",
-            id="overlapping spans are one",
-        ),
-        pytest.param([None], ["one two three"], "ONE TWO THREE", id="no span: all"),
-    ],
+    {
+        "two spans": ([(8, 13), (0, 3)], ["three", "one"], "ONE two THREE"),
+        "overlapping spans are one": ([(0, 5), (4, 7)], ["one two"], "ONE TWO three"),
+        "no span: all": ([None], ["one two three"], "ONE TWO THREE"),
+    },
 )
 async def test_a_targeted_reviser_gets_only_the_flagged_spans(
     spans, rewritten, revised
@@ -119,12 +109,12 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(
 # -- models
 
 
-@pytest.mark.parametrize(
+@cases(
     ("temperature", "temperatures"),
-    [
-        pytest.param(0.0, [0.0, 0.0, 0.5, 1.0, 1.0], id="the same answer"),
-        pytest.param(1.4, [1.4] * 5, id="a warm model is not cooled"),
-    ],
+    {
+        "the same answer": (0.0, [0.0, 0.0, 0.5, 1.0, 1.0]),
+        "a warm model is not cooled": (1.4, [1.4] * 5),
+    },
 )
 async def test_a_repeat_raises_the_temperature_and_every_attempt_the_seed(
     temperature, temperatures
@@ -195,7 +185,7 @@ async def test_the_users_code_knows_its_context(any_store):
 # -- checks and judges
 
 
-@pytest.mark.parametrize("pure", [False, True], ids=["other checks", "pure checks"])
+@cases("pure", {"other checks": False, "pure checks": True})
 async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     any_store, pure
 ):
@@ -214,9 +204,7 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(
     assert generate.calls == 1
 
 
-@pytest.mark.parametrize(
-    "empty", [pytest.param("", id="nothing"), pytest.param("  \n", id="spaces")]
-)
+@cases("empty", {"nothing": "", "spaces": "  \n"})
 async def test_an_empty_answer_never_passes(empty, any_store):
     generate = Generator(empty, WANTED)
     result = await drive(generate=generate, checks=[], store=any_store)
@@ -263,8 +251,8 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
     assert result.usage.calls == 2  # the one that failed was a call, too
 
 
-@pytest.mark.parametrize("candidate", [pytest.param(float("nan"), id="not a number")])
-@pytest.mark.parametrize("pure", [False, True], ids=["other checks", "pure checks"])
+@cases("candidate", {"not a number": float("nan")})
+@cases("pure", {"other checks": False, "pure checks": True})
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]
     with pytest.raises(errors.NotJournalable, match="run with store=None"):
@@ -275,12 +263,9 @@ async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pu
 # -- limits
 
 
-@pytest.mark.parametrize(
+@cases(
     ("budget", "attempts"),
-    [
-        pytest.param(Budget(tokens=70), 1, id="tokens"),
-        pytest.param(Budget(cost=1.1), 3, id="cost"),
-    ],
+    {"tokens": (Budget(tokens=70), 1), "cost": (Budget(cost=1.1), 3)},
 )
 async def test_a_budget_ends_a_loop_at_the_attempt_that_reaches_it(
     budget, attempts, any_store
@@ -379,15 +364,15 @@ async def test_a_cancelled_loop_stays_cancelled(any_store):
     assert early.stopped_by[0].figures == {"why": "cancelled"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "value"),
-    [
-        pytest.param("checks", ["x"], id="a check that is a text"),
-        pytest.param("goals", Goal("quality", 0.5), id="a goal without a list"),
-        pytest.param("timeout", 0, id="no time"),
-        pytest.param("store", 5, id="a number as store"),
-        pytest.param("generate", "embedded", id="a name as generator"),
-    ],
+    {
+        "a check that is a text": ("checks", ["x"]),
+        "a goal without a list": ("goals", Goal("quality", 0.5)),
+        "no time": ("timeout", 0),
+        "a number as store": ("store", 5),
+        "a name as generator": ("generate", "embedded"),
+    },
 )
 def test_an_unusable_argument_is_refused_at_once(name, value):
     with pytest.raises(errors.InvalidInput, match=name):

@@ -27,6 +27,7 @@ from heedful.loop.replay import replay
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Plateau
 from tests.loop.support import evaluated, loop_of
 from tests.loop.test_stop import NAN, WRONG_SETTINGS
+from tests.tables import cases
 
 INF = math.inf
 RULES = {"rules": (MaxAttempts(),)}
@@ -104,26 +105,20 @@ LOW = Goal("q", 0.5)
 HIGH = Goal("q", 0.5, "at_most")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("goals", "wrong"),
-    [
-        pytest.param((LOW, HIGH), "", id="exactly there"),
-        pytest.param(
-            (Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")),
-            "",
-            id="the same thousandth",
-        ),
-        pytest.param(
+    {
+        "exactly there": ((LOW, HIGH), ""),
+        "the same thousandth": ((Goal("q", 0.1 + 0.2), Goal("q", 0.3, "at_most")), ""),
+        "above": (
             (Goal("q", 0.501), HIGH),
             "threshold of q >= 0.501 is 0.501; it must be at most 0.5: ",
-            id="above",
         ),
-        pytest.param(
+        "the other order": (
             (HIGH, Goal("q", 0.9)),
             "threshold of q >= 0.9 is 0.9; it must be at most 0.5: another",
-            id="the other order",
         ),
-    ],
+    },
 )
 def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
     makers: list[Any] = [
@@ -139,9 +134,7 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
             assert caught.value.field == wrong.split(" is ")[0]
 
 
-@pytest.mark.parametrize(
-    "numbers", [pytest.param([2], id="from 2"), pytest.param([0, 1], id="from 0")]
-)
+@cases("numbers", {"from 2": [2], "from 0": [0, 1]})
 def test_attempts_are_numbered_from_1_without_gaps(numbers):
     attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
@@ -183,9 +176,7 @@ def test_a_rule_with_the_name_of_a_shipped_one_is_stored_as_code():
     assert policy_from(document).rules == (MaxAttempts(3),)
 
 
-@pytest.mark.parametrize(
-    "answer", [pytest.param(True, id="True"), pytest.param(object(), id="an object")]
-)
+@cases("answer", {"True": True, "an object": object()})
 def test_a_rule_that_answers_no_text_is_refused_by_name(answer):
     def rule(loop: Loop) -> Any:
         return answer

@@ -11,6 +11,7 @@ import pytest
 from heedful import errors
 from heedful.checks import grounding
 from tests.pipeline.support import check_that_fails, run_stage
+from tests.tables import cases
 
 
 def make_frame(kind: str, ys: list[float]) -> Any:
@@ -22,12 +23,9 @@ def make_frame(kind: str, ys: list[float]) -> Any:
     return make({"y": ys, "name": ["a"] * len(ys)})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "count"),
-    [
-        pytest.param([1.0, 2.0, 3.0], 3, id="other frames"),
-        pytest.param([1.0, 1.0, 1.0], 2, id="equal frames"),
-    ],
+    {"other frames": ([1.0, 2.0, 3.0], 3), "equal frames": ([1.0, 1.0, 1.0], 2)},
 )
 def test_only_equal_frames_are_a_repeat(values: list[float], count: int) -> None:
     policy = "stage, attempts.limit=3, repeat.times=1"
@@ -44,15 +42,14 @@ def absent(output: Any, context: Any) -> list[Any]:
     raise ModuleNotFoundError("No module named 'forecasts'")
 
 
-@pytest.mark.parametrize(
+@cases(
     "check",
-    [
-        pytest.param(absent, id="a check of the user"),
-        pytest.param(
-            grounding(lambda text, state: make_frame("pandas", [1.0])),
-            id="a check of heedful",
+    {
+        "a check of the user": absent,
+        "a check of heedful": grounding(
+            lambda text, state: make_frame("pandas", [1.0])
         ),
-    ],
+    },
 )
 def test_a_check_without_its_package_halts_the_run(
     check: Any, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ from tests.pipeline.support import (
     run_pipeline,
     run_stage,
 )
+from tests.tables import cases
 
 FED = """GUARDRAIL FEEDBACK - Critical issues detected in s:
 - looks: attempt 1 is wrong. look again
@@ -40,7 +41,7 @@ def stage_that_hears(hints: list[Any]) -> Any:
 # -- attempts, and what is said between them
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
+@cases("store", {"no store": None, "a store": ":memory:"})
 def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     hints: list[Any] = []
     pipeline = Pipeline("p", store=store, progress=False)
@@ -60,16 +61,14 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
     assert report.state["s"] == 2
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"], ids=["no store", "a store"])
-@pytest.mark.parametrize(
+@cases("store", {"no store": None, "a store": ":memory:"})
+@cases(
     ("how", "status", "action", "kept_attempt", "seen"),
-    [
-        pytest.param(
-            "continue", "degraded", "continued", 3, [["s"]], id="continue with the last"
-        ),
-        pytest.param("best", "degraded", "best", 2, [["s"]], id="go on with the best"),
-        pytest.param("halt", "halted", "halted", 3, [], id="halt"),
-    ],
+    {
+        "continue with the last": ("continue", "degraded", "continued", 3, [["s"]]),
+        "go on with the best": ("best", "degraded", "best", 2, [["s"]]),
+        "halt": ("halt", "halted", "halted", 3, []),
+    },
 )
 def test_exhaustion_after_exactly_3_attempts(
     store: str | None,
@@ -285,16 +284,16 @@ def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
 # -- what is refused
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        pytest.param("", id="empty"),
-        pytest.param(" ", id="a space"),
-        pytest.param("a/b", id="a slash"),
-        pytest.param("é" * MAX_STAGE_NAME_BYTES, id="too long in bytes"),
-        pytest.param(5, id="a number"),
-        pytest.param("sk-" + "a1B2" * 12, id="a secret"),
-    ],
+    {
+        "empty": "",
+        "a space": " ",
+        "a slash": "a/b",
+        "too long in bytes": "é" * MAX_STAGE_NAME_BYTES,
+        "a number": 5,
+        "a secret": "sk-" + "a1B2" * 12,
+    },
 )
 def test_names_that_are_refused(name: Any) -> None:
     with pytest.raises(InvalidInput, match="name of a pipeline is"):
@@ -308,18 +307,17 @@ def test_names_that_are_refused(name: Any) -> None:
             run_pipeline(pipeline, {}, id=name)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "message"),
-    [
-        pytest.param(
+    {
+        "retries beside a policy": (
             {"retries": 1, "policy": policies.stage},
             "absent if there is a policy",
-            id="retries beside a policy",
         ),
-        pytest.param({"policy": 3}, "policy is 3", id="a number as policy"),
-        pytest.param({"timeout": 0}, "timeout is 0", id="no time"),
-        pytest.param({"model": 3}, "generate is 3", id="a number as model"),
-    ],
+        "a number as policy": ({"policy": 3}, "policy is 3"),
+        "no time": ({"timeout": 0}, "timeout is 0"),
+        "a number as model": ({"model": 3}, "generate is 3"),
+    },
 )
 def test_options_of_a_stage_that_are_refused(
     options: dict[str, Any], message: str

@@ -17,6 +17,7 @@ from heedful.store import postgres_schema
 from heedful.store.postgres_schema import migrate
 from heedful.store.statements import schema
 from tests.postgres import Urls, blank, drop, rows
+from tests.tables import cases
 
 TABLES = """
 select relname::text from pg_class
@@ -65,10 +66,7 @@ def test_the_role_of_the_service_is_made_and_let_in_to_what_comes_later(empty):
         rows(empty.superuser, f"drop owned by {quoted}; drop role {quoted}")
 
 
-@pytest.mark.parametrize(
-    "role",
-    [pytest.param("a\nb", id="a line break"), pytest.param("x" * 64, id="too long")],
-)
+@cases("role", {"a line break": "a\nb", "too long": "x" * 64})
 def test_a_role_without_a_proper_name_is_refused(empty, role):
     with pytest.raises(InvalidInput, match="role is"):
         migrate(empty.owner, role=role)

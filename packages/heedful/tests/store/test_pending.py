@@ -34,6 +34,7 @@ from tests.episodes.runs import (
     span,
 )
 from tests.store.support import SCOPE, opened, rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -146,9 +147,7 @@ async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     assert [trust for _, trust in await read_episodes(store, other)] == ["user"]
 
 
-@pytest.mark.parametrize(
-    "bound", [Bounds(spans=1), Bounds(bytes=100)], ids=["spans", "bytes"]
-)
+@cases("bound", {"spans": Bounds(spans=1), "bytes": Bounds(bytes=100)})
 async def test_a_trace_and_a_scope_have_bounds(store, bound):
     *children, root = genai()
     refused = await send(store, children, bounds=bound)
@@ -159,25 +158,22 @@ async def test_a_trace_and_a_scope_have_bounds(store, bound):
     assert (await send(store, [root], bounds=exact)).total() == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param({"traceId": ""}, id="no trace"),
-        pytest.param({"traceId": "0" * 32}, id="a trace of zeros"),
-        pytest.param({"traceId": "g" * 32}, id="a trace that is no number"),
-        pytest.param({"spanId": "abc"}, id="a span too short"),
-        pytest.param(
-            {
-                "attributes": [
-                    {
-                        "key": "input.value",
-                        "value": {"stringValue": "x" * MAX_READ_BYTES},
-                    }
-                ]
-            },
-            id="a span too large",
-        ),
-    ],
+    {
+        "no trace": {"traceId": ""},
+        "a trace of zeros": {"traceId": "0" * 32},
+        "a trace that is no number": {"traceId": "g" * 32},
+        "a span too short": {"spanId": "abc"},
+        "a span too large": {
+            "attributes": [
+                {
+                    "key": "input.value",
+                    "value": {"stringValue": "x" * MAX_READ_BYTES},
+                }
+            ]
+        },
+    },
 )
 async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(
     store, change

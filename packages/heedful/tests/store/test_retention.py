@@ -14,6 +14,7 @@ from heedful.store.store import Store
 from heedful_server import jobs
 from heedful_server.jobs import WORKER_ACTOR, Tools
 from tests.engines import change_rows, opened, rows
+from tests.tables import cases
 
 pytestmark = pytest.mark.both
 DAY = 86_400.0
@@ -140,12 +141,9 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
     assert sorted(removed) == [("ann", 2), ("bob", 5)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("old", "left"),
-    [
-        pytest.param(5, 2, id="a handful may go, even if it is most"),
-        pytest.param(6, 7, id="most of many stay"),
-    ],
+    {"a handful may go, even if it is most": (5, 2), "most of many stay": (6, 7)},
 )
 async def test_a_night_removes_no_more_than_half_of_the_loops(
     path, store, caplog, old, left
