@@ -14,12 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from heedful.testing.conformance import (
-    Driven,
-    Say,
-    ScriptedCall as Call,
-    severity,
-)
+from heedful.testing.conformance import Driven, Say, ScriptedCall as Call, severity
 
 __all__ = [
     "ERROR",

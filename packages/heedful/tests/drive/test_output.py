@@ -290,14 +290,7 @@ async def test_a_decorated_function_returns_the_object() -> None:
     assert candidate == Paint(name="green", litres=2.5)
 
 
-@cases(
-    "output",
-    {
-        "module": pytest,
-        "name": "Nowhere",
-        "7": 7,
-    },
-)
+@cases("output", {"module": pytest, "name": "Nowhere", "7": 7})
 def test_what_is_no_type_is_refused_at_once(output: Any) -> None:
     with pytest.raises(errors.InvalidInput, match="output is"):
         heedful.Run("t", generate=len, output=output, store=None)
@@ -325,13 +318,7 @@ RESTORED = [
 
 
 @pytest.mark.parametrize(("output", "value"), RESTORED)
-@cases(
-    "is_pure",
-    {
-        "pure": True,
-        "other checks": False,
-    },
-)
+@cases("is_pure", {"pure": True, "other checks": False})
 async def test_a_stored_object_comes_back_as_it_was(
     store: Store, output: Any, value: Any, is_pure: bool
 ) -> None:
