@@ -16,8 +16,7 @@ from typing import Any
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.signature import signature
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.dream import Dreams
@@ -25,7 +24,7 @@ from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops, open_store
 from heedful.store.records import MemoryEntry
-from tests.store.entries import SCOPE, report
+from tests.store.entries import SCOPE, build_lesson, report
 
 SECONDS = 0.01  # that a stage and a slow check take
 # How many attempts of each stage fail; `say` fails at every attempt.
@@ -47,14 +46,7 @@ async def commit(url: str) -> None:
     """Commit attempts with one lesson; say each before it and when it is
     acknowledged.
     """
-    lesson = Lesson(
-        "check",
-        signature("E", "x"),
-        error_type="E",
-        text="x",
-        sighting="x",
-        state="verified",
-    )
+    lesson = build_lesson("x", state="verified")
     memory = MemoryEntry(lessons=[lesson])
     store = open_store(url)
 

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import ORIGINS
-from heedful.lessons.signature import signature
 from heedful.memory import hardening
 from heedful.memory.memory import Memory
 from heedful_agents.rule_sharing import follow_rules, rules_to_share
@@ -19,6 +17,7 @@ from heedful_agents.team_rules import read_rules, rule_of, write_rules
 from tests.engines import in_memory
 from tests.hosts import patient_host
 from tests.memory.transfers import run_async
+from tests.store.entries import build_lesson
 from tests.tables import cases
 
 NPM_ERROR = "npm ERR! Missing script: test"
@@ -44,16 +43,7 @@ async def follow(memory: Memory, text: str, **options: Any) -> Any:
 
 async def keep(memory: Memory, text: str, **fields: Any) -> None:
     """Store a lesson of a session."""
-    await memory.keep(
-        Lesson(
-            "reflection",
-            signature("", text),
-            error_type="",
-            text=text,
-            sighting=text,
-            **fields,
-        )
-    )
+    await memory.keep(build_lesson(text, "", "reflection", **fields))
 
 
 @pytest.mark.both_nightly

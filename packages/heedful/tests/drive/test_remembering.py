@@ -19,6 +19,7 @@ from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
 from tests.engines import opened, rows
+from tests.store.entries import build_lesson
 
 pytestmark = pytest.mark.both_nightly
 
@@ -48,14 +49,7 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Lesson:
     )
     fields.setdefault("state", "verified")
     fields.setdefault("example", example)
-    return Lesson(
-        "check",
-        signature(name, name),
-        error_type=name,
-        text=name,
-        sighting=name,
-        **fields,
-    )
+    return build_lesson(name, name, **fields)
 
 
 async def teach(

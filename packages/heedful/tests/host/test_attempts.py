@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 
-from heedful import Done, Finding, Memory, policy
+from heedful import Done, Memory, policy
 from heedful.integrations import Host
 from heedful.integrations.attempts import EMPTY_ANSWER, Attempts, misfit_of
 from heedful.loop.record import Usage
 from heedful.store.sqlite import in_file
+from heedful.testing.conformance import CURE as RULE, TASK, severity
 from tests.hosts import patient_host
-
-TASK = "Give the severity of the ticket: the pump leaks"
-RULE = "answer with one of P0 to P3"
-
-
-def severity(candidate: Any, _: Any) -> Sequence[Finding]:
-    if candidate in ("P0", "P1", "P2", "P3"):
-        return []
-    return [Finding("severity", f"{candidate!r} is no severity", fix=RULE, key="one")]
 
 
 def host_in(folder: Path, **options: Any) -> Host:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from heedful.lessons.lesson import Example, Exposure, Lesson, Remembered, Scope
+from heedful.lessons.lesson import Example, Exposure, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -17,6 +17,7 @@ from heedful.testing import FixedEmbedder
 from tests.engines import check_derived
 from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
+from tests.store.entries import build_lesson
 from tests.store.support import opened, rows
 from tests.tables import cases
 
@@ -159,17 +160,6 @@ async def read_texts(memory: Memory) -> set[str]:
     return texts
 
 
-def build_lesson(text: str, **fields: Any) -> Lesson:
-    return Lesson(
-        "check",
-        signature("c", text),
-        error_type="c",
-        text=text,
-        sighting=text,
-        **fields,
-    )
-
-
 async def set_columns(store: Any, text: str, **columns: Any) -> None:
     """As a proof or a ruling would have left it."""
     for name, value in columns.items():
@@ -299,12 +289,12 @@ def test_a_bound_holds_whatever_happens(moves, max_entries):
 async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     memory = Memory(store)
     for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
-        await store.write(memory.scope, exposures.remember, [build_lesson(text)])
+        await store.write(memory.scope, exposures.remember, [build_lesson(text, "c")])
     await set_columns(store, "pinned", pinned=True)
     await set_columns(store, "helps", useful=1.01, state="verified")
     await set_columns(store, "hurts", useful=0.9, state="verified")
     clock.now += 100 * DAY
-    await store.write(memory.scope, exposures.remember, [build_lesson("seen")])
+    await store.write(memory.scope, exposures.remember, [build_lesson("seen", "c")])
     exposure = Exposure(
         f"check/{signature('c', 'shown').digest}", "loop", shown=True, share=0.0
     )

@@ -10,30 +10,24 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Answer, Finding
+from heedful import Answer
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Exposure, Match, Outcome
 from heedful.memory.memory import Memory
 from heedful.models.answers import answer_of
 from heedful.store import exposures, loops
+from heedful.testing.conformance import CURE as FIX, severity
 from tests.engines import change_rows, rows
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
-FIX = "answer with one of P0 to P3"
 USAGE = SimpleNamespace(prompt_tokens=7, completion_tokens=2)
 SMALL = "small-1b"
 LARGE = "large-70b"
 DIGEST = "0123456789abcdef"
 LESSON = f"check/{DIGEST}"
-
-
-def severity(answer: str, context: heedful.Context) -> list[Finding]:
-    if answer in ("P0", "P1", "P2", "P3"):
-        return []
-    return [Finding("severity", f"{answer!r} is no severity", fix=FIX)]
 
 
 def answer(task: str, hint: str) -> str:

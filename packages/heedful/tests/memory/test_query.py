@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from heedful.lessons.lesson import Example, Lesson
-from heedful.lessons.signature import signature
 from tests.memory.conftest import by_words_and_vectors
+from tests.store.entries import build_lesson
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
@@ -19,17 +19,9 @@ SAID = "SQL query timed out on a JOIN of large tables"
 TASK = Example("Produce the monthly report", "Here it is.")
 
 
-def build_lesson(text: str, trust="local", rated=None, **more) -> Lesson:
+def rated_lesson(text: str, trust="local", rated=None, **more) -> Lesson:
     """A lesson of an episode, with the importance that a model claims."""
-    lesson = Lesson(
-        "reflection",
-        signature("e", text),
-        error_type="e",
-        text=text,
-        sighting=text,
-        trust=trust,
-        **more,
-    )
+    lesson = build_lesson(text, "e", "reflection", trust=trust, **more)
     return replace(lesson, meta={} if rated is None else {"rated": rated})
 
 
@@ -129,10 +121,10 @@ async def test_text_of_a_tool_about_a_known_lesson_waits_beside_it(memory):
 async def test_a_claimed_importance_orders_and_filters_queries_and_never_recall(memory):
     unclaimed = "one lesson about parcels"
     claimed = "two lessons about parcels"
-    await memory.keep(build_lesson(unclaimed, importance=0.7))
-    await memory.keep(build_lesson(claimed, importance=0.6, rated=0.9))
+    await memory.keep(rated_lesson(unclaimed, importance=0.7))
+    await memory.keep(rated_lesson(claimed, importance=0.6, rated=0.9))
     await memory.keep(
-        build_lesson("three lessons about parcels", importance=0.6, rated="evil")
+        rated_lesson("three lessons about parcels", importance=0.6, rated="evil")
     )
     assert [match.lesson for match in await memory.query(limit=2)] == [
         claimed,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.store.records import Head, JournalEntry
@@ -33,5 +34,19 @@ def report(
         attempt=attempt(number, text, "x"),
         value=text,
         verdict=verdict or Again(),
+        **fields,
+    )
+
+
+def build_lesson(
+    text: str, error_type: str = "E", kind: str = "check", **fields: Any
+) -> Lesson:
+    """Return a lesson about an error, in the words in which the error was seen."""
+    return Lesson(
+        kind,
+        signature(error_type, text),
+        error_type=error_type,
+        text=text,
+        sighting=text,
         **fields,
     )

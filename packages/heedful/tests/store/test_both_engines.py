@@ -10,7 +10,7 @@ import pytest
 from heedful.episodes.spans import Piece
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.call_marks import Mark, Step, whole_call
-from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import (
@@ -23,6 +23,7 @@ from heedful.store import (
 )
 from heedful.store.episodes import StoredEpisode
 from heedful_server import arrivals
+from tests.store.entries import build_lesson
 from tests.store.support import SCOPE
 
 pytestmark = pytest.mark.both
@@ -40,17 +41,6 @@ async def count_failures(store: Any) -> int:
         SCOPE, calls.history_of, "Read", {"file_path": "docs/x.md"}
     )
     return sum(failure.runs for failure in history.failures)
-
-
-def lesson(text: str, **fields: Any) -> Lesson:
-    return Lesson(
-        "check",
-        signature("E", text),
-        error_type="E",
-        text=text,
-        sighting=text,
-        **fields,
-    )
 
 
 async def test_episodes_and_spans(store):
@@ -72,7 +62,7 @@ async def test_episodes_and_spans(store):
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
     (remembered,) = await write(
-        episode_lessons.record_lessons, "d1", [lesson("it failed")]
+        episode_lessons.record_lessons, "d1", [build_lesson("it failed")]
     )
     failed = replace(FAILS, lesson=remembered.id)
     await write(calls.record_run, "run", [failed, Step(())])
@@ -81,7 +71,7 @@ async def test_episodes_and_spans(store):
         await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])
     ).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
-    back = [lesson("it came back")]
+    back = [build_lesson("it came back")]
     session = partial(write, episode_lessons.record_session, "d9", head, [], back)
     assert len(await session()) == 1
     assert await session() == []

@@ -9,10 +9,10 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput
 from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.signature import signature
 from heedful.store import episode_lessons, episodes, lessons
 from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
+from tests.store.entries import build_lesson
 from tests.store.support import SCOPE, rows
 
 pytestmark = pytest.mark.both_nightly
@@ -27,16 +27,8 @@ ONE = StoredEpisode(
 LATER = 4e9  # seconds since 1970, after any test
 
 
-def lesson(kind: str, text: str = "it failed", **fields) -> Lesson:
-    return Lesson(
-        kind,
-        signature(kind, text),
-        error_type=kind,
-        text=text,
-        sighting=text,
-        trust="user",
-        **fields,
-    )
+def lesson(kind: str, **fields) -> Lesson:
+    return build_lesson("it failed", kind, kind, trust="user", **fields)
 
 
 async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):

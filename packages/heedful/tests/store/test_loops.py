@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from heedful.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.lesson import Example, Lesson, Scope
-from heedful.lessons.signature import signature
+from heedful.lessons.lesson import Example, Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
@@ -23,6 +22,7 @@ from heedful.store.loops import enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 from tests.loop import support as loops
+from tests.store.entries import build_lesson
 from tests.store.support import SCOPE, opened, report, rows
 
 pytestmark = pytest.mark.both_nightly
@@ -77,15 +77,7 @@ async def test_a_uuid_is_found_by_its_end(store, name, id):
 # -- the same report and another one
 
 
-def lesson(text: str = "wrong") -> Lesson:
-    return Lesson(
-        "check",
-        signature("E", text),
-        error_type="E",
-        text=text,
-        sighting=text,
-        state="verified",
-    )
+LESSON = build_lesson("wrong", state="verified")
 
 
 async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
@@ -93,7 +85,7 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
         lifted=(LiftedStop(rule="attempts", text="1 of 1", by="ada", override=0),)
     )
     again = report("a", 1, verdict=lifted)
-    memory = MemoryEntry(lessons=[lesson()])
+    memory = MemoryEntry(lessons=[LESSON])
 
     def dump() -> list[Any]:
         tables = ("attempt", "decision", "override", "lesson", "occurrence")
@@ -216,7 +208,7 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     ]
     for entry in stale:
         with pytest.raises(LeaseLost, match="taken over"):
-            await commit(store, entry, first, MemoryEntry(lessons=[lesson()]))
+            await commit(store, entry, first, MemoryEntry(lessons=[LESSON]))
     with pytest.raises(LeaseLost):
         await store.write(SCOPE, loop_store.beat, "a", 1)
     await store.write(SCOPE, loop_store.beat, "a", 2)
@@ -321,8 +313,8 @@ async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
 async def test_lessons_and_verdict_are_one_transaction(store, owner):
     example = Example("a task", "an answer")
     nobody: Any = "nobody"
-    good = replace(lesson(), example=example)
-    bad = replace(lesson("x"), trust=nobody)
+    good = replace(LESSON, example=example)
+    bad = replace(build_lesson("x"), trust=nobody)
 
     with pytest.raises(StoreError):
         await commit(store, report("a", 1), owner, MemoryEntry(lessons=[good, bad]))
