@@ -12,7 +12,7 @@ import os
 import platform
 import sqlite3
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,31 +21,6 @@ from typing import Any
 from conftest import SOAK
 
 LEDGER = Path(__file__).parents[2] / "build" / "soak.jsonl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One kind of damage, and how often it was done.
-
-    `what` is a short sentence for operators that says the same in every run ("kill -9
-    of a service, a worker and its hooks"); those that begin with "kill -9" are added
-    up. `engine` is "SQLite", "PostgreSQL", "both" or "none"; `times` counts the damage
-    that was done, not the rounds of the test, and `at_work` those times at which
-    something was in flight. The four counts are of records: acknowledged and gone,
-    counted twice, over a limit, shown to someone who must not see them. What a test
-    does not count is None. `note` has other figures of this run.
-    """
-
-    what: str
-    engine: str
-    times: int
-    seed: int
-    at_work: int | None = None
-    lost: int | None = None
-    doubled: int | None = None
-    exceeded: int | None = None
-    leaked: int | None = None
-    note: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,17 +48,45 @@ class Ledger:
     test: str
     began: float = field(default_factory=time.monotonic)
 
-    def settle(self, trial: Trial) -> None:
-        """Write the line of a trial, then fail if one of its counts is not 0."""
-        assert trial.times > 0, f"nothing was broken: {trial.what}"
-        assert trial.at_work != 0, f"nothing was at work: {trial.what}"
-        assert "|" not in f"{trial.what}{trial.note}", "the page is a table"
+    def settle(
+        self,
+        *,
+        what: str,
+        engine: str,
+        times: int,
+        seed: int = SOAK,
+        at_work: int | None = None,
+        lost: int | None = None,
+        doubled: int | None = None,
+        exceeded: int | None = None,
+        leaked: int | None = None,
+        note: str = "",
+    ) -> None:
+        """Write the line of one kind of damage, then fail if a count is not 0.
 
+        `what` is a short sentence for operators that says the same in every run ("kill
+        -9 of a service, a worker and its hooks"); those that begin with "kill -9" are
+        added up. `engine` is "SQLite", "PostgreSQL", "both" or "none"; `times` counts
+        the damage that was done, not the rounds of the test, and `at_work` those times
+        at which something was in flight. The four counts are of records: acknowledged
+        and gone, counted twice, over a limit, shown to someone who must not see them.
+        What a test does not count is None. `note` has other figures of this run.
+        """
+        assert times > 0, f"nothing was broken: {what}"
+        assert at_work != 0, f"nothing was at work: {what}"
+        assert "|" not in f"{what}{note}", "the page is a table"
+
+        counts = {
+            "lost": lost,
+            "doubled": doubled,
+            "exceeded": exceeded,
+            "leaked": leaked,
+        }
+        line = {"what": what, "engine": engine, "times": times, "seed": seed}
+        line |= {"at_work": at_work, **counts, "note": note}
         seconds = round(time.monotonic() - self.began, 1)
-        write_line(self.test, asdict(trial) | {"seconds": seconds})
-
-        counts = (trial.lost, trial.doubled, trial.exceeded, trial.leaked)
-        assert not any(counts), trial
+        write_line(self.test, line | {"seconds": seconds})
+        assert not any(counts.values()), line
 
 
 def write_line(test: str, values: dict[str, Any]) -> None:

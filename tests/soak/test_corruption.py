@@ -26,7 +26,7 @@ from heedful.store import episodes, loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.memory.reflections import FAILED
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.store.support import report
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
@@ -149,12 +149,10 @@ async def test_a_damaged_file_is_read_right_or_said_to_be_damaged(
 
     print(f"{SEEDS} damaged files, {errors} of them said so")
     ledger.settle(
-        Trial(
-            what="bytes, pages or the end of a database changed on the disk",
-            note=f"{errors} of {SEEDS} files were said to be damaged",
-            engine="SQLite",
-            times=SEEDS,
-            seed=first,
-            leaked=leaked,
-        )
+        what="bytes, pages or the end of a database changed on the disk",
+        note=f"{errors} of {SEEDS} files were said to be damaged",
+        engine="SQLite",
+        times=SEEDS,
+        seed=first,
+        leaked=leaked,
     )

@@ -21,7 +21,7 @@ from heedful.store import exposures, search
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from tests.engines import check_derived
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.store.support import opened
 
 pytestmark = pytest.mark.soak
@@ -356,11 +356,9 @@ async def test_no_text_is_trusted_more_than_it_may_be(ledger: Ledger) -> None:
         derivations += world.derivations
         leaked += world.leaked
     ledger.settle(
-        Trial(
-            what="texts of strangers, derived, released and revoked at random",
-            engine="SQLite",
-            times=derivations,
-            seed=0,
-            leaked=leaked,
-        )
+        what="texts of strangers, derived, released and revoked at random",
+        engine="SQLite",
+        times=derivations,
+        seed=0,
+        leaked=leaked,
     )

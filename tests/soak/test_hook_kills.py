@@ -25,7 +25,7 @@ from conftest import SOAK
 from tests.hooks.stages import Place
 from tests.hooks.support import environment, patient_hook
 from tests.soak.databases import HEALTHY
-from tests.soak.ledger import Counts, Ledger, Trial
+from tests.soak.ledger import Counts, Ledger
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SESSIONS = SOAK
@@ -167,13 +167,10 @@ def test_killed_hooks_keep_what_they_answered_and_a_session_teaches_once(
     counts.lost += len(failed - taught)
     assert project.rows("pragma integrity_check") == HEALTHY
     ledger.settle(
-        Trial(
-            what="kill -9 of hooks of a coding agent, and of the work after a session",
-            engine="SQLite",
-            times=project.kills,
-            at_work=project.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
+        what="kill -9 of hooks of a coding agent, and of the work after a session",
+        engine="SQLite",
+        times=project.kills,
+        at_work=project.at_work,
+        lost=counts.lost,
+        doubled=counts.doubled,
     )

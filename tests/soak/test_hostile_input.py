@@ -13,7 +13,7 @@ from conftest import SOAK
 from tests.episodes.runs import document, genai, protobuf
 from tests.service.jobs import Handed
 from tests.service.support import Project, served
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 BODIES = 60 if SOAK == 1 else 200 * SOAK
@@ -60,11 +60,9 @@ def test_no_body_of_spans_breaks_the_service(tmp_path: Path, ledger: Ledger) -> 
     assert statuses[400]
 
     ledger.settle(
-        Trial(
-            what="spans in protobuf, mutated or random, sent to a service",
-            engine="SQLite",
-            times=BODIES,
-            seed=seed,
-            leaked=len(episodes),
-        )
+        what="spans in protobuf, mutated or random, sent to a service",
+        engine="SQLite",
+        times=BODIES,
+        seed=seed,
+        leaked=len(episodes),
     )

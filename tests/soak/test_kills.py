@@ -28,7 +28,7 @@ from heedful.store.runs import report_of
 from tests.memory.dreams import dump_tables, state_rule
 from tests.pipeline.support import without_times
 from tests.soak.databases import HEALTHY, Database, Databases
-from tests.soak.ledger import Counts, Ledger, Trial
+from tests.soak.ledger import Counts, Ledger
 from tests.soak.programs import FAILS, LARGE_CALLS, LARGE_USAGE, RESUMED_CALLS
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
@@ -171,15 +171,12 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
     last = Counter(id for id, _ in attempts)
     assert attempts == {(id, n) for id in last for n in range(1, last[id] + 1)}
     ledger.settle(
-        Trial(
-            what="kill -9 of a program that commits attempts of three loops",
-            engine=databases.engine,
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
+        what="kill -9 of a program that commits attempts of three loops",
+        engine=databases.engine,
+        times=kills.times,
+        at_work=kills.at_work,
+        lost=counts.lost,
+        doubled=counts.doubled,
     )
 
 
@@ -206,14 +203,11 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(
     assert acknowledged == [(n, str(n == 1)) for n in range(1, 8 * times + 1)]
     assert {int(answered_id) for answered_id, *_ in answers} == {id}
     ledger.settle(
-        Trial(
-            what="one lesson remembered by eight processes at once",
-            engine="SQLite",
-            times=len(answers),
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
+        what="one lesson remembered by eight processes at once",
+        engine="SQLite",
+        times=len(answers),
+        lost=counts.lost,
+        doubled=counts.doubled,
     )
 
 
@@ -238,16 +232,13 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(
         kills.add(here)
         count_loops(database, Counter(lines(log)), here.times, counts)
     ledger.settle(
-        Trial(
-            what=f"kill -9 of a program that drives three loops with {kind} checks",
-            engine=databases.engine,
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-            exceeded=counts.exceeded,
-        )
+        what=f"kill -9 of a program that drives three loops with {kind} checks",
+        engine=databases.engine,
+        times=kills.times,
+        at_work=kills.at_work,
+        lost=counts.lost,
+        doubled=counts.doubled,
+        exceeded=counts.exceeded,
     )
 
 
@@ -314,15 +305,12 @@ def test_a_journalled_answer_is_never_asked_for_again(
     }
     assert again
     ledger.settle(
-        Trial(
-            what="kill -9 in a check, after the answer of a model was stored",
-            engine="SQLite",
-            times=kills,
-            at_work=kills,
-            seed=SOAK,
-            lost=len(again.keys() - stored),
-            doubled=sum(again.values()),
-        )
+        what="kill -9 in a check, after the answer of a model was stored",
+        engine="SQLite",
+        times=kills,
+        at_work=kills,
+        lost=len(again.keys() - stored),
+        doubled=sum(again.values()),
     )
 
 
@@ -373,16 +361,13 @@ def test_a_killed_ladder_calls_no_model_more_often_than_it_may(
         kills.add(here)
         count_climbs(database.url, lines(log), here.times, counts)
     ledger.settle(
-        Trial(
-            what="kill -9 of six loops with a small model and a limited large one",
-            engine=databases.engine,
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-            exceeded=counts.exceeded,
-        )
+        what="kill -9 of six loops with a small model and a limited large one",
+        engine=databases.engine,
+        times=kills.times,
+        at_work=kills.at_work,
+        lost=counts.lost,
+        doubled=counts.doubled,
+        exceeded=counts.exceeded,
     )
 
 
@@ -468,15 +453,13 @@ def test_a_killed_pipeline_repeats_and_loses_nothing(
         counts.doubled += max(0, calls.total() - once.total() - here.times)
         assert left(folder) == left(quiet)
     ledger.settle(
-        Trial(
-            what="kill -9 of a pipeline of five stages",
-            engine="SQLite",
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=7,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
+        what="kill -9 of a pipeline of five stages",
+        engine="SQLite",
+        times=kills.times,
+        at_work=kills.at_work,
+        seed=7,
+        lost=counts.lost,
+        doubled=counts.doubled,
     )
 
 
@@ -545,15 +528,13 @@ def test_a_dream_that_is_killed_is_never_half_done(
         assert rows(path, "pragma integrity_check") == HEALTHY
     assert SOAK == 1 or 0 < between < kills.times
     ledger.settle(
-        Trial(
-            what="kill -9 of a consolidation and of its rollback",
-            engine="SQLite",
-            times=kills.times,
-            at_work=kills.at_work,
-            seed=7,
-            lost=counts.lost,
-            doubled=counts.doubled,
-        )
+        what="kill -9 of a consolidation and of its rollback",
+        engine="SQLite",
+        times=kills.times,
+        at_work=kills.at_work,
+        seed=7,
+        lost=counts.lost,
+        doubled=counts.doubled,
     )
 
 

@@ -28,7 +28,7 @@ from heedful.loop.codec import decision_from, from_document, policy_from
 from heedful.loop.decide import Again, Decision, Done
 from heedful.loop.record import Attempt, Usage
 from heedful.loop.stop import counts_scope
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.soak.stepping import EXPECTED, FAILED
 from tests.store.support import WAITING, python, rows
 
@@ -310,13 +310,10 @@ def test_no_limit_is_exceeded_without_a_recorded_override(
     interrupted = {id.partition(".")[0] for id, step in steps.items() if not step.said}
     lost = count_problems(wrong, "check_acknowledged")
     ledger.settle(
-        Trial(
-            what="kill -9 of processes whose threads step, override and cancel",
-            engine="SQLite",
-            times=kills,
-            at_work=len(interrupted),
-            seed=SOAK,
-            lost=lost,
-            exceeded=len(wrong) - lost,
-        )
+        what="kill -9 of processes whose threads step, override and cancel",
+        engine="SQLite",
+        times=kills,
+        at_work=len(interrupted),
+        lost=lost,
+        exceeded=len(wrong) - lost,
     )

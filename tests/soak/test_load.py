@@ -35,7 +35,7 @@ from heedful.store.store import Store
 from heedful_agents.agents import AGENTS, Kind
 from tests.hooks.spoken import spoken_by
 from tests.service.running import Service
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SECONDS = 2.0 if SOAK == 1 else min(1_800.0, 18.0 * SOAK)
@@ -275,17 +275,14 @@ async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
     await store.close()
     minutes = round(SECONDS / 60)
     ledger.settle(
-        Trial(
-            what="reports, recalls, hooks, pages and live streams without a pause",
-            note=f"{minutes} minutes; memory {middle['memory'] / MIB:.0f} MiB, then "
-            f"{last['memory'] / MIB:.0f} MiB; descriptors "
-            f"{middle['descriptors']:.0f}, then {last['descriptors']:.0f}; threads "
-            f"{growth['threads']:+.0f}; {len(troubles)} warnings in the log",
-            engine="PostgreSQL" if is_server else "SQLite",
-            times=crowd.calls.total(),
-            seed=SOAK,
-            lost=(crowd.attempts - attempts).total(),
-            doubled=(attempts - crowd.attempts).total(),
-            exceeded=exceeded,
-        )
+        what="reports, recalls, hooks, pages and live streams without a pause",
+        note=f"{minutes} minutes; memory {middle['memory'] / MIB:.0f} MiB, then "
+        f"{last['memory'] / MIB:.0f} MiB; descriptors "
+        f"{middle['descriptors']:.0f}, then {last['descriptors']:.0f}; threads "
+        f"{growth['threads']:+.0f}; {len(troubles)} warnings in the log",
+        engine="PostgreSQL" if is_server else "SQLite",
+        times=crowd.calls.total(),
+        lost=(crowd.attempts - attempts).total(),
+        doubled=(attempts - crowd.attempts).total(),
+        exceeded=exceeded,
     )

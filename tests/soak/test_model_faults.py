@@ -12,7 +12,7 @@ from conftest import SOAK
 from heedful.loop.stop import Budget
 from heedful.models.contract import Message
 from tests.faulty_models import FAULTS, KEY, PLACES, LoopPlace, meet, serving
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.store.support import opened
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly, pytest.mark.both]
@@ -68,14 +68,12 @@ async def test_whatever_a_model_does_the_work_ends_once_and_within_its_budget(
 
     leaked += _holds_key(tmp_path) + (KEY in caplog.text)
     ledger.settle(
-        Trial(
-            what=f"{len(FAULTS)} kinds of model faults in random order, in loops, "
-            "stages of pipelines, reflectors and judges; then the model is well",
-            engine="PostgreSQL" if engine == "postgres" else "SQLite",
-            times=faults,
-            seed=seed,
-            lost=lost,
-            exceeded=exceeded,
-            leaked=leaked,
-        )
+        what=f"{len(FAULTS)} kinds of model faults in random order, in loops, "
+        "stages of pipelines, reflectors and judges; then the model is well",
+        engine="PostgreSQL" if engine == "postgres" else "SQLite",
+        times=faults,
+        seed=seed,
+        lost=lost,
+        exceeded=exceeded,
+        leaked=leaked,
     )

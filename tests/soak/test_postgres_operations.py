@@ -33,7 +33,7 @@ from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.postgres import in_database
 from heedful.store.store import Store
 from tests.postgres import Server, alone, standby
-from tests.soak.ledger import Counts, Ledger, Trial
+from tests.soak.ledger import Counts, Ledger
 from tests.soak.test_reports import SCOPE, WAITING, Crowd, Fleet
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
@@ -287,15 +287,12 @@ class Scene:
             stored_loop = await self.direct.read(SCOPE, loop_store.read, id)
             self.load.acknowledged.compare(stored_loop, counts)
         ledger.settle(
-            Trial(
-                what=what,
-                engine="PostgreSQL",
-                times=times,
-                seed=SOAK,
-                lost=counts.lost,
-                doubled=counts.doubled,
-                exceeded=counts.exceeded,
-            )
+            what=what,
+            engine="PostgreSQL",
+            times=times,
+            lost=counts.lost,
+            doubled=counts.doubled,
+            exceeded=counts.exceeded,
         )
 
 
@@ -498,15 +495,11 @@ async def test_promoting_a_synchronous_standby_loses_nothing(ledger):
     chance = random.Random(SOAK)
     promotions = [await promote(chance, True) for _ in range(PROMOTIONS)]
     ledger.settle(
-        Trial(
-            what="crash of a primary under load and promotion of its synchronous "
-            "standby",
-            engine="PostgreSQL",
-            times=PROMOTIONS,
-            seed=SOAK,
-            lost=sum(promotion.lost for promotion in promotions),
-            doubled=sum(promotion.doubled for promotion in promotions),
-        )
+        what="crash of a primary under load and promotion of its synchronous standby",
+        engine="PostgreSQL",
+        times=PROMOTIONS,
+        lost=sum(promotion.lost for promotion in promotions),
+        doubled=sum(promotion.doubled for promotion in promotions),
     )
 
 

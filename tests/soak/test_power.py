@@ -21,7 +21,7 @@ from heedful.store import lessons, open_store
 from tests.postgres import SERVICE, Server, alone
 from tests.soak import disk, workloads
 from tests.soak.disk import Call, Disk
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.soak.workloads import Acknowledged, Damage, Work
 from tests.store.support import SCOPE, opened, rows
 
@@ -126,17 +126,14 @@ def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path, ledger: Ledger
         damage += chain.cut(*chain.record())
     assert damage.torn == []
     ledger.settle(
-        Trial(
-            what=(
-                "power cut; each write without a sync is there, lost or torn at a "
-                "sector, in any order"
-            ),
-            engine="SQLite",
-            times=RECORDINGS * CUTS,
-            seed=SOAK,
-            lost=len(damage.lost),
-            doubled=len(damage.doubled),
-        )
+        what=(
+            "power cut; each write without a sync is there, lost or torn at a "
+            "sector, in any order"
+        ),
+        engine="SQLite",
+        times=RECORDINGS * CUTS,
+        lost=len(damage.lost),
+        doubled=len(damage.doubled),
     )
 
 
@@ -232,14 +229,11 @@ def test_no_crash_of_postgresql_loses_what_was_acknowledged(
         damage = asyncio.run(crashing)
     assert damage.torn == []
     ledger.settle(
-        Trial(
-            what="kill -9 of all processes of the server, and its own recovery",
-            engine="PostgreSQL",
-            times=CRASHES,
-            seed=SOAK,
-            lost=len(damage.lost),
-            doubled=len(damage.doubled),
-        )
+        what="kill -9 of all processes of the server, and its own recovery",
+        engine="PostgreSQL",
+        times=CRASHES,
+        lost=len(damage.lost),
+        doubled=len(damage.doubled),
     )
 
 

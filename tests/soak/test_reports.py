@@ -34,7 +34,7 @@ from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from tests.soak.ledger import Counts, Ledger, Trial
+from tests.soak.ledger import Counts, Ledger
 
 pytestmark = [pytest.mark.soak, pytest.mark.nightly]
 SCOPE = Scope("acme", "main")
@@ -394,30 +394,24 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
     service_kills = sum(fleet.kills[:SERVICES])
     if service_kills:
         ledger.settle(
-            Trial(
-                what="kill -9 of one of two services that answer 64 clients",
-                engine="PostgreSQL" if shared else "SQLite",
-                times=service_kills,
-                at_work=crowd.services_at_work,
-                seed=SOAK,
-                lost=counts.lost,
-                doubled=counts.doubled,
-                exceeded=counts.exceeded,
-            )
+            what="kill -9 of one of two services that answer 64 clients",
+            engine="PostgreSQL" if shared else "SQLite",
+            times=service_kills,
+            at_work=crowd.services_at_work,
+            lost=counts.lost,
+            doubled=counts.doubled,
+            exceeded=counts.exceeded,
         )
     worker_kills = sum(fleet.kills[SERVICES:])
     if worker_kills:
         episodes = Counts()
         episodes.compare(reflected, crowd.episodes)
         ledger.settle(
-            Trial(
-                what="kill -9 of one of three workers that reflect on episodes",
-                engine="PostgreSQL",
-                times=worker_kills,
-                # A worker alone may have reflected on all of them by then.
-                at_work=crowd.workers_at_work if SOAK > 1 else None,
-                seed=SOAK,
-                lost=episodes.lost,
-                doubled=episodes.doubled,
-            )
+            what="kill -9 of one of three workers that reflect on episodes",
+            engine="PostgreSQL",
+            times=worker_kills,
+            # A worker alone may have reflected on all of them by then.
+            at_work=crowd.workers_at_work if SOAK > 1 else None,
+            lost=episodes.lost,
+            doubled=episodes.doubled,
         )

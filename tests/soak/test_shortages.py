@@ -18,7 +18,7 @@ import pytest
 from conftest import SOAK
 from tests.hooks.support import environment
 from tests.soak import workloads
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.soak.shortages import NOBODY
 from tests.soak.workloads import Acknowledged, Damage, Work
 from tests.store.support import WAITING, ended, opened, python, rows
@@ -60,14 +60,11 @@ async def look(path: Path, output: str, in_flight: int) -> Damage:
 def settle(ledger: Ledger, what: str, times: int, damage: Damage) -> None:
     assert damage.torn == []
     ledger.settle(
-        Trial(
-            what=what,
-            engine="SQLite",
-            times=times,
-            seed=SOAK,
-            lost=len(damage.lost),
-            doubled=len(damage.doubled),
-        )
+        what=what,
+        engine="SQLite",
+        times=times,
+        lost=len(damage.lost),
+        doubled=len(damage.doubled),
     )
 
 

@@ -48,7 +48,7 @@ from heedful_server.app import application
 from heedful_server.arrivals import Patience, gather, read_spans, receive
 from heedful_server.setup import Setup
 from tests.episodes.runs import document, genai
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Ledger
 from tests.store.support import opened, rows
 
 pytestmark = [pytest.mark.soak, pytest.mark.both_nightly]
@@ -538,13 +538,11 @@ def test_nobody_is_told_of_another_tenant_or_project(
                     crowd.leaks.append(f"{table}: {row}")
     print(crowd.leaks)
     ledger.settle(
-        Trial(
-            what="twenty tenants that ask for what others have (times: operations)",
-            engine="SQLite" if engine == "sqlite" else "PostgreSQL",
-            times=crowd.done.total(),
-            seed=SEED,
-            leaked=len(crowd.leaks),
-        )
+        what="twenty tenants that ask for what others have (times: operations)",
+        engine="SQLite" if engine == "sqlite" else "PostgreSQL",
+        times=crowd.done.total(),
+        seed=SEED,
+        leaked=len(crowd.leaks),
     )
     assert crowd.done.total() == OPERATIONS
     assert crowd.done.keys() == {act.__name__ for act in ACTS}
