@@ -31,6 +31,7 @@ from heedful.models.remote import RemoteModel
 from heedful.pipeline import Pipeline
 from heedful.store import episodes, loops as loop_store
 from heedful.store.store import Store
+from tests.completions import completion
 from tests.memory.reflections import FAILED, GOOD
 from tests.store.support import SCOPE
 
@@ -108,27 +109,9 @@ def serving() -> Iterator[FaultyServer]:
             thread.join()
 
 
-def completion(
-    content: Any, finish: str = "stop", usage: Any = None, **message: Any
-) -> bytes:
-    """Return the body of an answer with a text, or with what should be a text."""
-    if usage is None:
-        usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
-    document = {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": finish,
-                "message": {"role": "assistant", "content": content, **message},
-            }
-        ],
-        "usage": usage,
-    }
-    return json.dumps(document).encode()
+def body_of(*arguments: Any, **options: Any) -> bytes:
+    """Return the body of a completion."""
+    return json.dumps(completion(*arguments, **options)).encode()
 
 
 def failure(text: str) -> bytes:
@@ -139,7 +122,7 @@ def failure(text: str) -> bytes:
 
 
 def answer_well(to: _Handler) -> None:
-    to.reply(200, completion(to.server.text, usage=to.server.usage))
+    to.reply(200, body_of(to.server.text, usage=to.server.usage))
 
 
 def never(to: _Handler) -> None:
@@ -216,21 +199,21 @@ FAULTS: dict[str, ModelFault] = {
         speak=refuse(401), error=errors.ModelUnavailable
     ),
     "an answer cut in the middle": ModelFault(
-        speak=say(completion("x" * 500), cut=300), error=errors.ModelUnavailable
+        speak=say(body_of("x" * 500), cut=300), error=errors.ModelUnavailable
     ),
     "an empty answer": ModelFault(
-        speak=say(completion("")), error=errors.MalformedAnswer, billed=TEXT_TOKENS
+        speak=say(body_of("")), error=errors.MalformedAnswer, billed=TEXT_TOKENS
     ),
     "a page in HTML": ModelFault(
         speak=say(b"<html>504</html>"), error=errors.MalformedAnswer
     ),
     "an answer of 2 MB": ModelFault(
-        speak=say(completion("x" * HUGE_CHARS)),
+        speak=say(body_of("x" * HUGE_CHARS)),
         error=errors.MalformedAnswer,
         billed=TEXT_TOKENS,
     ),
     "a refusal": ModelFault(
-        speak=say(completion(None, "content_filter", refusal="I cannot do that")),
+        speak=say(body_of(None, "content_filter", refusal="I cannot do that")),
         error=errors.MalformedAnswer,
     ),
     "a call that is cancelled": ModelFault(speak=never, error=asyncio.CancelledError),

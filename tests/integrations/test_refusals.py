@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 import heedful
+from tests.completions import completion
 
 Ask = Callable[[str], Any]
 
@@ -115,16 +116,7 @@ def ask_instructor(double: Double, kind: Any, retries: int) -> Ask:
 
     def respond(request: httpx.Request) -> httpx.Response:
         messages = json.loads(request.content)["messages"]
-        message = {"role": "assistant", "content": double.answer(json.dumps(messages))}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        body = {
-            "id": "a",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "choices": [choice],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-        }
+        body = completion(double.answer(json.dumps(messages)))
         return httpx.Response(200, json=body)
 
     client = instructor.from_openai(

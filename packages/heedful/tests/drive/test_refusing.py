@@ -16,6 +16,7 @@ from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.loop.record import NO_CANDIDATE, Evaluation
 from heedful.memory.memory import Memory
+from tests.completions import completion
 from tests.drive.support import WANTED, Generator, reread, session
 from tests.tables import cases
 
@@ -54,15 +55,9 @@ def validate(task: Any, hint: str) -> None:
 
 
 def cut(task: Any, hint: str) -> None:
-    message = {"role": "assistant", "content": '{"ship": "Er'}
-    choice = {"index": 0, "finish_reason": "length", "message": message}
-    completion = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     usage = {"prompt_tokens": 30, "completion_tokens": 9, "total_tokens": 39}
-    raise LengthFinishReasonError(
-        completion=ChatCompletion.model_validate(
-            {**completion, "choices": [choice], "usage": usage}
-        )
-    )
+    answer = completion('{"ship": "Er', "length", usage)
+    raise LengthFinishReasonError(completion=ChatCompletion.model_validate(answer))
 
 
 REFUSALS = {

@@ -11,28 +11,14 @@ from openai.types.responses import Response
 
 import heedful
 from heedful.errors import InvalidInput
+from tests.completions import completion
 
 CITY = {"type": "object", "required": ["city"]}
 CALL = '{"city": "Oslo"}'
 
 
-def chat(finish: str, **message: Any) -> ChatCompletion:
-    choice = {
-        "index": 0,
-        "finish_reason": finish,
-        "message": {"role": "assistant", "content": None, **message},
-    }
-    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
-    return ChatCompletion.model_validate(
-        {
-            "id": "1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "choices": [choice],
-            "usage": usage,
-        }
-    )
+def chat(finish: str, content: str | None = None, **message: Any) -> ChatCompletion:
+    return ChatCompletion.model_validate(completion(content, finish, **message))
 
 
 def tool_call(name: str = "find", arguments: str = CALL) -> dict[str, Any]:

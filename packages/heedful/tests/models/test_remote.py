@@ -10,6 +10,7 @@ from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import RemoteModel
 from heedful.testing import conformance
+from tests.completions import completion
 from tests.tables import cases
 
 CHAT = [
@@ -19,14 +20,6 @@ CHAT = [
     Message("user", "Two?"),
 ]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-
-def completion(text: str | None, finish: str = "stop", **facts: Any) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "finish_reason": finish, "message": message}
-    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
-    envelope = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return envelope | {"choices": [choice], "usage": usage} | facts
 
 
 def failure(message: str, **facts: Any) -> dict[str, Any]:
@@ -84,7 +77,7 @@ async def test_an_endpoint_that_is_down(case, server):
 @cases(
     "body",
     {
-        "no choices": completion("x", choices=[]),
+        "no choices": completion("x") | {"choices": []},
         "a page of a proxy": b"<html>a proxy's page</html>",
     },
 )
@@ -164,7 +157,7 @@ def test_a_busy_server_is_asked_again(server):
 def test_openai_has_its_own_names_for_things(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
-    server.says(completion('{"a": 1}', model="gpt-4.1-mini"))
+    server.says(completion('{"a": 1}') | {"model": "gpt-4.1-mini"})
     answer = ask(open_model("openai:gpt-4.1-mini"), schema=SCHEMA, max_tokens=5)
     assert answer.text == '{"a": 1}'
     assert 0 < answer.usage.cost < 0.001  # 7 and 2 tokens; prices change
