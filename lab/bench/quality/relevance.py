@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bench.quality.recordings import ABSENT_ERROR, Action, Mend
-from heedful.lessons.action import FACTS_HEADING, QUOTED_TEXT_PATTERN
+from heedful.lessons.action import QUOTED_TEXT_PATTERN
+from heedful.lessons.render import FACTS_HEADING
 
 # A shorter line, such as "exit 1", names no failure.
 MIN_ERROR_CHARS = 12

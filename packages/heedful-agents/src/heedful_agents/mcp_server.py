@@ -22,8 +22,8 @@ from pydantic import Field, ValidationError, WrapValidator
 import heedful
 from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
-from heedful.lessons.action import facts
 from heedful.lessons.lesson import Remembered, state_from_older
+from heedful.lessons.render import facts
 from heedful.lessons.scope import TOLD_STATES
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done

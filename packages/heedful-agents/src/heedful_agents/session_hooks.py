@@ -18,7 +18,8 @@ from heedful.episodes.episode import Event, Limits, json_data
 from heedful.episodes.error_lines import shorten_failure
 from heedful.errors import UnknownName
 from heedful.integrations.call_host import Advice, CallHost, CallRun
-from heedful.lessons.action import MAX_MOMENT_CHARS, command_of
+from heedful.lessons.action import command_of
+from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.scope import Scope
 from heedful.sanitize import cut_middle, redact_ends
 from heedful.store import episodes

@@ -31,7 +31,7 @@ from heedful.errors import Conflict
 from heedful.integrations.host import Host, HostRun
 from heedful.integrations.repeats import Repeats
 from heedful.integrations.results import PASSED_OUTCOMES
-from heedful.lessons.action import MAX_MOMENT_CHARS
+from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.models.answers import value_at

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from heedful.episodes.episode import Event
 from heedful.errors import Conflict
 from heedful.integrations.session_rules import rules_everywhere, rules_of_session
-from heedful.lessons.action import MAX_MOMENT_CHARS, facts, fitting_texts
 from heedful.lessons.call_marks import whole_call
+from heedful.lessons.render import MAX_MOMENT_CHARS, facts, fitting_texts
 from heedful.lessons.scope import Scope
 from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING, names_in, rules_text
