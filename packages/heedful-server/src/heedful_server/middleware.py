@@ -545,9 +545,11 @@ class Entrance:
         with self._admission.caller(caller):
             body = await body_of(scope, receive, self._setup.limits)
             # These describe the body before it was decompressed.
-            gone = (b"content-encoding", b"content-length")
+            outdated_names = (b"content-encoding", b"content-length")
             scope["headers"] = [
-                header for header in scope["headers"] if header[0].lower() not in gone
+                (name, value)
+                for name, value in scope["headers"]
+                if name.lower() not in outdated_names
             ]
             await answer_once(
                 self._app,

@@ -150,13 +150,13 @@ async def begin(
     If the body leaves out the goals or the policy, they are not compared.
     """
     setup = caller.setup
-    begun = {name: value for name, value in body if name != "tenant"}
+    options = {name: value for name, value in body if name != "tenant"}
 
     async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
         """Begin the loop, or return it. Raises Conflict if it began differently."""
         return await reports.open_loop(
             id,
-            **{**begun, "goals": goals, "policy": rules},
+            **{**options, "goals": goals, "policy": rules},
             store=setup.store,
             scope=caller.scope,
         )

@@ -82,13 +82,13 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
     caller = visit.caller
     waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
     queue = list(map(row_of, cases_of(waiting)))
-    facts = None
+    case_facts = None
     others = queue
     following = "/inbox"
     if n:
         text = await caller.memory.quarantine.show(n)
         ids = next((row["ids"] for row in queue if n in row["ids"]), [n])
-        facts = await _case_facts(visit, text, ids)
+        case_facts = await _case_facts(visit, text, ids)
         others = [row for row in queue if row["ids"] != ids]
         # The next one in the order of the queue; after the last one, the first.
         later = [row for row in others if row["id"] < n]
@@ -100,7 +100,7 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
     names = chain.from_iterable(row["names"] for row in others)
     return {
         "texts": await caller.read(quarantine_store.count_waiting),
-        "case": facts,
+        "case": case_facts,
         "following": following,
         "queue": queue[:MAX_SHOWN_ROWS],
         "others": others[:MAX_SHOWN_ROWS],
@@ -128,7 +128,7 @@ async def _case_facts(
     waiting: list[int] = []
     for source in filter(is_outside, sources):
         waiting += await caller.read(lesson_store.held_of, source)
-    freed = await caller.read(
+    released = await caller.read(
         quarantine_store.only_of_stated, waiting, stated.union(names)
     )
     # A name that a page may show as another one is stated in a terminal.
@@ -146,7 +146,7 @@ async def _case_facts(
         "unstated": names_to_state(sources, stated),
         "unknown": NETWORK_SOURCE in sources,
         "trust": command,
-        "frees": len(freed) if names else 0,
+        "frees": len(released) if names else 0,
         "lesson": lessons[text.id],
         "revocation": await _preview_revocation(visit),
     }
@@ -199,15 +199,16 @@ async def _read_decided(visit: Visit) -> list[Document]:
     }
 
     rows: list[Document] = []
-    later: set[int] = set()  # the texts of later decisions
+    later_ids: set[int] = set()  # of the texts of later decisions
+    # What one person decided at once is one decision about several texts.
     for (action, at, by, why), group in groupby(
         rulings, key=itemgetter("action", "at", "by", "why")
     ):
-        decided = list(group)
+        decided_together = list(group)
         decision = DECISION_WORDS[action]
-        if action == "trust" and not decided[0]["record"]["stated"]:
+        if action == "trust" and not decided_together[0]["record"]["stated"]:
             decision = "no longer stated"
-        ids = [ruling["record"].get("example", 0) for ruling in decided]
+        ids = [ruling["record"].get("example", 0) for ruling in decided_together]
         ruled_states = quarantine_store.RULED_STATES.get(action, ())
         rows.append(
             {
@@ -218,7 +219,7 @@ async def _read_decided(visit: Visit) -> list[Document]:
                 # A statement is about names, a revocation about a source.
                 "subjects": [
                     ruling["subject"]
-                    for ruling in decided
+                    for ruling in decided_together
                     if action in ("trust", "revoke")
                 ],
                 "texts": [
@@ -229,13 +230,13 @@ async def _read_decided(visit: Visit) -> list[Document]:
                 "undo": [
                     id
                     for id in ids
-                    if id not in later
+                    if id not in later_ids
                     and id in texts
                     and texts[id].state in ruled_states
                 ],
             }
         )
-        later.update(ids)
+        later_ids.update(ids)
         if len(rows) == MAX_SHOWN_ITEMS:
             break
     return rows
@@ -256,18 +257,18 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     Raises InvalidInput, NotQuarantined, NotFound.
     """
     caller = visit.caller
-    words = visit.form.get("id", "").split(",")
+    sent_ids = visit.form.get("id", "")
+    parts = sent_ids.split(",")
     if not all(
-        word.isascii() and word.isdecimal() and len(word) <= 16 for word in words
+        part.isascii() and part.isdecimal() and len(part) <= 16 for part in parts
     ):
-        raise InvalidInput("id", visit.form.get("id", ""), "the ids of texts")
-    ids = [int(word) for word in words]
+        raise InvalidInput("id", sent_ids, "the ids of texts")
+    ids = [int(part) for part in parts]
     texts = await caller.read(quarantine_store.read_entries, ids)
     # Only a text that waits can be decided about, and only another one undone.
-    open_ids = [
-        text.id for text in texts if (text.state == "quarantined") is (ruling != "undo")
-    ]
-    open_ids = open_ids or ids
+    must_wait = ruling != "undo"
+    fitting = [text.id for text in texts if (text.state == "quarantined") is must_wait]
+    open_ids = fitting or ids
     why = visit.form.get("why", "")
     subject = ", ".join(map(str, open_ids))
     caller.record(f"quarantine.{ruling}", subject, why=why)
@@ -281,12 +282,12 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
 
     number = counted(len(open_ids), "text")
     earlier = len(ids) - len(open_ids)
-    before = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
+    note = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
     if ruling == "undo":
-        return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{before}"
+        return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{note}"
     visit.session.reasons[ruling] = why
     visit.session.undo = {"ids": open_ids, "names": ()}
-    return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{before}"
+    return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{note}"
 
 
 async def release(visit: Visit) -> str:

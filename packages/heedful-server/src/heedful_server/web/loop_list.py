@@ -80,7 +80,7 @@ async def loops(visit: Visit) -> Document:
     text = filters["text"].strip()
     before, begin = _place_of(visit)
     window = await _read_window(visit, text, before)
-    fitting, counts = narrow(window.loops, filters)
+    fitting, facet_counts = narrow(window.loops, filters)
     order = orders(visit, ORDERS)
     fitting.sort(key=SORTS[chosen_order(order)])
 
@@ -90,12 +90,7 @@ async def loops(visit: Visit) -> Document:
         cursor = f"{before}-{end}"
     elif window.oldest:
         cursor = f"{window.oldest}-0"
-    rows = await visit.caller.read(summaries, fitting[begin:end])
-    causes = {cause.signature: cause for cause in group_causes(window.loops)}
-    for row, loop in zip(rows, fitting[begin:end], strict=False):
-        cause = causes[cause_of(loop)] if loop.state in FAILED_STATES else None
-        row["alike"] = cause.loops if cause else 0
-        row["since"] = cause.since if cause else 0.0
+    rows = await _rows_of(visit, fitting[begin:end], window)
     if text:
         visit.following = await loop_called(visit, text, rows)
         snippets = await visit.caller.read(found_words, rows, text)
@@ -112,21 +107,21 @@ async def loops(visit: Visit) -> Document:
     # Only the facet that shows stages counts them.
     stages = 0
     if not filters["key"]:
-        stages = counts["key"].total() - len(fitting)
-    also = counted(stages, "stage of a run", "stages of runs") if stages else ""
-    if also:
-        answer += f"; besides, {also}"
+        stages = facet_counts["key"].total() - len(fitting)
+    stage_words = counted(stages, "stage of a run", "stages of runs") if stages else ""
+    if stage_words:
+        answer += f"; besides, {stage_words}"
     return {
         "heading": "Loops",
         "search": "Task, answer, finding or id",
         "facets": [
-            facet(visit, "state", "State", counts["state"], labels=STATE_WORDS),
-            facet(visit, "check", "Failed check", counts["check"]),
+            facet(visit, "state", "State", facet_counts["state"], labels=STATE_WORDS),
+            facet(visit, "check", "Failed check", facet_counts["check"]),
             facet(
                 visit,
                 "key",
                 "Memory key",
-                counts["key"],
+                facet_counts["key"],
                 labels={WITHOUT: "none", **key_names},
             ),
             order,
@@ -136,16 +131,32 @@ async def loops(visit: Visit) -> Document:
         "tables": [table("loops", ("task", "state", "#attempts", "#used", "changed"))],
         "loops": rows,
         "totals": totals.plain,
-        "nothing": _nothing(window, filters, also),
+        "nothing": _nothing(window, filters, stage_words),
         "unknown": unknown_filters(visit.query, *FILTERS),
         **page_links(visit, cursor),
     }
 
 
-def _nothing(window: RecentLoops, filters: Mapping[str, str], also: str) -> Document:
-    """Return what the list says if it has no rows; `also` counts stages that fit."""
-    if also:
-        return {"words": f"No loop, but {also}.", "path": "/work", "label": "runs"}
+async def _rows_of(
+    visit: Visit, loops: Sequence[RecentLoop], window: RecentLoops
+) -> list[Document]:
+    """Return the rows of loops, each with how many failed alike, and since when."""
+    rows = await visit.caller.read(summaries, loops)
+    causes = {cause.signature: cause for cause in group_causes(window.loops)}
+    for row, loop in zip(rows, loops, strict=False):
+        cause = causes[cause_of(loop)] if loop.state in FAILED_STATES else None
+        row["alike"] = cause.loops if cause else 0
+        row["since"] = cause.since if cause else 0.0
+    return rows
+
+
+def _nothing(
+    window: RecentLoops, filters: Mapping[str, str], stage_words: str
+) -> Document:
+    """Return what the list says without rows; `stage_words` count stages that fit."""
+    if stage_words:
+        words = f"No loop, but {stage_words}."
+        return {"words": words, "path": "/work", "label": "runs"}
     if window.oldest:
         return {"words": "No loop fits of those that were read; older ones follow."}
     if any(filters.values()):

@@ -21,6 +21,7 @@ from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import Attempt, Goal
 from heedful.loop.runs import (
     CheckResult,
+    StageAttempt,
     StageHead,
     StageReport,
     report_attempt,
@@ -51,93 +52,115 @@ Plain = dict[str, Any]
 def window(
     db: Db, scope: Scope, id: str, first: int = 0, *, reviews: bool = False
 ) -> Plain:
-    """Return a loop with its attempts from number `first`; 0 means the last ones.
+    """Return a loop with those of its attempts that its page shows.
 
-    The first and the best attempt are there, too. `tried` has the attempts, and
-    `unshown` what is left out of each, by its number. Without `reviews`, the result
-    does not say what waited in quarantine. Raises NotFound.
+    These are a block from number `first` on, 0 for the last ones, and the best and the
+    first attempt, as many as fit. `tried` has them, and `unshown` what is left out of
+    each, by its number. Without `reviews`, the result does not say what waited in
+    quarantine. Raises NotFound.
     """
     head_rows = counts.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
     if not head_rows:
         raise NotFound("loop", id, "the project")
     head = head_rows[0]
-    n = head.pop("n")
-    briefing = head.pop("briefing")
+    loop_number = head.pop("n")
+    stored_briefing = head.pop("briefing")
     task, unshown_task = counts.beginning(head.pop("task"), head.pop("task_chars"))
-    latest = json.loads(head.pop("decision") or "{}")
-    ladder = head.pop("ladder")
+    last_decision = json.loads(head.pop("decision") or "{}")
+    stored_ladder = head.pop("ladder")
     climb = None
-    if ladder:
-        climb = Climb("", (), names=from_document(Ladder, json.loads(ladder)).names)
+    if stored_ladder:
+        ladder = from_document(Ladder, json.loads(stored_ladder))
+        climb = Climb("", (), names=ladder.names)
     head |= {name: json.loads(head[name]) for name in HEAD_DATA}
     goals = tuple(from_document(Goal, goal) for goal in head["goals"])
     is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
     is_large = head.pop("size") > MAX_READ_BYTES
 
     begin = first or max(1, head["attempts"] - MAX_SHOWN_ITEMS + 1)
-    newest = range(begin, min(begin + MAX_SHOWN_ITEMS, head["attempts"] + 1))
-    wanted = [*(newest if first else reversed(newest)), latest.get("best") or 1, 1]
-    numbers = _fitting_numbers(db, scope, n, wanted)
-    block = [number for number in numbers if number in newest]
+    block = range(begin, min(begin + MAX_SHOWN_ITEMS, head["attempts"] + 1))
+    # If not all of them fit, the last ones stay, unless a reader began elsewhere.
+    in_order = block if first else reversed(block)
+    wanted = [*in_order, last_decision.get("best") or 1, 1]
+    numbers = _fitting_numbers(db, scope, loop_number, wanted)
+    numbers_of_block = [number for number in numbers if number in block]
 
-    rows = counts.rows(db, scope, "decided", n=n, numbers=json.dumps(numbers))
+    rows = counts.rows(db, scope, "decided", n=loop_number, numbers=json.dumps(numbers))
     decisions = {row["attempt"]: json.loads(row["record"]) for row in rows}
-    records, outputs, unshown = _read_attempts(db, scope, n, numbers)
+    records, outputs, unshown = _read_attempts(db, scope, loop_number, numbers)
     names = counts.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
     labels = {row["own"]: row["reported"] for row in names}
     stage = StageHead(run=head["run"] or "", name=head["stage"] or id)
-    attempts = []
-    for record in with_reported_names(records, labels):
-        number = record.number
-        report = report_attempt(stage, record, goals=goals)
-        checks = tuple(check for check in report.checks if _is_known(check))
-        output = outputs[number]
-        if head["stage"]:
-            output = stage_value(output)
-        output_text = text(output)
-        # Of two long answers, the parts that are not read may differ.
-        if unshown[number]["output"]:
-            output_text += f"\n… (digest {record.candidate.digest})"
-        attempts.append(
-            replace(
-                report,
-                checks=checks,
-                output=output_text,
-                feedback_for_agent=decisions.get(number, {}).get("feedback", ""),
-            )
+    attempts = tuple(
+        _shown_attempt(
+            attempt,
+            stage,
+            goals,
+            output=outputs[attempt.number],
+            is_of_stage=bool(head["stage"]),
+            is_cut=unshown[attempt.number]["output"] > 0,
+            feedback=decisions.get(attempt.number, {}).get("feedback", ""),
         )
+        for attempt in with_reported_names(records, labels)
+    )
 
     return {
         **head,
-        **_memory_facts(briefing, reviews=reviews),
+        **_memory_facts(stored_briefing, reviews=reviews),
         "task": task,
         "left_out": {"task": unshown_task},
         "name": id,
-        "first": min(block, default=1),
-        "last": max(block, default=0),
+        "first": min(numbers_of_block, default=1),
+        "last": max(numbers_of_block, default=0),
         "tried": StageReport(
             stage.name,
             "open",
             action="open",
-            attempts=tuple(attempts),
-            kept=latest.get("best"),
+            attempts=attempts,
+            kept=last_decision.get("best"),
             climb=climb,
         ),
         "unshown": unshown,
         "decided": decisions,
-        "latest": latest,
-        "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": _describe_end(head, latest),
+        "latest": last_decision,
+        "stopped_by": [stop["rule"] for stop in last_decision.get("stopped_by", ())],
+        "sentence": _describe_end(head, last_decision),
         "long": is_long or is_large,
         "cost": 0.0,
     }
 
 
-def _describe_end(head: Plain, latest: Plain) -> str:
-    """Return how a loop ended; `latest` is its last decision, {} if there is none."""
+def _shown_attempt(
+    attempt: Attempt,
+    stage: StageHead,
+    goals: tuple[Goal, ...],
+    *,
+    output: Any,
+    is_of_stage: bool,
+    is_cut: bool,
+    feedback: str,
+) -> StageAttempt:
+    """Return an attempt as the page shows it: without checks that say nothing."""
+    report = report_attempt(stage, attempt, goals=goals)
+    if is_of_stage:
+        output = stage_value(output)
+    output_text = text(output)
+    # Of two long answers, the parts that are not read may differ.
+    if is_cut:
+        output_text += f"\n… (digest {attempt.candidate.digest})"
+    return replace(
+        report,
+        checks=tuple(filter(_is_known, report.checks)),
+        output=output_text,
+        feedback_for_agent=feedback,
+    )
+
+
+def _describe_end(head: Plain, last_decision: Plain) -> str:
+    """Return how a loop ended; its last decision is {} if there is none."""
     doubt = "a check raised an error" if head["state"] == "not_validated" else ""
     return describe_end(
-        verdict_from(latest) if latest else Again(),
+        verdict_from(last_decision) if last_decision else Again(),
         head["attempts"],
         doubt,
         unjudged=head["state"] == "unchecked",
@@ -223,21 +246,21 @@ def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Plain:
     briefing = Briefing.of(json.loads(stored_briefing))
     if not reviews:
         briefing = briefing.without_waiting()
-    counts = Counter(str(choice) for choice in briefing.choices)
-    by_line = {str(choice): choice for choice in briefing.choices}
+    choice_counts = Counter(str(choice) for choice in briefing.choices)
+    distinct_choices = {str(choice): choice for choice in briefing.choices}
     choices = [
         {
             "outcome": choice.outcome,
             "lesson": choice.lesson,
             "form": choice.form,
-            "n": counts[line],
+            "n": choice_counts[line],
             "text": choice.text if reviews else "",
             "said": choice.name,
             "obstacle": choice.obstacle,
             "command": choice.command,
             "purpose": choice.kept_back.purpose if choice.kept_back else "",
         }
-        for line, choice in by_line.items()
+        for line, choice in distinct_choices.items()
     ]
     return {
         "silence": briefing.silence,

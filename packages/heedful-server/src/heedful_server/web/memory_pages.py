@@ -131,10 +131,10 @@ async def lessons(visit: Visit) -> Document:
     state = visit.query.get("state", "")
     if state not in ("", *STATES):
         raise InvalidInput("state", state, ", ".join(STATES))
-    number = LESSON_NUMBER.fullmatch(text)
-    if number is not None:
-        await visit.caller.read(editions.one, int(number[1]))
-        visit.following = visit.link(f"/lessons/{number[1]}")
+    number_match = LESSON_NUMBER.fullmatch(text)
+    if number_match is not None:
+        await visit.caller.read(editions.one, int(number_match[1]))
+        visit.following = visit.link(f"/lessons/{number_match[1]}")
 
     measures = await measure(visit)
     verdict_counts = Counter[str]()
