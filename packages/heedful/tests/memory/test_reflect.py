@@ -16,12 +16,12 @@ from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import InvalidInput, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.render import as_text
-from heedful.memory import reflect as reflecting
+from heedful.memory import reflect as reflecting, run_records
 from heedful.memory.citations import RunFacts, sentences, without_citations
 from heedful.memory.draft import OUTCOME_IMPORTANCE
 from heedful.memory.excerpt import MAX_DECISIVE_CHARS, excerpt
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, keep
+from heedful.memory.reflect import keep
 from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes
@@ -57,9 +57,9 @@ async def test_importance_is_by_outcome(outcome):
     assert reflected.lesson.importance == OUTCOME_IMPORTANCE[outcome]
     assert "strategy" not in reflected.lesson.tags
     if reflected.strategy is not None:
-        assert reflected.strategy.importance == min(
-            1.0, round(OUTCOME_IMPORTANCE[outcome] * STRATEGY_IMPORTANCE_FACTOR, 6)
-        )
+        factor = run_records.STRATEGY_IMPORTANCE_FACTOR
+        importance = min(1.0, round(OUTCOME_IMPORTANCE[outcome] * factor, 6))
+        assert reflected.strategy.importance == importance
         assert "strategy" in reflected.strategy.tags
 
 

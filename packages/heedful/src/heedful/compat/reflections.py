@@ -34,12 +34,8 @@ from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory, open_memory
-from heedful.memory.reflect import (
-    Reflected,
-    keep,
-    reflect,
-    strategy_importance,
-)
+from heedful.memory.reflect import Reflected, keep, reflect
+from heedful.memory.run_records import strategy_importance
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact

@@ -16,11 +16,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
-from heedful.episodes.comparison import likeness
-from heedful.episodes.course import Course, given_to
 from heedful.episodes.episode import Episode, Limits
 from heedful.episodes.procedures import (
     MIN_PROCEDURE_TOOLS,
@@ -29,42 +27,26 @@ from heedful.episodes.procedures import (
 )
 from heedful.episodes.readers.heedful import write
 from heedful.episodes.reading import read
-from heedful.episodes.run_mistakes import FoundMistake
 from heedful.episodes.signals import Signal
 from heedful.errors import (
     AnswerRefused,
-    InvalidInput,
     MalformedAnswer,
     ModelError,
     StoreError,
 )
-from heedful.lessons import render
-from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
 from heedful.lessons.call_marks import (
-    FORGETTING_CODES,
     Step,
-    call_origin,
-    contract_marks,
-    failed_marks,
-    has_unread,
-    marks_of,
-    touched_path,
 )
 from heedful.lessons.commands import release_command, trust_command
-from heedful.lessons.contracts import find_contract
-from heedful.lessons.lesson import Example, Lesson, Remembered, Signature
-from heedful.lessons.mistake import Mistake, with_origin, with_words
+from heedful.lessons.lesson import Example, Lesson, Remembered
 from heedful.lessons.origin import (
     Origin,
     is_outside,
-    lowest_origin,
     names_to_state,
     read_origin,
 )
-from heedful.lessons.quarantine import initial_state
 from heedful.lessons.ranking import claimed_importance
-from heedful.lessons.scope import MAX_READ_CHARS, State, short_digest, source_of
-from heedful.lessons.signature import signature, strategy_signature
+from heedful.lessons.scope import State
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.call_memory import log_failure
 from heedful.memory.citations import Claim
@@ -83,10 +65,10 @@ from heedful.memory.memory import (
     write_lessons,
 )
 from heedful.memory.quarantine import release_stated
+from heedful.memory.run_records import LessonWriter, steps_of, strategy_importance
 from heedful.memory.study import Study, remove_lessons
-from heedful.memory.user_rules import USER_SOURCE, correction_lessons
 from heedful.models.contract import Model
-from heedful.redact import redact, redact_data, redact_start
+from heedful.redact import redact, redact_data
 from heedful.store import (
     episode_lessons,
     episodes,
@@ -107,17 +89,7 @@ from heedful.validation import (
 _log = logging.getLogger("heedful")
 # How many events of an episode that waits are stored: the first and the last ones.
 MAX_STORED_EVENTS = 2_000
-# A strategy, which can be followed, is more important than its reflection.
-STRATEGY_IMPORTANCE_FACTOR = 1.1
-# What a failure costs: of so many next calls, the first like it that passes ends it.
-MAX_NEXT_CALLS = 20
-MAX_LOST_CALLS = 5
-# The importance of a failure that edits put right, or that nothing did: it may be part
-# of the work, until it comes back in another run.
-WORK_FAILURE_IMPORTANCE = 0.5
-# The events in the log.
-REFLECTION_STARTED_EVENT = "reflection_generation_started"
-REFLECTION_GENERATED_EVENT = "reflection_generated"
+# The event of a failure in the log.
 REFLECTION_FAILURE_EVENT = "reflection_generation_failed"
 
 
@@ -325,7 +297,7 @@ async def reflect_waiting(
         prompts=prompts,
         score=by_outcome,
         on_model_error="raise",
-        waited=True,
+        refusal=MalformedAnswer,
     )
     entry = await memory.store.write(memory.scope, episodes.take, before, digest)
     if entry is None:
@@ -380,8 +352,8 @@ async def _read_answers(
 class _Reflector:
     """The arguments of `reflect`, and the `keys` of a service that sent the episode.
 
-    An episode that has `waited` in the store is tried again if the model fails, but not
-    if its answer is refused: the same model would answer the same.
+    With `on_model_error="raise"` an episode is tried again if the model fails, but not
+    after a `refusal` of its answer: the same model would answer the same.
     """
 
     memory: Memory | None
@@ -391,14 +363,16 @@ class _Reflector:
     on_model_error: str
     related: Sequence[str] = ()
     keys: tuple[str, ...] = ()
-    waited: bool = False
+    refusal: type[ModelError] = AnswerRefused
     of_quiet_runs: bool = False
 
     def __post_init__(self) -> None:
-        if self.model is not None and not isinstance(self.model, Model):
-            raise InvalidInput(
-                "model", self.model, "a Model, as open_model gives one, or None"
-            )
+        require(
+            isinstance(self.model, Model | None),
+            "model",
+            self.model,
+            "a Model, as open_model gives one, or None",
+        )
         require(
             isinstance(self.prompts, Mapping)
             and self.prompts.keys() <= OUTCOME_PROMPTS.keys(),
@@ -441,7 +415,7 @@ class _Reflector:
             # The name of earlier systems.
             "event_count": len(episode.events),
         }
-        _log.info(REFLECTION_STARTED_EVENT, extra=run_fields)
+        _log.info("reflection_generation_started", extra=run_fields)
         study = await self.study(episode, trust)
         sightings = 0
         if self.memory is not None and scope is not None:
@@ -458,27 +432,28 @@ class _Reflector:
                 instruction = prompts.get(episode.outcome, prompts["failure"])
                 draft, usage = await by_model(study, self.model, instruction, draft)
             except ModelError as failed:
-                is_refused = isinstance(failed, AnswerRefused)
-                if self.waited:
-                    is_refused = isinstance(failed, MalformedAnswer)
+                is_refused = isinstance(failed, self.refusal)
                 if self.on_model_error == "raise" and not is_refused:
                     raise
                 log_failure(REFLECTION_FAILURE_EVENT, failed, scope)
-                usage = getattr(failed, "usage", None) or usage
+                usage = failed.usage or usage
                 error = f"{type(failed).__name__}: {failed}"
 
         reflection = await self.lessons(study, draft, digest)
         lesson = reflection.lesson
         if error and lesson:
             lesson = replace(lesson, meta={**lesson.meta, "model_error": error})
-        result = {
-            "by": reflection.by,
-            "reflection_id": study.signature.digest,
-            "importance": reflection.importance,
-            "confidence": reflection.confidence,
-            "has_strategy": reflection.strategy is not None,
-        }
-        _log.info(REFLECTION_GENERATED_EVENT, extra=run_fields | result)
+        _log.info(
+            "reflection_generated",
+            extra={
+                **run_fields,
+                "by": reflection.by,
+                "reflection_id": study.signature.digest,
+                "importance": reflection.importance,
+                "confidence": reflection.confidence,
+                "has_strategy": reflection.strategy is not None,
+            },
+        )
         return replace(
             reflection, lesson=lesson, usage=usage, known=sightings, error=error
         )
@@ -519,8 +494,13 @@ class _Reflector:
             draft = replace(draft, rated=None)
 
         task = redact(study.asked)[:MAX_STORED_TEXT_CHARS]
-        writer = _LessonWriter(
-            study=study, draft=draft, digest=digest, task=task, reflector=self
+        writer = LessonWriter(
+            study=study,
+            draft=draft,
+            digest=digest,
+            task=task,
+            keys=self.keys,
+            related=self.related,
         )
         lesson = None
         if draft.claims or self.of_quiet_runs:
@@ -603,261 +583,6 @@ class _Reflector:
         return procedure, shared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LessonWriter:
-    """What the lessons of one draft have in common.
-
-    `digest` identifies the episode, and `task` is the beginning of its task.
-    """
-
-    study: Study
-    draft: Draft
-    digest: str
-    task: str
-    reflector: _Reflector
-
-    @property
-    def source(self) -> str:
-        """The source of the lessons: a run that grew since it was read is the same."""
-        episode = self.study.episode
-        if not (episode.session and episode.events):
-            return source_of(self.digest[:16])
-        first = repr(replace(episode.events[0], id=""))
-        return source_of(short_digest(f"{episode.session}\0{episode.task}\0{first}"))
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The sources of the words of the run."""
-        return (*self.study.sources, *self.reflector.keys)
-
-    def write(self, kind: str, text: str, trust: Origin, importance: float) -> Lesson:
-        """Return a lesson of the draft; it has no higher origin than `trust`."""
-        draft = self.draft
-        name = self.study.signature
-        tags = draft.tags
-        mistake = draft.mistake
-        if mistake and draft.by != DRAFT_BY_RULES:
-            # What the rules would say, without and with parts from outside.
-            forms = (mistake, with_origin(mistake, "local"))
-            if text not in [redact(render.text_of(kind, form)) for form in forms]:
-                mistake = with_words(mistake, text, trust)
-        meta = {}
-        if kind == "strategy":
-            name = strategy_signature(name)
-            tags = (*tags, kind)
-            if draft.rated:
-                meta = {"rated": strategy_importance(draft.rated)}
-        # From the last to the first: a tag goes if an earlier one differs in case only.
-        by_word = {tag.casefold(): tag for tag in reversed(tags)}
-        return self._lesson(
-            name,
-            text,
-            trust,
-            kind=kind,
-            importance=importance,
-            mistake=mistake,
-            tags=tuple(reversed(by_word.values())),
-            meta=meta,
-        )
-
-    def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
-        """Return the lesson about another mistake of the run."""
-        mistake = self.study.record(finding)
-        if finding.is_of_work:
-            importance = min(importance, WORK_FAILURE_IMPORTANCE)
-        return self._lesson(
-            signature("", finding.error),
-            redact(render.lesson(mistake)),
-            "local",
-            importance=importance,
-            mistake=mistake,
-            meta={"mended": mistake.fix is not None, "by": DRAFT_BY_RULES},
-        )
-
-    def write_procedure(
-        self, procedure: Procedure, shared: Sequence[str], importance: float
-    ) -> Lesson:
-        """Return the strategy of like runs that succeeded by the same tools."""
-        return self._lesson(
-            procedure.signature,
-            render.procedure(procedure.tools, shared),
-            "local",
-            kind="strategy",
-            importance=importance,
-            tags=("success", "strategy", "procedure"),
-            meta={"mended": True, "quiet": False},
-        )
-
-    def write_rules(self) -> tuple[Lesson, ...]:
-        """Return a lesson for each rule with which the user refused an answer."""
-        return tuple(
-            replace(
-                rule,
-                trust=lowest_origin((rule.trust, self.study.origin)),
-                sources=(USER_SOURCE, *self.reflector.keys),
-            )
-            for rule in correction_lessons(
-                self.study.episode.events, task=self.task, source=self.source
-            )
-        )
-
-    def _lesson(
-        self,
-        name: Signature,
-        text: str,
-        trust: Origin,
-        *,
-        importance: float,
-        kind: str = "reflection",
-        mistake: Mistake | None = None,
-        tags: tuple[str, ...] = (),
-        meta: Mapping[str, Any],
-    ) -> Lesson:
-        """Return a lesson with what all lessons of the run have in common.
-
-        `meta` has what differs from their common metadata.
-        """
-        text = text[:MAX_STORED_TEXT_CHARS]
-        trust = lowest_origin((trust, self.study.origin))
-        example = Example(self.task, "") if self.task else None
-        return Lesson(
-            kind,
-            name,
-            error_type=name.error_type,
-            text=text,
-            sighting=text,
-            example=example,
-            state=initial_state(trust),
-            trust=trust,
-            importance=importance,
-            tags=tags or self.draft.tags,
-            meta={**self.meta, **meta},
-            source=self.source,
-            sources=self.sources,
-            mistake=mistake,
-        )
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Return the metadata of a lesson."""
-        draft = self.draft
-        episode = self.study.episode
-        cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
-        return {
-            "by": draft.by,
-            "layer": "rm",
-            "confidence": draft.confidence,
-            "rated": draft.rated,
-            "mended": draft.mended,
-            "quiet": self.study.main is None and draft.by == DRAFT_BY_RULES,
-            "outcome": episode.outcome,
-            "task_description": self.task,
-            "event_count": len(episode.events) + episode.omitted,
-            "session_id": episode.session,
-            "error_category": self.study.category,
-            "source_event_ids": [episode.events[n].id or str(n) for n in cited],
-            "related_memory_ids": list(self.reflector.related),
-            "episode": self.digest,
-        }
-
-
-def strategy_importance(importance: float) -> float:
-    """Return the importance of a strategy, at most 1, from that of its reflection."""
-    return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
-
-
-@dataclass(frozen=True, slots=True)
-class _ComparedCall:
-    """A step, and the `tool` and the `text` by which its call is compared with others.
-
-    A command is the same call whichever tool runs it, so its tool is "". Marks lack
-    folders, so they do not tell calls apart.
-    """
-
-    step: Step
-    tool: str
-    text: str
-
-
-def steps_of(
-    run: Course, errors: Mapping[int, Sequence[str]], *, folder: str = ""
-) -> tuple[Step, ...]:
-    """Return the steps of a run that have a result, without those a person refused.
-
-    `errors` are the error lines by call. Paths below the `folder` of the repository are
-    relative to it. A call of a file that the agent has neither read nor written since
-    it last forgot its context has a mark that says so.
-    """
-    calls: list[_ComparedCall] = []
-    known_paths = set[str]()
-    for position, event in enumerate(run.events):
-        if event.type == "system_event" and event.code in FORGETTING_CODES:
-            known_paths.clear()
-        result = run.result[position]
-        if event.type != "tool_call" or not event.tool or result is None:
-            continue
-        if position in run.refused:
-            continue
-
-        failure = run.failure[position] or run.failure[result] or ""
-        error_texts = tuple(errors.get(position, ()))
-
-        given = given_to(event)
-        arguments = arguments_of(given)
-        contract = None
-        if error_texts:
-            contract = find_contract(arguments, failure, error_texts)
-        unread = has_unread(arguments, known_paths, folder)
-        step = Step(
-            (
-                *marks_of(event.tool, arguments, folder),
-                *contract_marks(event.tool, arguments, unread=unread),
-            ),
-            error_texts,
-            failed=tuple(
-                failed_marks(
-                    event.tool,
-                    arguments,
-                    error_texts,
-                    contract=contract,
-                    folder=folder,
-                ).items()
-            ),
-            path=relative_path(path_of(arguments), folder),
-            at=run.events[result].at or 0,
-            origin=call_origin(event.tool, arguments),
-        )
-        if not error_texts:
-            known_paths.update(filter(None, [touched_path(arguments, folder)]))
-
-        command = command_of(given)
-        data = json.dumps(given, sort_keys=True, ensure_ascii=False, default=repr)
-        tool = "" if command else event.tool.strip().lower()
-        text = redact_start(command or data, MAX_READ_CHARS)
-        calls.append(_ComparedCall(step, tool, text))
-    return tuple(
-        replace(call.step, calls=1 + _calls_until_passed(call, calls[number:]))
-        if call.step.errors
-        else call.step
-        for number, call in enumerate(calls, start=1)
-    )
-
-
-def _calls_until_passed(failed: _ComparedCall, later: Sequence[_ComparedCall]) -> int:
-    """Return how many calls lie between a failed call and a like one that passed.
-
-    At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
-    """
-    path = failed.step.path
-    for count, call in enumerate(later[:MAX_NEXT_CALLS]):
-        if call.step.errors or call.tool != failed.tool:
-            continue
-        is_same_file = path != "" and path == call.step.path
-        if is_same_file or likeness(failed.text, call.text):
-            return min(count, MAX_LOST_CALLS)
-    return 0
-
-
 async def _write_lessons(
     memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
@@ -877,14 +602,16 @@ async def _write_lessons(
         is_trusted=reflection.origin != "outside",
     )
     if answers:
-        fields = {
-            **asdict(memory.scope),
-            "id": answers[0].id,
-            "reflection_id": reflection.lessons[0].signature.digest,
-            "importance": reflection.importance,
-            "confidence": reflection.confidence,
-        }
-        _log.info("reflection_stored", extra=fields)
+        _log.info(
+            "reflection_stored",
+            extra={
+                **asdict(memory.scope),
+                "id": answers[0].id,
+                "reflection_id": reflection.lessons[0].signature.digest,
+                "importance": reflection.importance,
+                "confidence": reflection.confidence,
+            },
+        )
     return tuple(answers)
 
 
@@ -916,10 +643,10 @@ def to_stored_episode(episode: Episode, trust: Origin) -> StoredEpisode:
 
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Origin]:
     """Return a stored episode and its origin."""
-    line = json.dumps(entry.record["episode"]).encode("ascii")
+    record = entry.record
+    line = json.dumps(record["episode"]).encode("ascii")
     (episode,) = read(line, Limits(events=MAX_STORED_EVENTS, bytes=len(line)))
-    episode = replace(episode, source=entry.record["source"])
-    return episode, read_origin(entry.record["trust"])
+    return replace(episode, source=record["source"]), read_origin(record["trust"])
 
 
 async def _renew_claim(memory: Memory, digest: str) -> None:

@@ -24,7 +24,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, open_memory, write_lessons
-from heedful.memory.reflect import WORK_FAILURE_IMPORTANCE, steps_of
+from heedful.memory.run_records import WORK_FAILURE_IMPORTANCE, steps_of
 from heedful.memory.user_rules import (
     USER_SOURCE,
     correction_lessons,

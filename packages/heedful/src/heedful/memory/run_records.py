@@ -1,0 +1,308 @@
+"""What a finished run leaves in memory: lessons about its mistakes, and its steps.
+
+A `LessonWriter` makes the lessons of one draft, with what all of them have in common.
+`steps_of` returns the calls of the run, with how they ended and what a failure cost;
+`Memory.before` compares later calls with them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from heedful.episodes.comparison import likeness
+from heedful.episodes.course import Course, given_to
+from heedful.episodes.procedures import Procedure
+from heedful.episodes.run_mistakes import FoundMistake
+from heedful.lessons import render
+from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
+from heedful.lessons.call_marks import (
+    FORGETTING_CODES,
+    Step,
+    call_origin,
+    contract_marks,
+    failed_marks,
+    has_unread,
+    marks_of,
+    touched_path,
+)
+from heedful.lessons.contracts import find_contract
+from heedful.lessons.lesson import Example, Lesson, Signature
+from heedful.lessons.mistake import Mistake, with_origin, with_words
+from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.quarantine import initial_state
+from heedful.lessons.scope import MAX_READ_CHARS, short_digest, source_of
+from heedful.lessons.signature import signature, strategy_signature
+from heedful.memory.draft import DRAFT_BY_RULES, Draft
+from heedful.memory.study import Study
+from heedful.memory.user_rules import USER_SOURCE, correction_lessons
+from heedful.redact import redact, redact_start
+from heedful.validation import MAX_STORED_TEXT_CHARS
+
+# A strategy, which can be followed, is more important than its reflection.
+STRATEGY_IMPORTANCE_FACTOR = 1.1
+# What a failure costs: of so many next calls, the first like it that passes ends it.
+MAX_NEXT_CALLS = 20
+MAX_LOST_CALLS = 5
+# The importance of a failure that edits put right, or that nothing did: it may be part
+# of the work, until it comes back in another run.
+WORK_FAILURE_IMPORTANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonWriter:
+    """What the lessons of one draft have in common.
+
+    `digest` identifies the episode, and `task` is the beginning of its task. `keys` are
+    the sources of the keys of a service that sent the episode, and `related` are ids
+    that are stored with the lessons.
+    """
+
+    study: Study
+    draft: Draft
+    digest: str
+    task: str
+    keys: tuple[str, ...]
+    related: Sequence[str]
+
+    @property
+    def source(self) -> str:
+        """The source of the lessons: a run that grew since it was read is the same."""
+        episode = self.study.episode
+        if not (episode.session and episode.events):
+            return source_of(self.digest[:16])
+        first = repr(replace(episode.events[0], id=""))
+        return source_of(short_digest(f"{episode.session}\0{episode.task}\0{first}"))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the words of the run."""
+        return (*self.study.sources, *self.keys)
+
+    def write(self, kind: str, text: str, trust: Origin, importance: float) -> Lesson:
+        """Return a lesson of the draft; it has no higher origin than `trust`."""
+        draft = self.draft
+        name = self.study.signature
+        tags = draft.tags
+        mistake = draft.mistake
+        if mistake and draft.by != DRAFT_BY_RULES:
+            # What the rules would say, without and with parts from outside.
+            forms = (mistake, with_origin(mistake, "local"))
+            if text not in [redact(render.text_of(kind, form)) for form in forms]:
+                mistake = with_words(mistake, text, trust)
+        meta = {}
+        if kind == "strategy":
+            name = strategy_signature(name)
+            tags = (*tags, kind)
+            if draft.rated:
+                meta = {"rated": strategy_importance(draft.rated)}
+        # From the last to the first: a tag goes if an earlier one differs in case only.
+        by_word = {tag.casefold(): tag for tag in reversed(tags)}
+        return self._lesson(
+            name,
+            text,
+            trust,
+            kind=kind,
+            importance=importance,
+            mistake=mistake,
+            tags=tuple(reversed(by_word.values())),
+            meta=meta,
+        )
+
+    def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
+        """Return the lesson about another mistake of the run."""
+        mistake = self.study.record(finding)
+        if finding.is_of_work:
+            importance = min(importance, WORK_FAILURE_IMPORTANCE)
+        return self._lesson(
+            signature("", finding.error),
+            redact(render.lesson(mistake)),
+            "local",
+            importance=importance,
+            mistake=mistake,
+            meta={"mended": mistake.fix is not None, "by": DRAFT_BY_RULES},
+        )
+
+    def write_procedure(
+        self, procedure: Procedure, shared: Sequence[str], importance: float
+    ) -> Lesson:
+        """Return the strategy of like runs that succeeded by the same tools."""
+        return self._lesson(
+            procedure.signature,
+            render.procedure(procedure.tools, shared),
+            "local",
+            kind="strategy",
+            importance=importance,
+            tags=("success", "strategy", "procedure"),
+            meta={"mended": True, "quiet": False},
+        )
+
+    def write_rules(self) -> tuple[Lesson, ...]:
+        """Return a lesson for each rule with which the user refused an answer."""
+        return tuple(
+            replace(
+                rule,
+                trust=lowest_origin((rule.trust, self.study.origin)),
+                sources=(USER_SOURCE, *self.keys),
+            )
+            for rule in correction_lessons(
+                self.study.episode.events, task=self.task, source=self.source
+            )
+        )
+
+    def _lesson(
+        self,
+        name: Signature,
+        text: str,
+        trust: Origin,
+        *,
+        importance: float,
+        kind: str = "reflection",
+        mistake: Mistake | None = None,
+        tags: tuple[str, ...] = (),
+        meta: Mapping[str, Any],
+    ) -> Lesson:
+        """Return a lesson with what all lessons of the run have in common.
+
+        `meta` has what differs from their common metadata.
+        """
+        text = text[:MAX_STORED_TEXT_CHARS]
+        trust = lowest_origin((trust, self.study.origin))
+        example = Example(self.task, "") if self.task else None
+        return Lesson(
+            kind,
+            name,
+            error_type=name.error_type,
+            text=text,
+            sighting=text,
+            example=example,
+            state=initial_state(trust),
+            trust=trust,
+            importance=importance,
+            tags=tags or self.draft.tags,
+            meta={**self.meta, **meta},
+            source=self.source,
+            sources=self.sources,
+            mistake=mistake,
+        )
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Return the metadata of a lesson."""
+        draft = self.draft
+        episode = self.study.episode
+        cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
+        return {
+            "by": draft.by,
+            "layer": "rm",
+            "confidence": draft.confidence,
+            "rated": draft.rated,
+            "mended": draft.mended,
+            "quiet": self.study.main is None and draft.by == DRAFT_BY_RULES,
+            "outcome": episode.outcome,
+            "task_description": self.task,
+            "event_count": len(episode.events) + episode.omitted,
+            "session_id": episode.session,
+            "error_category": self.study.category,
+            "source_event_ids": [episode.events[n].id or str(n) for n in cited],
+            "related_memory_ids": list(self.related),
+            "episode": self.digest,
+        }
+
+
+def strategy_importance(importance: float) -> float:
+    """Return the importance of a strategy, at most 1, from that of its reflection."""
+    return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedCall:
+    """A step, and the `tool` and the `text` by which its call is compared with others.
+
+    A command is the same call whichever tool runs it, so its tool is "". Marks lack
+    folders, so they do not tell calls apart.
+    """
+
+    step: Step
+    tool: str
+    text: str
+
+
+def steps_of(
+    run: Course, errors: Mapping[int, Sequence[str]], *, folder: str = ""
+) -> tuple[Step, ...]:
+    """Return the steps of a run that have a result, without those a person refused.
+
+    `errors` are the error lines by call. Paths below the `folder` of the repository are
+    relative to it. A call of a file that the agent has neither read nor written since
+    it last forgot its context has a mark that says so.
+    """
+    calls: list[_ComparedCall] = []
+    known_paths = set[str]()
+    for position, event in enumerate(run.events):
+        if event.type == "system_event" and event.code in FORGETTING_CODES:
+            known_paths.clear()
+        result = run.result[position]
+        if event.type != "tool_call" or not event.tool or result is None:
+            continue
+        if position in run.refused:
+            continue
+
+        failure = run.failure[position] or run.failure[result] or ""
+        error_texts = tuple(errors.get(position, ()))
+
+        given = given_to(event)
+        arguments = arguments_of(given)
+        contract = None
+        if error_texts:
+            contract = find_contract(arguments, failure, error_texts)
+        unread = has_unread(arguments, known_paths, folder)
+        step = Step(
+            (
+                *marks_of(event.tool, arguments, folder),
+                *contract_marks(event.tool, arguments, unread=unread),
+            ),
+            error_texts,
+            failed=tuple(
+                failed_marks(
+                    event.tool,
+                    arguments,
+                    error_texts,
+                    contract=contract,
+                    folder=folder,
+                ).items()
+            ),
+            path=relative_path(path_of(arguments), folder),
+            at=run.events[result].at or 0,
+            origin=call_origin(event.tool, arguments),
+        )
+        if not error_texts:
+            known_paths.update(filter(None, [touched_path(arguments, folder)]))
+
+        command = command_of(given)
+        data = json.dumps(given, sort_keys=True, ensure_ascii=False, default=repr)
+        tool = "" if command else event.tool.strip().lower()
+        text = redact_start(command or data, MAX_READ_CHARS)
+        calls.append(_ComparedCall(step, tool, text))
+    return tuple(
+        replace(call.step, calls=1 + _calls_until_passed(call, calls[number:]))
+        if call.step.errors
+        else call.step
+        for number, call in enumerate(calls, start=1)
+    )
+
+
+def _calls_until_passed(failed: _ComparedCall, later: Sequence[_ComparedCall]) -> int:
+    """Return how many calls lie between a failed call and a like one that passed.
+
+    At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
+    """
+    path = failed.step.path
+    for count, call in enumerate(later[:MAX_NEXT_CALLS]):
+        if call.step.errors or call.tool != failed.tool:
+            continue
+        is_same_file = path != "" and path == call.step.path
+        if is_same_file or likeness(failed.text, call.text):
+            return min(count, MAX_LOST_CALLS)
+    return 0
