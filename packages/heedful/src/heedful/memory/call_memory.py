@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import InvalidInput
 from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.origin import check_name
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE, Scope, check_holdout
@@ -76,10 +75,12 @@ class CallMemory:
         All reads use an index. Raises InvalidInput, StoreError.
         """
         check_texts(tool=tool)
-        if not isinstance(arguments, str | Mapping):
-            raise InvalidInput(
-                "arguments", arguments, "a mapping, or the text of a command"
-            )
+        require(
+            isinstance(arguments, str | Mapping),
+            "arguments",
+            arguments,
+            "a mapping, or the text of a command",
+        )
         return await self.store.read(
             self.scope,
             calls.history_of,

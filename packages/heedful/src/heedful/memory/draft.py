@@ -39,7 +39,12 @@ from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model, is_capable
 from heedful.redact import redact
 from heedful.sanitize import clean, delimit, delimiter
-from heedful.validation import MAX_LABEL_CHARS, MAX_LISTED_ITEMS, MAX_STORED_TEXT_CHARS
+from heedful.validation import (
+    MAX_LABEL_CHARS,
+    MAX_LISTED_ITEMS,
+    MAX_STORED_TEXT_CHARS,
+    require,
+)
 
 # How much an outcome teaches, 0..1.
 OUTCOME_IMPORTANCE: Mapping[Ended, float] = {
@@ -290,9 +295,8 @@ class _AnswerReader:
         A strategy is kept or dropped as a whole.
         """
         reflection = _read_text(answer.get("reflection"))
-        if not reflection:
-            allowed = "two or three sentences as one text"
-            raise InvalidInput("reflection", answer.get("reflection"), allowed)
+        allowed = "two or three sentences as one text"
+        require(reflection, "reflection", answer.get("reflection"), allowed)
 
         claims = [self._claim(sentence) for sentence in sentences(reflection)]
         rule = self._claim(_read_text(answer.get("strategy")))

@@ -39,7 +39,7 @@ from heedful.store.connection import (
 )
 from heedful.store.exposures import check_of
 from heedful.store.rulings import name_of, rule
-from heedful.validation import check_actor, check_integer
+from heedful.validation import check_actor, check_integer, require
 
 # Who accepts the check of a lesson that a person wrote or released.
 TRUST_ACTOR = "trust"
@@ -394,9 +394,8 @@ def report_false_alarm(
             f"the checks of {scope}: harden the lesson first",
         )
     check = checks[0]
-    if check.false_alarms >= check.hits:
-        allowed = "one whose check found something that is not yet a false alarm"
-        raise InvalidInput("lesson", id, allowed)
+    allowed = "one whose check found something that is not yet a false alarm"
+    require(check.false_alarms < check.hits, "lesson", id, allowed)
 
     lesson = _trusted_lesson(db, scope, id)
     db.update(

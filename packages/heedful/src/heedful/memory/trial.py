@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Sequence
 
-from heedful.errors import Conflict, InvalidInput, NotFound
+from heedful.errors import Conflict, NotFound
 from heedful.lessons.holdout import is_source_withheld
 from heedful.lessons.proof import Cells, Pairs, TrialProof, prove_trial
 from heedful.lessons.scope import (
@@ -171,9 +171,12 @@ def offer(
     (row,) = db.select("shown, texts, ended", "trial", key)
     all_texts = list(dict.fromkeys([*json.loads(row["texts"]), *texts]))
     if row["ended"] is None:
-        if len(all_texts) > MAX_LOOP_TEXTS:
-            allowed = f"at most {MAX_LOOP_TEXTS:,} for one loop and source"
-            raise InvalidInput("number of texts", len(all_texts), allowed)
+        require(
+            len(all_texts) <= MAX_LOOP_TEXTS,
+            "number of texts",
+            len(all_texts),
+            f"at most {MAX_LOOP_TEXTS:,} for one loop and source",
+        )
         db.update("trial", key, {"texts": json.dumps(all_texts)})
 
     return bool(row["shown"])

@@ -82,8 +82,7 @@ async def complete(
     """
     settings = {**DEFAULT_CALL_OPTIONS, **options}
     turns = [(message.role, message.content) for message in messages]
-    span_settings = dict(settings)
-    del span_settings["schema"]
+    span_settings = {name: settings[name] for name in settings if name != "schema"}
 
     with HeedCancel(), telemetry.chat(model.name, turns, span_settings) as end_span:
         answer = await model.complete(messages, **settings)

@@ -20,7 +20,6 @@ from tempfile import TemporaryFile
 from typing import Any, Unpack
 
 from heedful.errors import (
-    InvalidInput,
     ModelError,
     ModelUnavailable,
     PromptTooLong,
@@ -29,7 +28,7 @@ from heedful.errors import (
 from heedful.loop.record import Usage
 from heedful.models import call as calls, weights
 from heedful.models.contract import Answer, Message, Options, Progress
-from heedful.validation import check_integer
+from heedful.validation import check_integer, require
 
 EMBEDDED_ANSWER_TOKENS = 512  # of an answer without `max_tokens`
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
@@ -75,9 +74,9 @@ class EmbeddedModel:
             context = min(context, self._weights.context or context)
         else:
             self._file = Path(name.removeprefix("embedded:")).expanduser()
-            if not os.path.isfile(self._file):  # also False for an invalid file name
-                allowed = "embedded: and the path of an existing .gguf file"
-                raise InvalidInput("model", str(self._file), allowed)
+            is_file = os.path.isfile(self._file)  # also False for an invalid file name
+            allowed = "embedded: and the path of an existing .gguf file"
+            require(is_file, "model", str(self._file), allowed)
 
         self._settings = {"context": context, "threads": threads}
         self.context_tokens: int = context
@@ -91,7 +90,7 @@ class EmbeddedModel:
         # None or one; a list, because the finalizer must see a later child, too.
         self._children: list[_Child] = []
         # The event that cancels the call which the child answers now.
-        self._answered: threading.Event | None = None
+        self._current_call: threading.Event | None = None
         # Without `close`, the child process ends when the model is deleted.
         weakref.finalize(self, _end_children, self._children)
 
@@ -129,7 +128,7 @@ class EmbeddedModel:
             except asyncio.CancelledError:
                 cancelled.set()
                 with self._lock:
-                    if self._answered is cancelled:
+                    if self._current_call is cancelled:
                         for child in self._children:
                             child.kill()
                 raise
@@ -180,11 +179,11 @@ class EmbeddedModel:
         The event can be set while the call waits. Raises ModelUnavailable if the child
         ends without a reply.
         """
-        closed = f"model {self.name!r} was closed; open it again"
+        closed_message = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
                 if self._closed:
-                    raise ModelUnavailable(closed)
+                    raise ModelUnavailable(closed_message)
                 if cancelled.is_set():
                     return {}
 
@@ -192,19 +191,19 @@ class EmbeddedModel:
                     settings = self._settings | {"path": str(self._file)}
                     self._children.append(_Child(settings))
                 child = self._children[0]
-                self._answered = cancelled
+                self._current_call = cancelled
 
             reply = child.ask(request)
 
             with self._lock:
-                self._answered = None
+                self._current_call = None
             if reply is not None and not cancelled.is_set():
                 return reply
 
             reason = f"the process of model {self.name!r} ended: {child.last_words()}"
             _end_children(self._children)
             if self._closed:
-                reason = closed
+                reason = closed_message
             raise ModelUnavailable(reason)
 
     def _read_answer(self, reply: Reply) -> Answer:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from heedful.errors import InvalidInput, ModelUnavailable
+from heedful.errors import ModelUnavailable
 from heedful.models.contract import Embedder
+from heedful.validation import require
 
 # What a halfvec of pgvector can hold: this many numbers, each below this bound.
 MAX_VECTOR_DIMENSIONS = 16_000
@@ -22,30 +23,29 @@ def space_of(embedder: Embedder | None) -> str:
 async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """Return a vector for each text. Raises InvalidInput if one cannot be stored."""
     answer = embedder.embed(texts)
-    if not hasattr(answer, "__await__"):
-        raise InvalidInput(
-            "embedder", embedder.name, "one whose method `embed` is async"
-        )
+    is_async = hasattr(answer, "__await__")
+    require(is_async, "embedder", embedder.name, "one whose method `embed` is async")
 
     vectors = await answer
     lengths = {len(vector) for vector in vectors}
-    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
-        numbers = f"vectors of {sorted(lengths)} numbers"
-        raise InvalidInput(
-            "embedder",
-            f"{len(vectors)} {numbers} from {embedder.name}",
-            f"{len(texts)} of {embedder.dimensions} numbers each",
-        )
-    if not 0 < embedder.dimensions <= MAX_VECTOR_DIMENSIONS:
-        raise InvalidInput(
-            "embedder.dimensions", embedder.dimensions, f"1 to {MAX_VECTOR_DIMENSIONS}"
-        )
+    require(
+        len(vectors) == len(texts) and lengths <= {embedder.dimensions},
+        "embedder",
+        f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}",
+        f"{len(texts)} of {embedder.dimensions} numbers each",
+    )
+    require(
+        0 < embedder.dimensions <= MAX_VECTOR_DIMENSIONS,
+        "embedder.dimensions",
+        embedder.dimensions,
+        f"1 to {MAX_VECTOR_DIMENSIONS}",
+    )
 
     import numpy as np  # slow to import
 
-    if not (np.abs(np.asarray(vectors)) < MAX_HALF_NUMBER).all():
-        allowed = f"one that gives finite numbers below {MAX_HALF_NUMBER}"
-        raise InvalidInput("embedder", embedder.name, allowed)
+    are_small = (np.abs(np.asarray(vectors)) < MAX_HALF_NUMBER).all()
+    allowed = f"one that gives finite numbers below {MAX_HALF_NUMBER}"
+    require(are_small, "embedder", embedder.name, allowed)
     return vectors
 
 

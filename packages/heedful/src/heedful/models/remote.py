@@ -231,10 +231,10 @@ class RemoteModel:
                 remedy = f"set {self._kind.upper()}_API_KEY or pass api_key"
             return errors.ModelUnavailable(f"{model}: {state}; {remedy}: {reason}")
 
-        listed = [name for name in class_names if name in _LIBRARY_ERRORS]
-        error_class, message = _MALFORMED_ANSWER_ERROR
-        if listed:
-            error_class, message = _LIBRARY_ERRORS[listed[0]]
+        known_errors = (
+            _LIBRARY_ERRORS[name] for name in class_names if name in _LIBRARY_ERRORS
+        )
+        error_class, message = next(known_errors, _MALFORMED_ANSWER_ERROR)
         return error_class(f"{model} {message.format(wanted=wanted)}: {reason}")
 
 
