@@ -27,10 +27,8 @@ from heedful.drive.journal import journalable
 from heedful.errors import (
     GenerateFailed,
     InvalidInput,
-    ModelError,
     NotJournalable,
     UsageUnknown,
-    UserCodeError,
     place_of,
 )
 from heedful.lessons.render import as_messages, as_text
@@ -74,7 +72,6 @@ ALIKE_WARNING = (
     "one answer, return [the_list]"
 )
 _log = logging.getLogger("heedful")
-SINGLE_CALL_USAGE = Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +298,20 @@ def producers(
     for index, rung in enumerate(rungs):
         _check_arguments(rung)
         for earlier in rungs[:index]:
-            is_limited = rung.allowance or earlier.allowance
-            if is_limited and rung.name == earlier.name:
-                allowed = "names that differ: a limit of the day belongs to a name"
-                raise InvalidInput("name", rung.name, allowed)
-            if rung.generate is earlier.generate or rung.generate == earlier.generate:
-                allowed = "generators that differ: the same one fails again"
-                raise InvalidInput("generate", rung.name or rung.generate, allowed)
+            are_limited = rung.allowance is not None or earlier.allowance is not None
+            require(
+                not are_limited or rung.name != earlier.name,
+                "name",
+                rung.name,
+                "names that differ: a limit of the day belongs to a name",
+            )
+            is_same = rung.generate is earlier.generate
+            require(
+                not is_same and rung.generate != earlier.generate,
+                "generate",
+                rung.name or rung.generate,
+                "generators that differ: the same one fails again",
+            )
     return tuple(rung.declaring(output) for rung in rungs)
 
 
@@ -326,10 +330,11 @@ def _producer(rung: Generator, model: str = "") -> Producer:
         )
         return replace(producer, allowance=allowance)
 
-    generate, blocks = generator(rung)
+    generate = generator(rung)
     if isinstance(generate, Writer):
         model = model or generate.model.name
-    return Producer(generate=generate, blocks=blocks, model=model)
+        return Producer(generate=generate, blocks=False, model=model)
+    return Producer(generate=generate, blocks=blocking(generate), model=model)
 
 
 def _check_arguments(producer: Producer) -> None:
@@ -353,21 +358,15 @@ def _check_arguments(producer: Producer) -> None:
     raise InvalidInput("generate", f"{producer.name}{signature}", allowed)
 
 
-def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return what makes the candidates, and whether a call of it blocks its thread.
-
-    A Model is returned in a Writer. Raises InvalidInput.
-    """
+def generator(generate: Generate | Writer | Model) -> Generate | Writer:
+    """Return what makes the candidates; a Model in a Writer. Raises InvalidInput."""
     if callable(getattr(generate, "complete", None)):
-        return Writer(cast("Model", generate)), False
+        return Writer(cast("Model", generate))
 
-    if isinstance(generate, Writer):
-        return generate, False
-
-    if not callable(generate):
-        allowed = "a callable, a Writer or a Model (heedful.open_model opens one)"
-        raise InvalidInput("generate", generate, allowed)
-    return generate, blocking(generate)
+    is_generator = isinstance(generate, Writer) or callable(generate)
+    allowed = "a callable, a Writer or a Model (heedful.open_model opens one)"
+    require(is_generator, "generate", generate, allowed)
+    return cast("Generate | Writer", generate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +436,7 @@ async def _ask_function(
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
     if isinstance(result, str):
-        return CandidateBatch((result,), SINGLE_CALL_USAGE)
+        return CandidateBatch((result,), Usage(calls=1))
     answer = single_answer(name, result)
     if answer is not None:
         return _batch_of([answer])
@@ -447,7 +446,7 @@ async def _ask_function(
     if output is not None and isinstance(result, list | tuple | None):
         _, mismatches = output.read(result)
         if not mismatches:
-            return CandidateBatch((result,), SINGLE_CALL_USAGE)
+            return CandidateBatch((result,), Usage(calls=1))
 
     # A pair without a usage is a list of two candidates.
     candidates = [result]
@@ -460,7 +459,8 @@ async def _ask_function(
         )
     if any(candidate is None for candidate in candidates):
         raise GenerateFailed(f"{name} returned None; return the candidate")
-    return _batch_of([_as_answer(candidate) for candidate in candidates])
+    # A candidate without a usage of its own has cost one call.
+    return _batch_of([answer_of(value) or Answer(value) for value in candidates])
 
 
 def single_answer(function: str, result: Any) -> Answer | None:
@@ -518,14 +518,6 @@ def _generate_failed(name: str, error: BaseException) -> GenerateFailed:
     return GenerateFailed(f"{name} raised {message}")
 
 
-def _as_answer(candidate: Any) -> Answer:
-    """Return a candidate as an answer; without a usage of its own, it cost one call."""
-    answer = None
-    if not isinstance(candidate, str | dict):
-        answer = answer_of(candidate)
-    return answer or Answer(candidate)
-
-
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     """Return a reviser that rewrites only the parts of a text that findings point to.
 
@@ -536,8 +528,8 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         """Return the candidate with rewritten parts. Raises InvalidInput."""
-        if not isinstance(candidate, str):
-            raise InvalidInput("candidate", candidate, "text, since only parts change")
+        is_text = isinstance(candidate, str)
+        require(is_text, "candidate", candidate, "text, since only parts change")
 
         parts = _flagged_parts(candidate, findings)
         if not parts:
@@ -620,6 +612,7 @@ def check_countable(
     producer: Producer,
     rules: Sequence[StopRule],
     attempts: Sequence[Attempt],
+    rung: int,
 ) -> None:
     """Raise UsageUnknown if no answer of a rung reports what one of its limits counts.
 
@@ -628,7 +621,7 @@ def check_countable(
     limits: list[StopRule | Allowance] = [*rules]
     if producer.allowance is not None:
         limits.append(producer.allowance)
-    units = uncounted(limits, attempts)
+    units = uncounted(limits, (attempt for attempt in attempts if attempt.rung == rung))
     if producer.price == 0:
         units = [unit for unit in units if unit != "cost"]
     if units:
@@ -650,17 +643,6 @@ def choose_best(
     if are_alike and evaluations[best].passes(goals):
         _warn_once(producer.name, ALIKE_WARNING.format(len(evaluations)))
     return best
-
-
-def failed_usage(error: UserCodeError | ModelError) -> Usage | None:
-    """Return what a failed call of a model has cost, by default one call.
-
-    Return None for an error of a function: it may have called no model.
-    """
-    if not isinstance(error, ModelError):
-        return None
-    usage: Usage | None = error.usage
-    return usage or Usage(1)
 
 
 def warn_if_unjudged(producer: Producer, loop: Loop) -> None:

@@ -40,10 +40,11 @@ def find_repeated(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judges:
-    """What judges the candidates of a loop.
+    """What judges the candidates of a loop, each by its `names`.
 
-    `stage_checks` are the checks that the `evaluate` of a stage calls. `raised` has the
-    exceptions that refused the answers of the last attempt.
+    They `are_pure` if all of them are declared cheap and repeatable. `stage_checks` are
+    the checks that the `evaluate` of a stage calls. `raised` has the exceptions that
+    refused the answers of the last attempt.
     """
 
     checks: Sequence[Check]
@@ -51,6 +52,7 @@ class Judges:
     output: Output | None
     refuse: Refusing
     names: tuple[str, ...]
+    are_pure: bool
     stage_checks: Sequence[Callable[..., Any]]
     memory: LoopMemory | None
     raised: list[BaseException] = field(default_factory=list)

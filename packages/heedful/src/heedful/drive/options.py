@@ -133,9 +133,9 @@ def open_places(
 
 def _validate_checks(checks: Sequence[Check]) -> None:
     """Raise InvalidInput unless all `checks` can be called with a candidate."""
-    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        allowed = "a list of callables (candidate, context), as in checks=[in_metres]"
-        raise errors.InvalidInput("checks", checks, allowed)
+    are_callable = isinstance(checks, Sequence) and all(map(callable, checks))
+    allowed = "a list of callables (candidate, context), as in checks=[in_metres]"
+    require(are_callable, "checks", checks, allowed)
 
     for check in checks:
         # `checks.words` instead of `checks.words(…)`, which makes the check.
@@ -158,9 +158,8 @@ def validate_refusing(refuse: Refusing) -> None:
 
 def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
     """Return the goals, read from text where they are text. Raises InvalidInput."""
-    if not isinstance(goals, Sequence) or isinstance(goals, str):
-        allowed = 'a list of Goal or text: ["quality >= 0.8"]'
-        raise errors.InvalidInput("goals", goals, allowed)
+    is_list = isinstance(goals, Sequence) and not isinstance(goals, str)
+    require(is_list, "goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
     return tuple(
         goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
     )
@@ -186,10 +185,9 @@ def resumed_ladder(
     if isinstance(stored_loop.verdict, decide.Again):
         numbers.append(stored_loop.verdict.rung)
     highest = max(numbers, default=1)
-    if highest > len(rungs):
-        names = [rung.name for rung in rungs]
-        allowed = f"the generators of the loop: it is on rung {highest}"
-        raise errors.InvalidInput("generate", names, allowed)
+    names = [rung.name for rung in rungs]
+    allowed = f"the generators of the loop: it is on rung {highest}"
+    require(highest <= len(rungs), "generate", names, allowed)
 
     stored_ladder = stored_loop.loop.ladder
     if ladder is None or stored_ladder is None:

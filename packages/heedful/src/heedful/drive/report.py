@@ -851,9 +851,8 @@ async def _write_entry(
         await snapshot.journal().write(entry, loop)
         return
 
-    if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-        allowed = "one in the store and scope of the loop"
-        raise errors.InvalidInput("memory", memory, allowed)
+    is_beside = memory.store is snapshot.store and memory.scope == snapshot.scope
+    require(is_beside, "memory", memory, "one in the store and scope of the loop")
 
     head = snapshot.state.stored.head
     task = await _call(large, record.text_of, head.task)

@@ -265,7 +265,7 @@ def _check_writer(model: Any) -> Writer:
     """Return the writer of a stage. Raises InvalidInput unless `model` is a model."""
     if isinstance(model, str):
         model = open_model(model)
-    writer, _ = generator(model)
+    writer = generator(model)
     if not isinstance(writer, Writer):
         raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
     return writer
