@@ -216,7 +216,7 @@ def seen(
     error_type = error if text else ""
     source = text or error
     error_text = _errors_in(source)
-    pattern = signature(error_type, error_text)
+    error_signature = signature(error_type, error_text)
 
     db = ""
     result = Seen(0)
@@ -235,7 +235,8 @@ def seen(
     lines = list(result.lines)
     if not lines:
         lines = [
-            pattern.pattern.strip() or "no line looks like an error; pass the line"
+            error_signature.pattern.strip()
+            or "no line looks like an error; pass the line"
         ]
     if result.group is not None:
         number = counted(len(result.group.members), "pattern")
@@ -246,8 +247,8 @@ def seen(
         notes = [QUARANTINE_NOTICE, release, *notes]
     document = {
         "seen": result.count,
-        "signature": pattern.digest,
-        "pattern": pattern.pattern,
+        "signature": error_signature.digest,
+        "pattern": error_signature.pattern,
         "group": result.group,
         "lessons": result.lessons,
         "lines": result.lines,
@@ -308,10 +309,14 @@ def before(
     command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
     answers = ask_all(lambda memory: memory.before(tool, arguments))
-    known_answers = [(db, result) for db, result in answers if result]
+    known = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
-    known_answers.sort(key=lambda known: not any(f.error for f in known[1].failures))
-    db, result = known_answers[0] if known_answers else answers[-1]
+    telling = [
+        (db, history)
+        for db, history in known
+        if any(failure.error for failure in history.failures)
+    ]
+    db, result = (telling or known or answers[-1:])[0]
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 
     lines = [clean(f"you said: {rule.text}", MAX_SHOWN_TEXT_CHARS) for rule in rules]
@@ -531,7 +536,7 @@ def prune(
             "--ended-for 365d"
         )
     unused_seconds = seconds("--unused-for", unused_for)
-    ended = seconds("--ended-for", ended_for, min_days=MIN_KEPT_DAYS)
+    ended_seconds = seconds("--ended-for", ended_for, min_days=MIN_KEPT_DAYS)
 
     async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
         lessons: Sequence[Mapping[str, Any]] = ()
@@ -539,22 +544,14 @@ def prune(
             lessons = await memory.prune(
                 unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
             )
-        if ended is None:
-            return lessons, 0
-
-        if dry_run:
-            expired = await memory.store.read(
-                memory.scope, retention.find, time.time() - ended
-            )
-            return lessons, expired.loops
-        loops = await retention.remove(
-            memory.store, memory.scope, ended_for=ended, by=by
-        )
+        loops = 0
+        if ended_seconds is not None:
+            loops = await _remove_loops(memory, ended_seconds, by=by, dry_run=dry_run)
         return lessons, loops
 
     removed, loops = ask(remove)
     numbers = [counted(len(removed), "lesson")] if prunes_lessons else []
-    if ended is not None:
+    if ended_seconds is not None:
         numbers.append(counted(loops, "loop"))
     outcome = "would be removed" if dry_run else "removed"
     then = following("quarantine", "log")
@@ -565,6 +562,20 @@ def prune(
         shorten(REMOVED_LESSON_COLUMNS, removed, text_columns=3),
         f"{' and '.join(numbers)} {outcome}",
         then,
+    )
+
+
+async def _remove_loops(
+    memory: Memory, ended_seconds: float, *, by: str, dry_run: bool
+) -> int:
+    """Remove the loops that ended so long ago; return how many there are."""
+    if dry_run:
+        expired = await memory.store.read(
+            memory.scope, retention.find, time.time() - ended_seconds
+        )
+        return expired.loops
+    return await retention.remove(
+        memory.store, memory.scope, ended_for=ended_seconds, by=by
     )
 
 

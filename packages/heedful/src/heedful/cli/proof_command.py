@@ -141,7 +141,7 @@ def proof(
         say_missing=say_missing,
         found=evidence.proof,
         model=model,
-        pairs=[(*pair, evidence.loops_of(pair[1])) for pair in pairs],
+        pairs=[(lesson, result, evidence.loops_of(result)) for lesson, result in pairs],
         draws=say_draws(evidence.holdout, evidence.past.ended, evidence.past.verdict),
         verdict=evidence.past.verdict,
         harm=HARMFUL_MEMORY.reason,

@@ -127,19 +127,19 @@ def undo(ids: Ids, by: By, why: Why = "") -> int:
 
 def _review(
     action: Literal["release", "reject", "undo"],
-    rule_on: Callable[..., Awaitable[None]],
+    decide: Callable[..., Awaitable[None]],
     ids: Sequence[int],
     *,
     by: str,
     why: str,
 ) -> int:
-    """Rule on lessons, with an entry in the audit, and say what was done."""
+    """Decide about lessons, with an entry in the audit, and say what was done."""
     reviewed = sorted(set(ids))
     names = ", ".join(map(str, reviewed))
 
     async def review(memory: Memory) -> None:
         with _audited(memory.scope, action, subject=names, by=by, why=why):
-            await rule_on(memory.quarantine, ids, by=by, why=why)
+            await decide(memory.quarantine, ids, by=by, why=why)
         if action == "release":
             await embed_later(memory.scope)
 
@@ -190,8 +190,7 @@ async def _remove(
     same id, so an id gets its project. Raises NotFound if the source wrote nothing.
     """
     sums = asdict(RevocationResult())
-    missing: NotFound | None = None
-    is_found = False
+    refusals: list[NotFound] = []
     for scope in scopes:
         inbox = Quarantine(memory.store, scope)
         try:
@@ -199,18 +198,17 @@ async def _remove(
             with nullcontext() if dry_run else audit:
                 result = await inbox.revoke(source, by=by, why=why, dry_run=dry_run)
         except NotFound as error:
-            missing = error
+            refusals.append(error)
             continue
 
-        is_found = True
         removed = asdict(result)
         if len(scopes) > 1:
             for name in ("loop_ids", "reopened"):
                 removed[name] = tuple(f"{scope.project}/{id}" for id in removed[name])
         for name in sums:
             sums[name] += removed[name]
-    if missing is not None and not is_found:
-        raise missing
+    if len(refusals) == len(scopes):
+        raise refusals[-1]
     return sums
 
 

@@ -186,7 +186,7 @@ def reflect(
     results: list[EpisodeResult] = []
     unknown: list[EpisodeResult] = []
 
-    async def work(store: Store) -> None:
+    async def reflect_on_all(store: Store) -> None:
         """Reflect on every episode of the files, and keep the results."""
         async with AsyncExitStack() as stack:
             memory = memory_of(values, store)
@@ -206,12 +206,21 @@ def reflect(
                 )
 
             async for result in _reflect_on_files(files, reflect_on):
-                (unknown if result.is_unknown else results).append(result)
+                if result.is_unknown:
+                    unknown.append(result)
+                else:
+                    results.append(result)
                 show_progress("reflecting", len(results), total=0, noun="episodes")
 
     stopped = "stopped; what was reflected on is kept, the same command does the rest"
-    ask_store(values, work, new=True, stopped=stopped)
+    ask_store(values, reflect_on_all, new=True, stopped=stopped)
+    return _print_results(results, unknown, each=each)
 
+
+def _print_results(
+    results: Sequence[EpisodeResult], unknown: Sequence[EpisodeResult], *, each: bool
+) -> int:
+    """Print what failed in the runs, and what to do next; return the exit code."""
     failed = sum(1 for result in results if result.error)
     table = _failures_of(results)
     ranked = table.ranked()

@@ -106,12 +106,12 @@ def shows_new_values(error: str, old: Event, new: Event) -> bool:
     words = [word.strip("'\"`“”‘’(),;<>[]{}.:!?") for word in error.lower().split()]
     changes = differences(old, new)
     return bool(changes) and all(
-        value is not None and _is_shown(words, (was or "").lower(), value.lower())
+        value is not None and _shows_value(words, (was or "").lower(), value.lower())
         for _, was, value in changes
     )
 
 
-def _is_shown(words: Sequence[str], old: str, new: str) -> bool:
+def _shows_value(words: Sequence[str], old: str, new: str) -> bool:
     """Return whether one of the words of an error is a new value, or has its form.
 
     A new value that contains the old one has the form of what surrounds the old one.
@@ -138,7 +138,7 @@ def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     share = likeness(text_of_call(old), text_of_call(new))
     if share > 0:
         return share if is_about_change(old, new, error) else 0.0
-    if differ_in_few_arguments(leaves(old), leaves(new)) or _has_whole(old, new):
+    if differ_in_few_arguments(leaves(old), leaves(new)) or _contains_command(old, new):
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):
         return FEW_ARGUMENTS_LIKENESS
@@ -154,7 +154,7 @@ def _is_command(event: Event) -> bool:
     return is_named and len(leaves(event)) == 1
 
 
-def _has_whole(old: Event, new: Event) -> bool:
+def _contains_command(old: Event, new: Event) -> bool:
     """Return whether a command has another one of several words whole in it."""
     command = text_of_call(old).strip()
     return " " in command and f" {command} " in f" {text_of_call(new)} "
@@ -198,11 +198,11 @@ def hides_failure(old: Event, new: Event) -> bool:
     """Return whether a command may fail as another did, and only not show it."""
     if not (_is_command(old) and _is_command(new)):
         return False
-    texts = [text_of_call(call) for call in (old, new)]
-    is_same_program = texts[0].split()[:1] == texts[1].split()[:1]
+    old_text = text_of_call(old)
+    new_text = text_of_call(new)
+    is_same_program = old_text.split()[:1] == new_text.split()[:1]
     pattern = _PIPE_PATTERN if is_same_program else _MASK_PATTERN
-    masks = [len(pattern.findall(text)) for text in texts]
-    return masks[1] > masks[0]
+    return len(pattern.findall(new_text)) > len(pattern.findall(old_text))
 
 
 def is_edit(event: Event) -> bool:
@@ -275,22 +275,21 @@ def replaces(later: Event, earlier: Event) -> bool:
     An edit is a call in which two arguments in a row are alike: the old text and the
     new one. Both edits have another argument in common, such as a path.
     """
-    old_pair = _edited(earlier)
-    new_pair = _edited(later)
-    shared = leaves(earlier).items() & leaves(later).items()
-    if not old_pair or not new_pair or not shared:
+    if not leaves(earlier).items() & leaves(later).items():
         return False
-    written = _words_only_in(old_pair[1], old_pair[0])
-    removed = _words_only_in(new_pair[0], new_pair[1])
+    earlier_old, earlier_new = _edited_texts(earlier)
+    later_old, later_new = _edited_texts(later)
+    written = _words_only_in(earlier_new, earlier_old)
+    removed = _words_only_in(later_old, later_new)
     return bool(written) and written <= removed
 
 
-def _edited(event: Event) -> tuple[str, str] | None:
-    """Return the old and the new text of an edit, None for another call."""
+def _edited_texts(event: Event) -> tuple[str, str]:
+    """Return the old and the new text of an edit, "" and "" for another call."""
     for old, new in pairwise(leaves(event).values()):
         if old and new and old != new and likeness(old, new):
             return old, new
-    return None
+    return "", ""
 
 
 def _words_only_in(text: str, other: str) -> set[str]:

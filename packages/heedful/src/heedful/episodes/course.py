@@ -111,15 +111,14 @@ def course(episode: Episode) -> Course:
     answer: int | None = None
 
     for position, text in enumerate(texts):
-        others = values(text) - task_values
         # A name that the task contains within a longer one is not new, either.
-        others = frozenset(
+        new_in_event = frozenset(
             value
-            for value in others
+            for value in values(text) - task_values
             if value[0].isdigit() or value not in task_in_lower_case
         )
-        new_values.append(others)
-        if others and roles[position] in ("said", "act"):
+        new_values.append(new_in_event)
+        if new_in_event and roles[position] in ("said", "act"):
             answer = position
 
     refused = frozenset(
@@ -155,7 +154,7 @@ def _find_failures(
     results = [n for n, role in enumerate(roles) if role == "result"]
     tools = {n: events[calls[n] or n].tool for n in results}
     # A tool that marks its failures, or gives a code, says all of them so.
-    marking = {
+    marking_tools = {
         tools[n] for n in results if failure(events[n]) or is_status(events[n].code)
     }
     failures = [event.error for event in events]
@@ -163,9 +162,9 @@ def _find_failures(
         call = calls[n]
         command = command_of(given_to(events[call])) if call is not None else ""
         # The status of a pipe is that of its last program. A look may show errors.
-        is_told = "|" not in command or looks("", command)
-        marked = tools[n] in marking and is_told
-        failures[n] = failure_text(events[n], texts[n], command, marked=marked)
+        shows_status = "|" not in command or looks("", command)
+        is_marked = tools[n] in marking_tools and shows_status
+        failures[n] = failure_text(events[n], texts[n], command, marked=is_marked)
     return failures
 
 

@@ -53,17 +53,20 @@ class Procedure:
         Names, and words that a third of the tasks have that were done otherwise, tell
         nothing.
         """
-        same = [done for steps, done in runs if steps == self.steps]
-        alike = [_words_of(done) for done in same]
-        otherwise = [_words_of(done) for steps, done in runs if steps != self.steps]
-        counts = Counter(chain.from_iterable(otherwise))
-        common = {w for w, n in counts.items() if n * 3 >= len(otherwise)}
-        counts = Counter(chain.from_iterable(alike))
-        known = {w for w, n in counts.items() if n >= MIN_SAME_RUNS}
-        names = set(chain.from_iterable(map(_names_in, (task, *same))))
-        shared = known.intersection(_words_of(task)) - common - names
-        sizes = [len(shared.intersection(done)) for done in alike]
-        if sum(size >= MIN_SHARED_WORDS for size in sizes) < MIN_SAME_RUNS:
+        same_way_tasks = [done for steps, done in runs if steps == self.steps]
+        same_way_words = [_words_of(done) for done in same_way_tasks]
+        other_way_words = [
+            _words_of(done) for steps, done in runs if steps != self.steps
+        ]
+        counts = Counter(chain.from_iterable(same_way_words))
+        recurring = {w for w, n in counts.items() if n >= MIN_SAME_RUNS}
+        other_counts = Counter(chain.from_iterable(other_way_words))
+        common = {w for w, n in other_counts.items() if n * 3 >= len(other_way_words)}
+        names = set(chain.from_iterable(map(_names_in, (task, *same_way_tasks))))
+        shared = recurring.intersection(_words_of(task)) - common - names
+        numbers = [len(shared.intersection(done)) for done in same_way_words]
+        like_tasks = sum(number >= MIN_SHARED_WORDS for number in numbers)
+        if like_tasks < MIN_SAME_RUNS:
             return ()
         # As the task has them: `words` are without their endings.
         task_words = LETTERS_PATTERN.findall(task)

@@ -108,7 +108,8 @@ def repeated_step(
     )
 
     results = answered(events)
-    rows: list[list[int]] = []  # calls of equal steps
+    # The calls of each row of equal steps.
+    rows_of_calls: list[list[int]] = []
     # What the last step was; () if it has no result, or is no step.
     last_step: tuple[str, ...] = ()
     for position, event in enumerate(events):
@@ -120,16 +121,16 @@ def repeated_step(
             arguments = canonical_json(call_arguments(event))
             step = (event.agent, event.tool, arguments, result.content, result.error)
         if step != last_step:
-            rows.append([])
+            rows_of_calls.append([])
         if step:
-            rows[-1].append(position)
+            rows_of_calls[-1].append(position)
         last_step = step
 
-    calls = next((row for row in rows if len(row) >= times), [])
-    count = len(calls)
-    if count == 0:
+    calls = next((row for row in rows_of_calls if len(row) >= times), None)
+    if calls is None:
         return None
 
+    count = len(calls)
     tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
     return _make_signal(
         events,
