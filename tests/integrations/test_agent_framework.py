@@ -21,13 +21,12 @@ from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes
-from heedful.testing.conformance import TASK
+from heedful.testing.conformance import CURE as RULE, TASK
 from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Ticket, Turn, grade
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
-RULE = "answer with one of P0 to P3"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 
 

@@ -11,12 +11,11 @@ from heedful.integrations import verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
 from heedful.store import episodes, loops
-from heedful.testing.conformance import TASK
+from heedful.testing.conformance import CURE as RULE, TASK
 from tests.integrations.double_crewai import crew_of, shell_task
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Ticket, Turn, grade
 from tests.integrations.test_hosts import host_that_judges, memory_in
 
-RULE = "answer with one of P0 to P3"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 
 

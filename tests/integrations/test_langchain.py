@@ -42,7 +42,6 @@ from tests.integrations.test_hosts import host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
 BUILD = Call("npm run pads")
-RULE = "answer with one of P0 to P3"
 
 
 def thread(id: str, **more: Any) -> Any:

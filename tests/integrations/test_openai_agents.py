@@ -17,7 +17,7 @@ from agents import (
 from heedful import Done, policy
 from heedful.integrations import verdict_of
 from heedful.integrations.openai_agents import Judged, hold_back, run, run_streamed
-from heedful.testing.conformance import TASK
+from heedful.testing.conformance import CURE as FEEDBACK, TASK
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import ERROR, Call, Driven, Say, Ticket, Turn, grade
@@ -28,7 +28,6 @@ CONFIG = RunConfig(tracing_disabled=True)
 WRONG_THEN_RIGHT: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
 AUTO: dict[str, Any] = {"auto_previous_response_id": True}
 CALLS: list[Turn] = [Call("ls"), Say("high"), Call("pwd"), Say("P1")]
-FEEDBACK = "answer with one of P0 to P3"
 
 
 def kinds_of(items: Any) -> list[str]:

@@ -24,11 +24,12 @@ Events = Mapping[str, Mapping[str, Any]]
 def shared_events(
     session: Mapping[str, Any], call: Mapping[str, Any], **events: Mapping[str, Any]
 ) -> Events:
-    """Return events in the shared shape; `events` are those with more fields."""
-    return {
-        name: {**session, **(call if "ToolUse" in name else {}), **fields}
-        for name, fields in events.items()
-    }
+    """Return events in the shared shape; `events` has the other fields of each."""
+    shared: dict[str, Mapping[str, Any]] = {}
+    for name, fields in events.items():
+        of_call = call if "ToolUse" in name else {}
+        shared[name] = {**session, **of_call, "hook_event_name": name, **fields}
+    return shared
 
 
 _CLAUDE_HEAD = {
@@ -68,39 +69,32 @@ EVENTS: Mapping[str, Events] = {
     "claude-code": shared_events(
         _CLAUDE_HEAD,
         _CLAUDE_CALL,
-        SessionStart={"hook_event_name": "SessionStart", "source": "startup"},
-        UserPromptSubmit={"hook_event_name": "UserPromptSubmit", "prompt": RULE},
-        PreToolUse={"hook_event_name": "PreToolUse"},
+        SessionStart={"source": "startup"},
+        UserPromptSubmit={"prompt": RULE},
+        PreToolUse={},
         PostToolUse={
-            "hook_event_name": "PostToolUse",
-            "tool_response": {"stdout": "ok", "stderr": "", "interrupted": False},
+            "tool_response": {"stdout": "ok", "stderr": "", "interrupted": False}
         },
-        PostToolUseFailure={
-            "hook_event_name": "PostToolUseFailure",
-            "error": ERROR,
-            "is_interrupt": False,
-        },
-        Stop={"hook_event_name": "Stop", "stop_hook_active": False},
-        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+        PostToolUseFailure={"error": ERROR, "is_interrupt": False},
+        Stop={"stop_hook_active": False},
+        SessionEnd={"reason": "other"},
     ),
     "copilot": shared_events(
         _CLI_HEAD,
         _COPILOT_CALL,
-        SessionStart={"hook_event_name": "SessionStart", "source": "new"},
-        UserPromptSubmit={"hook_event_name": "UserPromptSubmit", "prompt": RULE},
-        PreToolUse={"hook_event_name": "PreToolUse"},
+        SessionStart={"source": "new"},
+        UserPromptSubmit={"prompt": RULE},
+        PreToolUse={},
         PostToolUse={
-            "hook_event_name": "PostToolUse",
-            "tool_result": {"result_type": "success", "text_result_for_llm": "ok"},
+            "tool_result": {"result_type": "success", "text_result_for_llm": "ok"}
         },
-        PostToolUseFailure={"hook_event_name": "PostToolUseFailure", "error": ERROR},
+        PostToolUseFailure={"error": ERROR},
         Stop={
-            "hook_event_name": "Stop",
             "transcript_path": "/srv/ann/.copilot/f3c1.jsonl",
             "stop_reason": "end_turn",
             "stop_hook_active": False,
         },
-        SessionEnd={"hook_event_name": "SessionEnd", "reason": "complete"},
+        SessionEnd={"reason": "complete"},
     ),
     "qwen-code": shared_events(
         {
@@ -109,33 +103,17 @@ EVENTS: Mapping[str, Events] = {
             "permission_mode": "default",
         },
         {**_GEMINI_CALL, "tool_use_id": "toolu_1", "tool_call_id": "call_1"},
-        SessionStart={
-            "hook_event_name": "SessionStart",
-            "source": "startup",
-            "model": "qwen3-coder",
-        },
-        UserPromptSubmit={
-            "hook_event_name": "UserPromptSubmit",
-            "prompt": f"context\n{RULE}",
-            "submitted_prompt": RULE,
-        },
-        PreToolUse={"hook_event_name": "PreToolUse"},
-        PostToolUse={
-            "hook_event_name": "PostToolUse",
-            "tool_response": {"llmContent": "ok"},
-        },
-        PostToolUseFailure={
-            "hook_event_name": "PostToolUseFailure",
-            "error": ERROR,
-            "is_interrupt": False,
-        },
+        SessionStart={"source": "startup", "model": "qwen3-coder"},
+        UserPromptSubmit={"prompt": f"context\n{RULE}", "submitted_prompt": RULE},
+        PreToolUse={},
+        PostToolUse={"tool_response": {"llmContent": "ok"}},
+        PostToolUseFailure={"error": ERROR, "is_interrupt": False},
         Stop={
-            "hook_event_name": "Stop",
             "stop_hook_active": False,
             "last_assistant_message": "Done.",
             "background_tasks": [],
         },
-        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+        SessionEnd={"reason": "other"},
     ),
     "codex": shared_events(
         {
@@ -144,24 +122,16 @@ EVENTS: Mapping[str, Events] = {
             "model": "gpt-5.5",
         },
         {**_CLAUDE_CALL, "turn_id": "turn-1"},
-        SessionStart={"hook_event_name": "SessionStart", "source": "startup"},
-        UserPromptSubmit={
-            "hook_event_name": "UserPromptSubmit",
-            "turn_id": "turn-1",
-            "prompt": RULE,
-        },
-        PreToolUse={"hook_event_name": "PreToolUse"},
-        PostToolUse={
-            "hook_event_name": "PostToolUse",
-            "tool_response": f"Process exited with code 1\n{ERROR}",
-        },
+        SessionStart={"source": "startup"},
+        UserPromptSubmit={"turn_id": "turn-1", "prompt": RULE},
+        PreToolUse={},
+        PostToolUse={"tool_response": f"Process exited with code 1\n{ERROR}"},
         Stop={
-            "hook_event_name": "Stop",
             "turn_id": "turn-1",
             "stop_hook_active": False,
             "last_assistant_message": "Done.",
         },
-        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+        SessionEnd={"reason": "other"},
     ),
     "cursor": {
         "sessionStart": {

@@ -14,6 +14,7 @@ from heedful.testing import ScriptedModel
 from heedful_server.app import API_EXAMPLES
 from tests.checks.support import wise
 from tests.compat import shapes
+from tests.compat.shapes import FIRST, GOOD, POOR, TAG
 from tests.service.support import served
 from tests.tables import cases
 
@@ -30,15 +31,6 @@ DOCUMENTED = {
     "override_fatigue": False,
     "override_max_reruns": False,
     "override_by": None,
-}
-POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
-GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
-TAG = {"tag": "overconfidence", "severity": 0.6}
-FIRST: dict[str, Any] = {
-    "task": "Sum up",
-    "summary": "All is well.",
-    "bias_tags": [TAG],
-    **POOR,
 }
 LIFT: dict[str, Any] = {"override_max_reruns": True, "override_by": "ops"}
 TALK: dict[str, Any] = {

@@ -18,60 +18,34 @@ MODELS = [
     {"model": "Ridge", "rmse": 3.25, "r2": 0.7, "n_train": 12_000},
     {"model": "Forest", "rmse": 3.0, "r2": 0.74, "n_train": 12_000},
 ]
+
+
+def club(name: str, points: str, wins: str, losses: str) -> dict[str, str]:
+    """Return the line of a club."""
+    counts = {"CLUB-PTS": points, "CLUB-WINS": wins, "CLUB-LOSSES": losses}
+    return {"CLUB-NAME": name, **counts}
+
+
+def player(name: str, city: str, points: str, captures: str, draws: str) -> Any:
+    """Return the line of a player."""
+    counts = {"PTS": points, "CAPT": captures, "DRW": draws}
+    return {"PLAYER_NAME": name, "CITY": city, **counts}
+
+
 CHESS = {
     "home_name": "Otters",
     "home_city": "Ghent",
-    "home_line": {
-        "CLUB-NAME": "Otters",
-        "CLUB-PTS": "31",
-        "CLUB-WINS": "7",
-        "CLUB-LOSSES": "2",
-    },
+    "home_line": club("Otters", "31", "7", "2"),
     "away_name": "Badgers",
     "away_city": "Bruges",
-    "away_line": {
-        "CLUB-NAME": "Badgers",
-        "CLUB-PTS": "25",
-        "CLUB-WINS": "4",
-        "CLUB-LOSSES": "5",
-    },
+    "away_line": club("Badgers", "25", "4", "5"),
     "day": "05_06_21",
     "players": [
-        {
-            "PLAYER_NAME": "Ada Verne",
-            "CITY": "Ghent",
-            "PTS": "18",
-            "CAPT": "11",
-            "DRW": "1",
-        },
-        {
-            "PLAYER_NAME": "Bo Lind",
-            "CITY": "Ghent",
-            "PTS": "9",
-            "CAPT": "4",
-            "DRW": "0",
-        },
-        {
-            "PLAYER_NAME": "Cy Marsh",
-            "CITY": "Ghent",
-            "PTS": "4",
-            "CAPT": "2",
-            "DRW": "2",
-        },
-        {
-            "PLAYER_NAME": "Dee Roth",
-            "CITY": "Bruges",
-            "PTS": "14",
-            "CAPT": "3",
-            "DRW": "1",
-        },
-        {
-            "PLAYER_NAME": "Ed Sand",
-            "CITY": "Bruges",
-            "PTS": "6",
-            "CAPT": "8",
-            "DRW": "1",
-        },
+        player("Ada Verne", "Ghent", "18", "11", "1"),
+        player("Bo Lind", "Ghent", "9", "4", "0"),
+        player("Cy Marsh", "Ghent", "4", "2", "2"),
+        player("Dee Roth", "Bruges", "14", "3", "1"),
+        player("Ed Sand", "Bruges", "6", "8", "1"),
     ],
 }
 WORDS = {

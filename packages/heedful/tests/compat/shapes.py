@@ -115,3 +115,15 @@ def check_shape(value: Any, shape: Any) -> None:
             assert kind is not int or type(value[name]) is int, (name, value[name])
     moment = value.get("timestamp", value.get("generated_at"))
     assert moment is None or re.fullmatch(MOMENT, moment)
+
+
+# Reports of the documented cases.
+POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
+GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
+TAG = {"tag": "overconfidence", "severity": 0.6}
+FIRST: dict[str, Any] = {
+    "task": "Sum up",
+    "summary": "All is well.",
+    "bias_tags": [TAG],
+    **POOR,
+}

@@ -33,17 +33,8 @@ from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
+from tests.compat.shapes import FIRST, GOOD, POOR, TAG
 from tests.tables import cases
-
-POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
-GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
-TAG = {"tag": "overconfidence", "severity": 0.6}
-FIRST: dict[str, Any] = {
-    "task": "Sum up",
-    "summary": "All is well.",
-    "bias_tags": [TAG],
-    **POOR,
-}
 
 
 async def complete(
