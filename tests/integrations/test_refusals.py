@@ -16,6 +16,7 @@ from pydantic import BaseModel, field_validator
 
 import heedful
 from tests.completions import completion
+from tests.tables import cases
 
 Ask = Callable[[str], Any]
 
@@ -68,32 +69,22 @@ class Way:
         self.reason = reason
 
 
-WAYS = [
-    pytest.param(
-        Way(Parcel, '{"code": "X1"}', {"code": "P1"}, "begin with P"),
-        id="raise in a validator",
+WAYS = {
+    "raise in a validator": Way(
+        Parcel, '{"code": "X1"}', {"code": "P1"}, "begin with P"
     ),
-    pytest.param(
-        Way(
-            Load,
-            '{"parcels": [{"code": "X1"}]}',
-            {"parcels": [{"code": "P1"}]},
-            "begin with P",
-        ),
-        id="nested models",
+    "nested models": Way(
+        Load,
+        '{"parcels": [{"code": "X1"}]}',
+        {"parcels": [{"code": "P1"}]},
+        "begin with P",
     ),
-    pytest.param(
-        Way(Weighed, '{"weight": "heavy"}', {"weight": 3}, "weight"), id="unions"
-    ),
-    pytest.param(
-        Way(Sized, '{"size": "huge"}', {"size": "small"}, "'small'"), id="enums"
-    ),
-    pytest.param(Way(Sent, '{"by": "rail"}', {"by": "sea"}, "'sea'"), id="Literal"),
-    pytest.param(
-        Way(Due, '{"due": "tomorrow"}', {"due": "2026-05-03"}, "date"), id="dates"
-    ),
-    pytest.param(Way(Parcel, '{"code": "P', {"code": "P1"}, "JSON"), id="partial JSON"),
-]
+    "unions": Way(Weighed, '{"weight": "heavy"}', {"weight": 3}, "weight"),
+    "enums": Way(Sized, '{"size": "huge"}', {"size": "small"}, "'small'"),
+    "Literal": Way(Sent, '{"by": "rail"}', {"by": "sea"}, "'sea'"),
+    "dates": Way(Due, '{"due": "tomorrow"}', {"due": "2026-05-03"}, "date"),
+    "partial JSON": Way(Parcel, '{"code": "P', {"code": "P1"}, "JSON"),
+}
 
 
 class Double:
@@ -158,14 +149,11 @@ def ask_pydantic_ai(double: Double, kind: Any, retries: int) -> Ask:
     return lambda prompt: asyncio.run(agent.run(prompt)).output
 
 
-LIBRARIES = [
-    pytest.param(ask_instructor, id="instructor"),
-    pytest.param(ask_pydantic_ai, id="pydantic-ai"),
-]
+LIBRARIES = {"instructor": ask_instructor, "pydantic-ai": ask_pydantic_ai}
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("way", WAYS)
+@cases("library", LIBRARIES)
+@cases("way", WAYS)
 def test_a_loop_around_the_same_code_asks_again_as_the_library_does(
     library: Callable[[Double, Any, int], Ask], way: Way
 ) -> None:
@@ -189,7 +177,7 @@ def test_a_loop_around_the_same_code_asks_again_as_the_library_does(
 PASSED_BY_GUARDRAILS = ("Parcel", "Load", "Due")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_a_loop_around_a_guard_of_guardrails_refuses_what_the_class_refuses(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +217,7 @@ def test_a_loop_around_a_guard_of_guardrails_refuses_what_the_class_refuses(
     assert len(within.prompts) == 2
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@cases("library", LIBRARIES)
 def test_after_the_last_attempt_the_error_of_the_library_is_the_cause(
     library: Callable[[Double, Any, int], Ask],
 ) -> None:

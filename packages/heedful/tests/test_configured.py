@@ -113,41 +113,35 @@ def test_a_changed_policy_is_named_by_its_text():
 
 # -- objects
 
-OBJECTS = [
-    pytest.param(
+OBJECTS = {
+    "a field of a rule": (
         {"preset": "stage", "attempts": {"limit": 2}},
         Policy((MaxAttempts(2),)),
-        id="a field of a rule",
     ),
-    pytest.param(
+    "a rule more and one less": (
         {"preset": "stage", "repeat": True, "attempts": False},
         Policy((Repeat(),)),
-        id="a rule more and one less",
     ),
-    pytest.param(
+    "a field of the default": (
         {"repeat": {"near": False}},
         Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS)),
-        id="a field of the default",
     ),
-    pytest.param(
+    "rules in place of a preset": (
         {"rules": [{"rule": "attempts", "limit": 2}]},
         Policy((MaxAttempts(2),)),
-        id="rules in place of a preset",
     ),
-    pytest.param(
+    "rules, a rule and a gain": (
         {"rules": [{"rule": "attempts"}], "fatigue": {"limit": 0.5}, "min_gain": 0.2},
         Policy((MaxAttempts(), Fatigue(0.5)), Improvement(0.2)),
-        id="rules, a rule and a gain",
     ),
-    pytest.param(
+    "goals as text and as objects": (
         {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
         three(goals=(Goal("a", 0.5), Goal("b", 1))),
-        id="goals as text and as objects",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("settings", "expected"), OBJECTS)
+@cases(("settings", "expected"), OBJECTS)
 def test_an_object_has_a_preset_and_what_is_changed(settings, expected):
     before = json.dumps(settings)
     assert policy(settings) == expected
@@ -157,78 +151,61 @@ def test_an_object_has_a_preset_and_what_is_changed(settings, expected):
 # -- refused by name: the field, the value, what is allowed
 
 INTEGER = "it must be an integer of at least 1"
-REFUSED = [
-    pytest.param(
-        None, "policy is None; it must be a preset, text such as", id="nothing"
-    ),
-    pytest.param(
-        "default, attempts.limit=0",
-        f"attempts.limit is 0; {INTEGER}",
-        id="a limit of 0",
-    ),
-    pytest.param(
+REFUSED = {
+    "nothing": (None, "policy is None; it must be a preset, text such as"),
+    "a limit of 0": ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
+    "a number for a rule": (
         "default, attempts=5",
         "attempts is 5; it must be an object with the rule's fields, true",
-        id="a number for a rule",
     ),
-    pytest.param(
+    "a goal with >": (
         "default, q > 0.5",
         "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\"",
-        id="a goal with >",
     ),
-    pytest.param(
+    "an unknown field": (
         "default, attempts.most=5",
         "rule attempts is {'limit': 4, 'most': 5}; it must be",
-        id="an unknown field",
     ),
-    pytest.param(
+    "a word for a boolean": (
         "default, repeat.near=maybe",
         "repeat.near is 'maybe'; it must be true or false",
-        id="a word for a boolean",
     ),
-    pytest.param(
+    "a budget of nothing": (
         "default, budget",
         "budget is 'empty'; it must be one or more of tokens, cost",
-        id="a budget of nothing",
     ),
-    pytest.param(
+    "no rules": (
         "stage, -attempts",
         "rules is (); it must be at least one stop rule: a loop must end",
-        id="no rules",
     ),
-    pytest.param(
+    "a goal above another": (
         "default, q >= 2, q <= 1",
         "threshold of q >= 2 is 2.0; it must be at most 1: another goal",
-        id="a goal above another",
     ),
-    pytest.param(
+    "an unknown rule": (
         {"rules": [{"rule": "nope"}]},
         "rule is 'nope'; it must be one of attempts, budget, echo,",
-        id="an unknown rule",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("settings", "message"), REFUSED)
+@cases(("settings", "message"), REFUSED)
 def test_a_wrong_value_is_refused_with_its_field_and_what_is_allowed(settings, message):
     with pytest.raises(InvalidInput) as caught:
         policy(settings)
     assert str(caught.value).startswith(message)
 
 
-UNKNOWN = [
-    pytest.param(
-        "", "no policy is called ''; there are: default, orchestrator,", id="empty text"
-    ),
-    pytest.param(
+UNKNOWN = {
+    "empty text": ("", "no policy is called ''; there are: default, orchestrator,"),
+    "a comma at the end": (
         "default,",
         "no rule or field of a policy is called ''; there are: against, attempts,",
-        id="a comma at the end",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("settings", "message"), UNKNOWN)
+@cases(("settings", "message"), UNKNOWN)
 def test_an_unknown_name_is_refused_with_the_names_there_are(settings, message):
     with pytest.raises(UnknownName) as caught:
         policy(settings)

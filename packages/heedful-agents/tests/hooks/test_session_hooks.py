@@ -17,6 +17,7 @@ from heedful_agents.session_hooks import HookSettings, Reply, reply
 from heedful_agents.session_work import work
 from tests.hooks.spoken import is_denial, spoken_by
 from tests.hosts import patient_host
+from tests.tables import cases
 
 # A plugin cannot hold up the end of a turn.
 PLUGINS = ("opencode",)
@@ -135,23 +136,21 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     assert "lessons that wait for you: 1;" in opening.notices[0]
 
 
-BELIEVED = [
-    pytest.param({}, ["unverified"], id="a program of the user is believed"),
-    pytest.param({"is_interrupt": True}, [], id="a stopped call did not fail"),
-    pytest.param(
+BELIEVED = {
+    "a program of the user is believed": ({}, ["unverified"]),
+    "a stopped call did not fail": ({"is_interrupt": True}, []),
+    "that a call of an MCP server failed is believed": (
         {"tool_name": "get", "mcp_server": {"name": "web", "source": "user"}},
         ["unverified"],
-        id="that a call of an MCP server failed is believed",
     ),
-    pytest.param(
+    "that a call for a page failed is believed": (
         {"tool_name": "WebFetch"},
         ["unverified"],
-        id="that a call for a page failed is believed",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("more", "kept"), BELIEVED)
+@cases(("more", "kept"), BELIEVED)
 async def test_who_is_believed(
     more: dict[str, Any], kept: list[str], memory: Memory
 ) -> None:
@@ -207,25 +206,21 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
         assert await blocks(False, "")
 
 
-STOPS = [
-    pytest.param({"agent_id": "sub"}, False, id="not at the end of a subagent"),
-    pytest.param(
+STOPS = {
+    "not at the end of a subagent": ({"agent_id": "sub"}, False),
+    "not while a subagent works": (
         {"background_tasks": [{"id": "1", "type": "subagent"}]},
         False,
-        id="not while a subagent works",
     ),
-    pytest.param(
+    "a command that takes too long blocks": (
         {"settings": {"stop": ["sleep 60"], "seconds": 0.2}},
         True,
-        id="a command that takes too long blocks",
     ),
-    pytest.param(
-        {"settings": {"stop": ["true"]}}, False, id="a command that passes does not"
-    ),
-]
+    "a command that passes does not": ({"settings": {"stop": ["true"]}}, False),
+}
 
 
-@pytest.mark.parametrize(("more", "blocks"), STOPS)
+@cases(("more", "blocks"), STOPS)
 async def test_when_commands_run(
     more: dict[str, Any], blocks: bool, memory: Memory
 ) -> None:

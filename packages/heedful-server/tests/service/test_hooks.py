@@ -75,23 +75,16 @@ def test_a_session_teaches_the_next_if_its_key_is_stated(
 
 
 PROMPT = {"hook_event_name": "UserPromptSubmit"}
-STRANGE_EVENTS = [
-    pytest.param(
-        {**PROMPT, "prompt": "never run make"},
-        id="a stranger states a rule as the user",
-    ),
-    pytest.param(
-        {**TOOL, "hook_event_name": "PostToolUse"}, id="a stranger answers the call"
-    ),
-    pytest.param(
-        {"hook_event_name": "SessionStart"}, id="a stranger starts the session again"
-    ),
-    pytest.param(FAILS[2], id="a stranger ends the session"),
-]
+STRANGE_EVENTS = {
+    "a stranger states a rule as the user": {**PROMPT, "prompt": "never run make"},
+    "a stranger answers the call": {**TOOL, "hook_event_name": "PostToolUse"},
+    "a stranger starts the session again": {"hook_event_name": "SessionStart"},
+    "a stranger ends the session": FAILS[2],
+}
 
 
 @pytest.mark.both_nightly
-@pytest.mark.parametrize("event", STRANGE_EVENTS)
+@cases("event", STRANGE_EVENTS)
 @pytest.mark.parametrize("session", ["s1", "s" * 100], ids=["short", "long"])
 def test_a_session_belongs_to_the_key_of_its_first_event(tmp_path, event, session):
     with served(tmp_path, work=(work := Handed())) as api:

@@ -11,6 +11,7 @@ from heedful import errors
 from heedful.loop.record import Usage
 from heedful.store import loops
 from heedful.store.store import Store
+from tests.tables import cases
 
 
 class Person(BaseModel):
@@ -73,34 +74,30 @@ JSON = {
 }
 SEVEN = Usage(1, 7, completion_tokens=2)
 # What a function returns, and the candidate and the usage that are read from it.
-SHAPES = [
-    pytest.param(OPENAI, "hi", SEVEN, id="OpenAI"),
-    pytest.param(
+SHAPES = {
+    "OpenAI": (OPENAI, "hi", SEVEN),
+    "OpenAI, parsed": (
         PARSED,
         Person(name="Ada"),
         Usage(1, 7, completion_tokens=2, cost=0.5),
-        id="OpenAI, parsed",
     ),
-    pytest.param(RESPONSES, "hi", SEVEN, id="OpenAI responses"),
-    pytest.param(ANTHROPIC, "hi", SEVEN, id="Anthropic"),
-    pytest.param(
+    "OpenAI responses": (RESPONSES, "hi", SEVEN),
+    "Anthropic": (ANTHROPIC, "hi", SEVEN),
+    "pydantic-ai counts its requests": (
         PYDANTIC_AI,
         Person(name="Ada"),
         Usage(3, 7, completion_tokens=2),
-        id="pydantic-ai counts its requests",
     ),
-    pytest.param(AGNO, "hi", SEVEN, id="Agno"),
-    pytest.param(("hi", AGNO), "hi", SEVEN, id="a text with a run of Agno"),
-    pytest.param(JSON, JSON, Usage(1), id="JSON data is a candidate"),
-    pytest.param(("hi", OPENAI.usage), "hi", SEVEN, id="a text with usage"),
-    pytest.param(
-        [OPENAI, "ho"], "hi", Usage(2, 7, completion_tokens=2), id="a list of answers"
-    ),
-    pytest.param(("hi", "ho"), "hi", Usage(2), id="two texts"),
-]
+    "Agno": (AGNO, "hi", SEVEN),
+    "a text with a run of Agno": (("hi", AGNO), "hi", SEVEN),
+    "JSON data is a candidate": (JSON, JSON, Usage(1)),
+    "a text with usage": (("hi", OPENAI.usage), "hi", SEVEN),
+    "a list of answers": ([OPENAI, "ho"], "hi", Usage(2, 7, completion_tokens=2)),
+    "two texts": (("hi", "ho"), "hi", Usage(2)),
+}
 
 
-@pytest.mark.parametrize(("returned", "candidate", "usage"), SHAPES)
+@cases(("returned", "candidate", "usage"), SHAPES)
 async def test_usage_is_read_from_the_answers_of_the_common_sdks(
     returned: Any, candidate: Any, usage: Usage, store: Store
 ) -> None:

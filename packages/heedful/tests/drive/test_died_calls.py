@@ -5,10 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 import heedful
 from heedful.store import loops, open_store
+from tests.tables import cases
 
 PROGRAM = """
 import os, signal, sys
@@ -48,30 +47,26 @@ def start(folder: Path, policy: str, dies_in: str, kind: str) -> str:
 KILLED = "-9"
 # The policy, whether the check is pure, the attempts in whose call the process dies,
 # how the processes end, and the number of calls.
-LIVES = [
-    pytest.param(
-        "min_gain=0.1", "pure", ["1"] * 4, [KILLED] * 3 + ["attempts"], 3, id="attempts"
-    ),
-    pytest.param(
+LIVES = {
+    "attempts": ("min_gain=0.1", "pure", ["1"] * 4, [KILLED] * 3 + ["attempts"], 3),
+    "budget of calls": (
         "budget.calls=2",
         "impure",
         ["1"] * 3,
         [KILLED] * 2 + ["budget"],
         2,
-        id="budget of calls",
     ),
-    pytest.param(
+    "attempts between them": (
         "min_gain=0.1",
         "impure",
         ["2", "3", "9"],
         [KILLED, KILLED, "attempts"],
         5,
-        id="attempts between them",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("policy", "kind", "dies_in", "ends", "calls"), LIVES)
+@cases(("policy", "kind", "dies_in", "ends", "calls"), LIVES)
 def test_processes_that_die_in_calls_reach_a_limit(
     tmp_path: Path,
     policy: str,

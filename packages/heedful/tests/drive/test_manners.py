@@ -15,6 +15,7 @@ from heedful.drive.portal import run_sync, self_correcting
 from heedful.loop.record import Evaluation, Finding
 from heedful.testing import FixedEmbedder
 from tests.drive.support import WANTED, Check
+from tests.tables import cases
 
 
 def lower(answer: str) -> bool:
@@ -32,45 +33,34 @@ class Group:
 
 HOLDS = "must hold: Names are written in lower case."
 # A check, and what it says about the candidate "Ann Miller": message by message.
-ANSWERS = [
-    pytest.param(lower, [HOLDS], id="False of a function with a docstring"),
-    pytest.param(
-        lambda answer: "too long" if len(answer) > 3 else "", ["too long"], id="a text"
-    ),
-    pytest.param(
-        lambda answer, context: ["one", Finding("own", "two")],
-        ["one", "two"],
-        id="a list",
-    ),
-    pytest.param(lambda answer: Finding("own", "single"), ["single"], id="a finding"),
-    pytest.param(Group(), ["object"], id="an object with a call"),
-    pytest.param(
+ANSWERS = {
+    "False of a function with a docstring": (lower, [HOLDS]),
+    "a text": (lambda answer: "too long" if len(answer) > 3 else "", ["too long"]),
+    "a list": (lambda answer, context: ["one", Finding("own", "two")], ["one", "two"]),
+    "a finding": (lambda answer: Finding("own", "single"), ["single"]),
+    "an object with a call": (Group(), ["object"]),
+    "a partial function": (
         functools.partial(lambda answer, at, mark: f"{at.task} {mark}", mark="bound"),
         ["t bound"],
-        id="a partial function",
     ),
-    pytest.param(
+    "False of numpy": (
         lambda answer: np.bool_(len(answer) < 3),
         ["<lambda> returned False"],
-        id="False of numpy",
     ),
-    pytest.param(lambda answer: np.bool_(True), [], id="True of numpy"),
-    pytest.param(lambda answer: None, [], id="None"),
-    pytest.param(lambda answer: "", [], id="an empty text"),
-    pytest.param(
+    "True of numpy": (lambda answer: np.bool_(True), []),
+    "None": (lambda answer: None, []),
+    "an empty text": (lambda answer: "", []),
+    "an evaluation": (
         lambda answer: Evaluation((Finding("own", "judged"),)),
         ["judged"],
-        id="an evaluation",
     ),
-    pytest.param(lambda answer: True, [], id="True"),
-    pytest.param(lambda answer: (True, "looks good"), [], id="True with a remark"),
-    pytest.param(
-        lambda answer: (False, "too long"), ["too long"], id="False with a remark"
-    ),
-]
+    "True": (lambda answer: True, []),
+    "True with a remark": (lambda answer: (True, "looks good"), []),
+    "False with a remark": (lambda answer: (False, "too long"), ["too long"]),
+}
 
 
-@pytest.mark.parametrize(("check", "messages"), ANSWERS)
+@cases(("check", "messages"), ANSWERS)
 async def test_what_a_check_answers_becomes_findings(check, messages):
     policy = "default, attempts.limit=1"
     result = await heedful.run(

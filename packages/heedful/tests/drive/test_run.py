@@ -225,17 +225,15 @@ async def half_way(task: Any, hint: str) -> Any:
     return broken(task, hint)
 
 
-FAILING = [
-    pytest.param(
-        Generator(OSError("no luck")), "generate raised OSError: no luck", id="an error"
-    ),
-    pytest.param(Generator(None), "generate returned None", id="None"),
-    pytest.param(Generator(["a", None]), "generate returned None", id="None in a list"),
-    pytest.param(half_way, "half way", id="an error half way"),
-]
+FAILING = {
+    "an error": (Generator(OSError("no luck")), "generate raised OSError: no luck"),
+    "None": (Generator(None), "generate returned None"),
+    "None in a list": (Generator(["a", None]), "generate returned None"),
+    "an error half way": (half_way, "half way"),
+}
 
 
-@pytest.mark.parametrize(("failing", "message"), FAILING)
+@cases(("failing", "message"), FAILING)
 async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any_store):
     calls = itertools.count()
 

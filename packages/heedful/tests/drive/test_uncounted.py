@@ -7,6 +7,7 @@ import pytest
 import heedful
 from heedful import Rung, Usage
 from heedful.errors import UsageUnknown
+from tests.tables import cases
 
 RIGHT = heedful.checks.contains("right")
 
@@ -35,15 +36,13 @@ async def drive(generate: Any, rules: heedful.Policy, **options: Any) -> Any:
     )
 
 
-REFUSED = [
-    pytest.param(Writing(), "budget.tokens=100", ("tokens",), id="tokens of a text"),
-    pytest.param(
-        Writing(Usage(1, 9)), "budget.cost=1", ("cost",), id="cost beside tokens"
-    ),
-]
+REFUSED = {
+    "tokens of a text": (Writing(), "budget.tokens=100", ("tokens",)),
+    "cost beside tokens": (Writing(Usage(1, 9)), "budget.cost=1", ("cost",)),
+}
 
 
-@pytest.mark.parametrize(("generate", "limit", "units"), REFUSED)
+@cases(("generate", "limit", "units"), REFUSED)
 async def test_a_limit_of_what_nobody_reports_is_refused(generate, limit, units, store):
     with pytest.raises(UsageUnknown) as raised:
         await drive(generate, policy(limit), store=store, id="a")
@@ -52,19 +51,15 @@ async def test_a_limit_of_what_nobody_reports_is_refused(generate, limit, units,
     assert "leave the limit out" in str(raised.value)
 
 
-KEPT = [
-    pytest.param(
-        Writing(), "budget.calls=9, budget.seconds=60", id="calls and seconds"
-    ),
-    pytest.param(Writing(Usage(1, 9)), "budget.tokens=99", id="tokens"),
-    pytest.param(Writing(Usage(cost=0.1)), "budget.cost=9", id="cost"),
-    pytest.param(
-        Rung(Writing(Usage(1, 9)), price=0.001), "budget.cost=9", id="a price"
-    ),
-]
+KEPT = {
+    "calls and seconds": (Writing(), "budget.calls=9, budget.seconds=60"),
+    "tokens": (Writing(Usage(1, 9)), "budget.tokens=99"),
+    "cost": (Writing(Usage(cost=0.1)), "budget.cost=9"),
+    "a price": (Rung(Writing(Usage(1, 9)), price=0.001), "budget.cost=9"),
+}
 
 
-@pytest.mark.parametrize(("generate", "limit"), KEPT)
+@cases(("generate", "limit"), KEPT)
 async def test_a_limit_that_is_counted_is_kept(generate, limit):
     result = await drive(generate, policy(limit), store=None)
     assert result.passed

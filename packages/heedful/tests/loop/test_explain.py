@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 
 from heedful.loop.decide import Again, Done, Policy, decide
@@ -11,6 +10,7 @@ from heedful.loop.record import Evaluation, Override
 from heedful.loop.stop import All, Echo, MaxAttempts, Repeat, Stop
 from tests.loop import support
 from tests.loop.support import evaluated, loop_from, loop_of, scored
+from tests.tables import cases
 
 X = evaluated("x")
 ADA = Override("attempts", "ada", used=1)
@@ -38,8 +38,8 @@ def test_an_explanation_holds_the_verdict_and_what_would_have_changed_it(loop, p
     assert first.ways == () or not (isinstance(verdict, Done) and verdict.passed)
 
 
-TEXTS = [
-    pytest.param(
+TEXTS = {
+    "cancelled at the last attempt": (
         loop_of(evaluated("ab"), evaluated("b"), evaluated("b"), cancelled="by ada"),
         Policy((MaxAttempts(3),)),
         """\
@@ -50,9 +50,8 @@ attempts: all 3 attempts are made
 best: attempt 1
 would have changed it: no single threshold or score: \
 cancelled and attempts stopped it""",
-        id="cancelled at the last attempt",
     ),
-    pytest.param(
+    "below the goal": (
         scored(0.6),
         Policy((MaxAttempts(1),)),
         """\
@@ -62,9 +61,8 @@ best: attempt 1
 would have changed it: threshold of quality 0.6 instead of 0.75: passed
 would have changed it: score quality 0.75 instead of 0.6: passed
 would have changed it: attempts.limit 2 instead of 1: again""",
-        id="below the goal",
     ),
-    pytest.param(
+    "an echo of the scope is overridden": (
         loop_of(X, X, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}),
         Policy((Echo(4, across="scope"),)),
         """\
@@ -72,43 +70,45 @@ attempt 1: x -> again (echo overridden by ada)
 attempt 2: x -> stopped by echo: the same finding again: x in 5 attempts
 best: attempt 1
 would have changed it: echo.times 6 instead of 4: again""",
-        id="an echo of the scope is overridden",
     ),
-]
+}
 
 
-SENTENCES = [
-    pytest.param(
+SENTENCES = {
+    "attempts": (
         loop_of(X, X),
         Policy((MaxAttempts(2),)),
-        "Stopped after attempt 2: all 2 attempts are made. One more attempt would need "
-        "a limit of 3 attempts instead of 2.",
-        id="attempts",
+        (
+            "Stopped after attempt 2: all 2 attempts are made. One more attempt would "
+            "need a limit of 3 attempts instead of 2."
+        ),
     ),
-    pytest.param(
+    "a rule that is also a member of another is said once": (
         loop_from([X, X], texts=("same", "same")),
         Policy((Repeat(1), All(Repeat(1), MaxAttempts(2)))),
-        "Stopped after attempt 2: the answer repeats attempt 1 (minimal change), and "
-        "all 2 attempts are made. No single limit or score would "
-        "have changed that.",
-        id="a rule that is also a member of another is said once",
+        (
+            "Stopped after attempt 2: the answer repeats attempt 1 (minimal change), "
+            "and all 2 attempts are made. No single limit or score would have "
+            "changed that."
+        ),
     ),
-    pytest.param(
+    "nothing judged it": (
         loop_of(Evaluation()),
         support.NEVER,
-        "Unchecked at attempt 1: nothing judged it. Pass checks, goals or an "
-        "evaluator.",
-        id="nothing judged it",
+        (
+            "Unchecked at attempt 1: nothing judged it. Pass checks, goals or an "
+            "evaluator."
+        ),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("loop", "policy", "sentence"), SENTENCES)
+@cases(("loop", "policy", "sentence"), SENTENCES)
 def test_a_loop_is_explained_in_one_sentence(loop, policy, sentence):
     assert explain(loop, policy).sentence == sentence
 
 
-@pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)
+@cases(("loop", "policy", "text"), TEXTS)
 def test_the_text_of_an_explanation(loop, policy, text):
     assert str(explain(loop, policy)) == text
 

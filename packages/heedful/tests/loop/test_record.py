@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, strategies as st
 
 from heedful.loop.record import Evaluation, Finding, Improvement, Loop
@@ -69,34 +68,23 @@ def test_the_best_has_the_fewest_errors_the_most_goals_the_largest_worst_margin(
 
 
 # Quality and drift before and after; better than the best, better than the previous.
-ROWS = [
-    pytest.param((0.50, 0.50), (0.5496, 0.50), True, True, id="enough in thousandths"),
-    pytest.param(
-        (0.50, 0.50), (0.50, 0.45), True, True, id="at_most: lower is the gain"
-    ),
-    pytest.param(
+ROWS = {
+    "enough in thousandths": ((0.50, 0.50), (0.5496, 0.50), True, True),
+    "at_most: lower is the gain": ((0.50, 0.50), (0.50, 0.45), True, True),
+    "the worst margin decides against the best": (
         (0.50, 0.50),
         (0.60, 0.501),
         False,
         True,
-        id="the worst margin decides against the best",
     ),
-    pytest.param(
-        (0.50, 0.50), (0.00, 0.45), False, True, id="a goal gains, the worst falls"
-    ),
-    pytest.param(
-        (0.50, 0.50), (0.54, 0.46), False, False, id="a little of each is not enough"
-    ),
-    pytest.param(
-        (None, 0.50), (0.05, 0.50), True, True, id="the previous: a missing score is 0"
-    ),
-    pytest.param(
-        (0.50, 0.50), (None, 0.45), False, True, id="a score is lost, the other gains"
-    ),
-]
+    "a goal gains, the worst falls": ((0.50, 0.50), (0.00, 0.45), False, True),
+    "a little of each is not enough": ((0.50, 0.50), (0.54, 0.46), False, False),
+    "the previous: a missing score is 0": ((None, 0.50), (0.05, 0.50), True, True),
+    "a score is lost, the other gains": ((0.50, 0.50), (None, 0.45), False, True),
+}
 
 
-@pytest.mark.parametrize(("before", "after", "best", "previous"), ROWS)
+@cases(("before", "after", "best", "previous"), ROWS)
 def test_an_attempt_improves_where_a_goal_gains_enough(before, after, best, previous):
     loop = loop_of_scores(before, after, errors="x")
     assert loop.improved == (True, best)
@@ -160,13 +148,13 @@ def test_the_beginning_of_a_loop_does_not_depend_on_its_end(loop, improvement, e
 
 # Of each attempt, the severities of its errors in tenths, a digit an error, and behind
 # / those of its warnings; the best attempt, and which attempts improve (1).
-SEVERE = [
-    pytest.param("9 2", 2, "11", id="milder"),
-    pytest.param("22 9", 2, "11", id="one error fewer, though more severe"),
-    pytest.param("99 91", 1, "10", id="the most severe counts"),
-    pytest.param("9/4 9/55 8/9", 3, "101", id="errors before warnings"),
-    pytest.param("/9 /2 /22 /", 4, "1101", id="warnings alone"),
-]
+SEVERE = {
+    "milder": ("9 2", 2, "11"),
+    "one error fewer, though more severe": ("22 9", 2, "11"),
+    "the most severe counts": ("99 91", 1, "10"),
+    "errors before warnings": ("9/4 9/55 8/9", 3, "101"),
+    "warnings alone": ("/9 /2 /22 /", 4, "1101"),
+}
 
 
 def loop_of_severities(attempts: str) -> Loop:
@@ -188,7 +176,7 @@ def as_digits(flags: tuple[bool, ...]) -> str:
     return "".join("1" if flag else "0" for flag in flags)
 
 
-@pytest.mark.parametrize(("attempts", "best", "improved"), SEVERE)
+@cases(("attempts", "best", "improved"), SEVERE)
 @cases(
     "improves",
     {"against the best": Improvement(0.1), "against the one before": PREVIOUS},

@@ -12,6 +12,7 @@ from openai.types.responses import Response
 import heedful
 from heedful.errors import InvalidInput
 from tests.completions import completion
+from tests.tables import cases
 
 CITY = {"type": "object", "required": ["city"]}
 CALL = '{"city": "Oslo"}'
@@ -93,43 +94,32 @@ BLOCKED = GenerateContentResponse.model_validate(
 TEXT = {"type": "text", "text": "Oslo lies"}
 OUTPUT_TEXT = {"type": "output_text", "text": "Oslo lies", "annotations": []}
 # The answers, and the key of the finding about each.
-FAULTS = [
-    pytest.param(chat("length", content="Oslo lies"), "length", id="OpenAI, cut"),
-    pytest.param(
-        chat("stop", refusal="I cannot say."), "refusal", id="OpenAI, a refusal"
-    ),
-    pytest.param(
-        chat("tool_calls", tool_calls=[tool_call()]), "tool_call", id="OpenAI, a call"
-    ),
-    pytest.param(chat("stop"), "empty", id="OpenAI, nothing"),
-    pytest.param(
+FAULTS = {
+    "OpenAI, cut": (chat("length", content="Oslo lies"), "length"),
+    "OpenAI, a refusal": (chat("stop", refusal="I cannot say."), "refusal"),
+    "OpenAI, a call": (chat("tool_calls", tool_calls=[tool_call()]), "tool_call"),
+    "OpenAI, nothing": (chat("stop"), "empty"),
+    "Responses, cut": (
         response(said(OUTPUT_TEXT), reason="max_output_tokens"),
         "length",
-        id="Responses, cut",
     ),
-    pytest.param(message("max_tokens", TEXT), "length", id="Anthropic, cut"),
-    pytest.param(message("refusal"), "refusal", id="Anthropic, a refusal"),
-    pytest.param(
+    "Anthropic, cut": (message("max_tokens", TEXT), "length"),
+    "Anthropic, a refusal": (message("refusal"), "refusal"),
+    "Anthropic, a call": (
         message("tool_use", {"type": "tool_use", "id": "1", "name": "f", "input": {}}),
         "tool_call",
-        id="Anthropic, a call",
     ),
-    pytest.param(
-        google("MAX_TOKENS", {"text": "Oslo lies"}), "length", id="Google, cut"
-    ),
-    pytest.param(BLOCKED, "refusal", id="Google, a prompt that is blocked"),
-    pytest.param(
+    "Google, cut": (google("MAX_TOKENS", {"text": "Oslo lies"}), "length"),
+    "Google, a prompt that is blocked": (BLOCKED, "refusal"),
+    "a text beside its answer": (
         ("Oslo lies", chat("length", content="Oslo lies")),
         "length",
-        id="a text beside its answer",
     ),
-    pytest.param(
-        heedful.Answer("Oslo", heedful.Usage(1, 9), "refusal"), "refusal", id="Answer"
-    ),
-]
+    "Answer": (heedful.Answer("Oslo", heedful.Usage(1, 9), "refusal"), "refusal"),
+}
 
 
-@pytest.mark.parametrize(("returned", "key"), FAULTS)
+@cases(("returned", "key"), FAULTS)
 async def test_an_answer_that_is_not_whole_never_passes(returned, key):
     result = await heedful.run(
         "Where?", generate=lambda task: returned, max_attempts=1, store=None
@@ -207,28 +197,20 @@ def chunk(content: str, finish: str | None = None, tokens: int = 0) -> Any:
     )
 
 
-STREAMS = [
-    pytest.param(["Os", "lo"], 0, True, id="texts"),
-    pytest.param(["Os", "lo", heedful.Usage(1, 9)], 9, True, id="texts and a usage"),
-    pytest.param(
-        [chunk("Os"), chunk("lo", "length")], 0, False, id="OpenAI, and it is cut"
-    ),
-    pytest.param(
-        [chunk("Os").model_dump(), chunk("lo").model_dump()],
-        0,
-        True,
-        id="JSON of OpenAI",
-    ),
-    pytest.param(
+STREAMS = {
+    "texts": (["Os", "lo"], 0, True),
+    "texts and a usage": (["Os", "lo", heedful.Usage(1, 9)], 9, True),
+    "OpenAI, and it is cut": ([chunk("Os"), chunk("lo", "length")], 0, False),
+    "JSON of OpenAI": ([chunk("Os").model_dump(), chunk("lo").model_dump()], 0, True),
+    "Google": (
         [google("STOP", {"text": "Os"}), google("STOP", {"text": "lo"})],
         9,
         True,
-        id="Google",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("parts", "tokens", "passes"), STREAMS)
+@cases(("parts", "tokens", "passes"), STREAMS)
 async def test_the_parts_that_a_function_yields_are_one_text(parts, tokens, passes):
     def generate(task: str) -> Any:
         yield from parts

@@ -28,6 +28,7 @@ from heedful.store.connection import Db
 from heedful.store.postgres import Database
 from heedful.store.postgres_session import parse_url, psycopg_sql
 from tests.postgres import rows
+from tests.tables import cases
 
 ONE = Scope("one")
 OTHER = Scope("other")
@@ -61,28 +62,19 @@ async def opened(url: str, **query: Any):
 
 # --- a session
 
-SQL = [
-    pytest.param("select 1", "select 1", id="none"),
-    pytest.param(
-        "select :a, :b, :a", "select %(a)s, %(b)s, %(a)s", id="one of them twice"
-    ),
-    pytest.param(
+SQL = {
+    "none": ("select 1", "select 1"),
+    "one of them twice": ("select :a, :b, :a", "select %(a)s, %(b)s, %(a)s"),
+    "a cast, a text and a name": (
         "select :a::text, ':b', \":c\"",
         "select %(a)s::text, ':b', \":c\"",
-        id="a cast, a text and a name",
     ),
-    pytest.param(
-        "select /* :d */ :e[1:2]",
-        "select /* :d */ %(e)s[1:2]",
-        id="a comment and a slice",
-    ),
-    pytest.param(
-        "select '%', 7 % :a", "select '%%', 7 %% %(a)s", id="signs for percent"
-    ),
-]
+    "a comment and a slice": ("select /* :d */ :e[1:2]", "select /* :d */ %(e)s[1:2]"),
+    "signs for percent": ("select '%', 7 % :a", "select '%%', 7 %% %(a)s"),
+}
 
 
-@pytest.mark.parametrize(("written", "sent"), SQL)
+@cases(("written", "sent"), SQL)
 def test_parameters_are_written_for_psycopg_where_they_are_parameters(written, sent):
     assert psycopg_sql(written) == sent.encode()
 
@@ -276,29 +268,26 @@ async def test_a_role_that_row_level_security_does_not_hold_is_refused(
     assert "heedful db migrate --role" in str(error)
 
 
-SCHEMAS = [
-    pytest.param(
+SCHEMAS = {
+    "no version": (
         "delete from schema_version",
         StoreOlder,
         r"has no schema; run heedful db migrate as",
-        id="no version",
     ),
-    pytest.param(
+    "newer": (
         "insert into schema_version values (999, 0)",
         StoreNewer,
         "upgrade heedful",
-        id="newer",
     ),
-    pytest.param(
+    "none": (
         "drop schema heedful cascade",
         StoreOlder,
         "has no schema; run heedful db migrate",
-        id="none",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("change", "kind", "words"), SCHEMAS)
+@cases(("change", "kind", "words"), SCHEMAS)
 async def test_a_schema_of_another_version_is_refused(postgres, change, kind, words):
     rows(postgres.owner, change)
     error = await refuse_to_open(postgres.service)
