@@ -66,10 +66,10 @@ class SessionReader(EntryReader):
             self._sessions[id] = self._sessions.pop("")
         session = self._sessions[id]
         uuid = text_field(value, "uuid")
-        if uuid and uuid in session.seen:
+        if uuid and uuid in session.entry_ids:
             return []
 
-        session.seen.add(uuid)
+        session.entry_ids.add(uuid)
         if value["type"] == "result":
             _end(session, value)
             return []
@@ -79,7 +79,7 @@ class SessionReader(EntryReader):
             agent = text_field(value, "agentId") or "sidechain"
         is_of_model = bool(agent) or value.get("isCompactSummary") is True
         time = seconds(value.get("timestamp"))
-        for number, event in enumerate(entry_events(value, session.names)):
+        for number, event in enumerate(entry_events(value, session.tool_names)):
             if is_of_model:
                 event = as_prompt_of_model(event)
             event_id = f"{uuid}/{number}" if uuid and number else uuid
@@ -100,8 +100,8 @@ def _end(session: OpenSession, result: Mapping[str, Any]) -> None:
 
     for denial in objects(result.get("permission_denials"), "permission_denials"):
         call = text_field(denial, "tool_use_id")
-        if call and call in session.names:
-            session.refused.add(call)
+        if call and call in session.tool_names:
+            session.refused_calls.add(call)
             continue
         tool = text_field(denial, "tool_name")
         for event in refused_call(tool, arguments_of(denial.get("tool_input"))):

@@ -121,7 +121,7 @@ class CodexReader(EntryReader):
                 yield words_of_others(words)
             return
 
-        for event in chat_events(item, self._sessions[self._id].names):
+        for event in chat_events(item, self._sessions[self._id].tool_names):
             if event.type == "tool_response":
                 yield from self._result_events(event)
             elif event.tool != "write_stdin" or not self._is_poll(event):
@@ -148,7 +148,7 @@ class CodexReader(EntryReader):
                 self._commands[header["process"]] = call
                 return
 
-        tool = self._sessions[self._id].names.get(call, result.tool)
+        tool = self._sessions[self._id].tool_names.get(call, result.tool)
         result = replace(result, tool=tool, call=call, content=text, error="")
         if code:
             error = text.strip() or "failed"

@@ -237,7 +237,7 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
     the best does. Secrets and personal data are redacted.
     """
     text = output(failure)  # without the exit status, which names no error
-    lines = _telling_lines(text.splitlines(), _argument_lines(arguments))
+    lines = _lines_about_errors(text.splitlines(), _argument_lines(arguments))
     candidates = error_lines(lines, others=False) or [error_line(text)]
 
     # Lines of one message are one error; its first candidate, the best, names it.
@@ -264,13 +264,13 @@ def is_of_work(error: str) -> bool:
     return _WORK_PATTERN.search(error) is not None
 
 
-def _telling_lines(lines: list[str], repeated: frozenset[str]) -> list[str]:
+def _lines_about_errors(lines: list[str], repeated: frozenset[str]) -> list[str]:
     """Return the lines that may name an error; all lines if none does.
 
     Left out are lines of `repeated`, perhaps behind a label, and what stands beside an
     error.
     """
-    telling: list[str] = []
+    kept_lines: list[str] = []
     for line in lines:
         bare = without_margin(line)
         rest = _ECHO_LABEL_PATTERN.sub("", bare)
@@ -278,10 +278,10 @@ def _telling_lines(lines: list[str], repeated: frozenset[str]) -> list[str]:
         is_error = _rank(bare[: len(bare) - len(rest)] + "…") < STRONG_RANKS
         is_beside = _BESIDE_PATTERN.match(bare) or rest in repeated
         if bare not in repeated and (is_error or not is_beside):
-            telling.append(line)
+            kept_lines.append(line)
 
-    has_text = any(map(without_margin, telling))
-    return telling if has_text else lines
+    has_text = any(map(without_margin, kept_lines))
+    return kept_lines if has_text else lines
 
 
 def _argument_lines(arguments: Any) -> frozenset[str]:

@@ -175,16 +175,17 @@ def _codes_in(data: Mapping[str, Any]) -> list[str]:
     for part in (data, *data.values()):
         fields = part if isinstance(part, Mapping) else {}
         for name, code in fields.items():
-            if _plain(name) in ("exitcode", "returncode") and type(code) is int:
+            if _plain_name(name) in ("exitcode", "returncode") and type(code) is int:
                 codes.append(str(code))
     return codes + [
         str(status)
         for name, status in data.items()
-        if _plain(name).startswith("status") and str(status) in STATUS_NAMES.values()
+        if _plain_name(name).startswith("status")
+        and str(status) in STATUS_NAMES.values()
     ]
 
 
-def _plain(name: Any) -> str:
+def _plain_name(name: Any) -> str:
     """Return the name of a field as one word: "exitcode" of `exitCode`.
 
     Data of Python may have numbers for names.
@@ -251,7 +252,7 @@ def marks_failure(fields: Mapping[str, Any]) -> bool:
     A state of failure counts with a reason; without one, it may be that of another
     call.
     """
-    values = {_plain(name): value for name, value in fields.items()}
+    values = {_plain_name(name): value for name, value in fields.items()}
     errors = [values[name] for name in values if name.removeprefix("is")[:3] == "err"]
     if any(map(_is_error, _codes_in(fields))) or any(errors):
         return True

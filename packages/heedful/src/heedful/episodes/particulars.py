@@ -79,7 +79,7 @@ def find_root(events: Sequence[Event]) -> str:
                 votes["/".join(parts[:start])] += 1
                 break
     if votes:
-        return votes.most_common(1)[0][0]
+        return max(votes, key=votes.__getitem__)
 
     common = posixpath.commonpath(paths) if len(set(paths)) > 1 else ""
     return common if common.count("/") > 2 else ""
@@ -118,7 +118,11 @@ class Particulars:
             root.rstrip("/") or find_root(events),
             branches,
             frozenset(names),
-            [pair for pair in zip(calls, names_made, strict=True) if pair[1]],
+            [
+                (call, made)
+                for call, made in zip(calls, names_made, strict=True)
+                if made
+            ],
         )
 
     def made_until(self, position: int) -> MadeNames:

@@ -153,16 +153,17 @@ class Traces(Iterator[Episode]):
         skipped_before = len(self.skipped)
         values = self._values(name, stream)
         sample: list[tuple[int, Any]] = []
-        for entry in islice(values, MAX_SAMPLE_VALUES):
-            sample.append(entry)
-            reader_of = _reader_of(entry[1])
-            if reader_of is not None:
+        for line, value in islice(values, MAX_SAMPLE_VALUES):
+            sample.append((line, value))
+            reader_type = _reader_of(value)
+            if reader_type is not None:
                 break
         else:
-            raise _unknown(name, sample, self.skipped[skipped_before:], hint)
+            skipped = self.skipped[skipped_before:]
+            raise _unknown_format(name, sample, skipped, hint)
 
         self.is_recognised = True
-        reader = reader_of(self._limits)
+        reader = reader_type(self._limits)
         is_read = False
         for line, value in chain(sample, values):
             try:
@@ -183,7 +184,7 @@ class Traces(Iterator[Episode]):
         skip = partial(self._skip, name)
         try:
             for line, value in values_of(stream, self._limits.bytes, skip, _reader_of):
-                for run in _runs(value):
+                for run in _runs_in(value):
                     yield line, run
         except (OSError, *PACKING_ERRORS) as error:
             self._skip(name, 0, _not_unpacked(error))
@@ -204,7 +205,7 @@ def _reader_of(value: Any) -> type[Reader] | None:
     return next((reader for reader in readers() if reader.begins(value)), None)
 
 
-def _runs(value: Any) -> Sequence[Any]:
+def _runs_in(value: Any) -> Sequence[Any]:
     """Return the runs of an array, or of an object around one; or the value alone."""
     if not isinstance(value, Mapping | list):
         return [value]
@@ -226,27 +227,27 @@ def _runs(value: Any) -> Sequence[Any]:
     return [value]
 
 
-def _unknown(
+def _unknown_format(
     name: str, sample: Sequence[tuple[int, Any]], skipped: Sequence[Skipped], hint: str
 ) -> TraceFileError:
     """Return the refusal of a file that no reader recognises."""
     if sample:
         line, value = sample[0]
-        seen = f"no known format has {_seen(value)}"
+        reason = f"no known format has {_look_of(value)}"
     elif skipped:
         line = skipped[0].line
-        seen = skipped[0].reason
+        reason = skipped[0].reason
     else:
         return TraceFileError(name, 0, "it is empty; give at least one episode")
-    return TraceFileError(name, line, f"{seen}. {hint}".rstrip(". "))
+    return TraceFileError(name, line, f"{reason}. {hint}".rstrip(". "))
 
 
-def _seen(value: Any) -> str:
+def _look_of(value: Any) -> str:
     """Return what a value looks like."""
     if not isinstance(value, Mapping | list):
         return f"{value!r:.60}"
     if isinstance(value, list):
-        return f"a list of {len(value)}: {', '.join(map(_seen, value[:1]))}"
+        return f"a list of {len(value)}: {', '.join(map(_look_of, value[:1]))}"
     return f"an object with the keys {', '.join([*value][:12])}"
 
 

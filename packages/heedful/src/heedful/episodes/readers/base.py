@@ -80,7 +80,7 @@ OUTCOME_FIELDS = (
 # Those that in an inner object, such as a run's settings, may mean anything.
 AMBIGUOUS_FIELDS = frozenset({"value", "score", "scores", "subtype"})
 # How the words begin that say how a run ended; a letter is that of a score.
-ENDED_PATTERNS: Mapping[str, Ended] = {
+OUTCOME_PATTERNS: Mapping[str, Ended] = {
     "succe|resolved|(pass(ed)?|correct)(?![a-z])": "success",
     "(c|true)$": "success",
     "fail|unresolved|incorrect": "failure",
@@ -101,55 +101,57 @@ def outcome_of(fields: Mapping[str, Any]) -> Ended | None:
         for part in fields.values()
         if isinstance(part, Mapping)
     ]
-    endings = [_ended_by(part) for part in (fields, *inner)]
-    ended = next((ended for ended in endings if ended), None)
-    status, error = fields.get("status"), fields.get("error")
-    if ended is None and isinstance(status, str):
-        ended = _ended(status)
-    if ended is None and error:
+    outcomes = [_outcome_by_fields(part) for part in (fields, *inner)]
+    outcome: Ended | None = next(filter(None, outcomes), None)
+    status = fields.get("status")
+    error = fields.get("error")
+    if outcome is None and isinstance(status, str):
+        outcome = _outcome_by_value(status)
+    if outcome is None and error:
         is_late = TIMEOUT_CODE_PATTERN.search(text_of(error))
-        ended = "timeout" if is_late else "error"
-    return ended
+        outcome = "timeout" if is_late else "error"
+    return outcome
 
 
-def _ended_by(fields: Mapping[str, Any]) -> Ended | None:
+def _outcome_by_fields(fields: Mapping[str, Any]) -> Ended | None:
     """Return the outcome by the first field that says it, but a status or an error."""
-    endings = [_ended(fields[name]) for name in OUTCOME_FIELDS if name in fields]
-    ended = next((ended for ended in endings if ended), None)
+    values = [fields[name] for name in OUTCOME_FIELDS if name in fields]
+    outcomes = map(_outcome_by_value, values)
+    outcome: Ended | None = next(filter(None, outcomes), None)
     status = fields.get("exit_status")
-    if ended is None and isinstance(status, str) and status:
+    if outcome is None and isinstance(status, str) and status:
         # A run that was submitted may be right or wrong.
-        is_over = status.lower().startswith("submitted")
-        ended = _ended(status) or (None if is_over else "error")
-    return ended
+        is_submitted = status.lower().startswith("submitted")
+        outcome = _outcome_by_value(status) or (None if is_submitted else "error")
+    return outcome
 
 
-def _ended(value: Any) -> Ended | None:
+def _outcome_by_value(value: Any) -> Ended | None:
     """Return the outcome that a value stands for; None if it says nothing."""
     if isinstance(value, str):
-        return _ended_word(value.strip().lower())
+        return _outcome_by_word(value.strip().lower())
     if isinstance(value, int | float):
         if value > 1:  # of a scale that nobody knows
             return None
         return "success" if value == 1 else "failure"
     if isinstance(value, Mapping):
-        ended = _ended_by(value)
-        if ended is not None:
-            return ended
+        outcome = _outcome_by_fields(value)
+        if outcome is not None:
+            return outcome
         value = [*value.values()]
     if not isinstance(value, list):
         return None
-    endings = {_ended(part) for part in value} - {None}
-    return "partial" if len(endings) > 1 else next(iter(endings), None)
+    outcomes = {_outcome_by_value(part) for part in value} - {None}
+    return "partial" if len(outcomes) > 1 else next(iter(outcomes), None)
 
 
-def _ended_word(word: str) -> Ended | None:
+def _outcome_by_word(word: str) -> Ended | None:
     """Return the outcome that a word stands for, such as `error_max_turns`."""
     if TIMEOUT_CODE_PATTERN.search(word):
         return "timeout"
-    for pattern, ended in ENDED_PATTERNS.items():
+    for pattern, outcome in OUTCOME_PATTERNS.items():
         if re.match(pattern, word):
-            return ended
+            return outcome
     return None
 
 
@@ -166,39 +168,41 @@ def fault_of(fields: Mapping[str, Any]) -> Fault | None:
 
 @dataclass
 class OpenSession:
-    """The events of one session, the tools of its calls, and the entries seen.
+    """The events of one session, and what is known of it while it goes on.
 
     A model, not a person, wrote the prompts of a session of a subagent. `outcome` and
-    `fault` are None if the format does not say how the session ended. `refused` are
-    the ids of calls that nobody allowed to run.
+    `fault` are None if the format does not say how the session ended. `refused_calls`
+    are the ids of calls that nobody allowed to run. `answer_text` is what the model
+    said last, `tool_names` are those of the calls by their ids, and `entry_ids` are
+    those of the entries that were read.
     """
 
     builder: EpisodeBuilder
     is_of_subagent: bool = False
     outcome: Ended | None = None
     fault: Fault | None = None
-    refused: set[str] = field(default_factory=set)
-    said: str = ""
+    refused_calls: set[str] = field(default_factory=set)
+    answer_text: str = ""
     has_text_actions: bool = False
-    names: dict[str, str] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+    tool_names: dict[str, str] = field(default_factory=dict)
+    entry_ids: set[str] = field(default_factory=set)
 
     def add(self, message: Mapping[str, Any]) -> None:
         """Add the events of a chat message. Raises InvalidInput.
 
         A message after an action that a model wrote as text may be its result.
         """
-        events = chat_events(message, self.names)
+        events = chat_events(message, self.tool_names)
         is_answer = len(events) == 1 and events[0].type != "llm_response"
-        if self.said and is_answer:
+        if self.answer_text and is_answer:
             text = events[0].content
-            step = observed(self.said, text, is_usual=self.has_text_actions)
+            step = observed(self.answer_text, text, is_usual=self.has_text_actions)
             self.has_text_actions = self.has_text_actions or bool(step)
             events = step or events
-        self.said = ""
+        self.answer_text = ""
         for event in events:
             if event.type == "llm_response":
-                self.said += f"\n{event.content}"
+                self.answer_text += f"\n{event.content}"
             self.builder.add(with_status(event))
 
 
@@ -225,7 +229,7 @@ class OpenSessions(dict[str, OpenSession]):
                     fault=session.fault,
                     by_time=True,
                 ),
-                session.refused,
+                session.refused_calls,
             )
             for id, session in self.items()
             if session.builder.count or session.outcome

@@ -147,24 +147,26 @@ class ChatReader:
 
         request = object_of(chat.fields, "request") or chat.fields
         response = response_of(chat.fields)
-        earlier = text_of({**request, **response}.get("previous_response_id"))
-        start = text_of([*takewhile(_is_prompt, chat.messages)])
-        key = self._keys.get(earlier, start)
-        before = self._open.get(key)
-        repeated = 0
-        if before and key == start and _goes_on(before.messages, chat.messages):
-            repeated = len(before.messages)
+        # A request names the response that it goes on from, or repeats the chat.
+        earlier_id = text_of({**request, **response}.get("previous_response_id"))
+        first_prompts = text_of([*takewhile(_is_prompt, chat.messages)])
+        key = self._keys.get(earlier_id, first_prompts)
+        is_named = key != first_prompts
+        open_chat = self._open.get(key)
+        known = 0
+        if open_chat and not is_named and _goes_on(open_chat.messages, chat.messages):
+            known = len(open_chat.messages)
         # What cannot be read is refused while its line is known.
-        self._session([*chat.messages[repeated:], *chat.answer])
+        self._session([*chat.messages[known:], *chat.answer])
 
-        if before and key != start:
-            chat.messages = [*before.messages, *before.answer, *chat.messages]
-            repeated = len(before.messages)
+        if open_chat and is_named:
+            chat.messages = [*open_chat.messages, *open_chat.answer, *chat.messages]
+            known = len(open_chat.messages)
         self._open[key] = chat
         id = text_of(response.get("id"))
         if id:
             self._keys[id] = key
-        return [self._episode(before)] if before and not repeated else []
+        return [self._episode(open_chat)] if open_chat and not known else []
 
     def finish(self) -> list[Episode]:
         """Return the chats of requests, and that of the single messages."""

@@ -134,8 +134,10 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
 
     names = set(Event.__dataclass_fields__)
-    word = fields.get("origin")
-    origin = EVENT_ORIGINS.get(word, "") if isinstance(word, str) else ""
+    stated_origin = fields.get("origin")
+    origin: Origin = ""
+    if isinstance(stated_origin, str):
+        origin = EVENT_ORIGINS.get(stated_origin, "")
     if not origin:
         names.remove("origin")
 
