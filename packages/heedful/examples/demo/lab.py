@@ -364,7 +364,7 @@ async def fetch(values: Settings) -> Embedder | None:
     embedder_files = []
     if wanted:
         embedder_files = [weights.find(name) for name in weights.EMBEDDER_WEIGHTS]
-    model_file = weights.needed(values.model)
+    model_file = weights.for_model(values.model)
     model_files = [model_file] if model_file else []
     cache = values.cache or weights.default_cache()
     announce([*model_files, *embedder_files], cache)
@@ -401,7 +401,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
     if not chosen.full:
         order += ", after two of the first family"
     settings = {"model": chosen.model}
-    file = weights.needed(chosen.model)
+    file = weights.for_model(chosen.model)
     if file:
         settings["weights"] = f"{file.about}, SHA-256 {file.sha256[:12]}…"
     return {

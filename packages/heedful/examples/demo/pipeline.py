@@ -137,7 +137,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
     try:
         if is_default and find_spec("xllamacpp") is None:
             raise ModelUnavailable(f"it needs xllamacpp: {install_line('embedded')}")
-        needed = weights.needed(values.model)
+        needed = weights.for_model(values.model)
         if needed is not None:
             announce([needed], values.cache or weights.default_cache())
         return await stack.enter_async_context(opened_model(values))

@@ -11,7 +11,7 @@ from heedful.models import weights
 from tests.cli.support import task
 from tests.engines import opened
 
-NAME = weights.known()[0].name
+NAME = weights.fetch_list()[0].name
 WELL = "doctor --model toy:answer"
 
 

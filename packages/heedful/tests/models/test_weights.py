@@ -181,7 +181,7 @@ def test_a_place_that_cannot_be_used_is_named(cache, tmp_path):
 
 
 def test_the_list_is_whole():
-    for facts in weights.known():
+    for facts in weights.fetch_list():
         assert re.fullmatch("[0-9a-f]{64}", facts.sha256)
         assert facts.size > 0
         assert facts.licence == "Apache-2.0"
@@ -200,7 +200,7 @@ def test_weights_are_found_by_their_names_and_by_their_models():
         "openai:gpt-5",
         "json:dumps",
     )
-    needed = [facts and facts.name for facts in map(weights.needed, models)]
+    needed = [facts and facts.name for facts in map(weights.for_model, models)]
     names = [
         "qwen2.5-coder-0.5b-instruct-q4_k_m",
         "smollm2-135m-instruct-q4_1",

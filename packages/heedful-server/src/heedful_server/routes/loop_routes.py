@@ -112,8 +112,8 @@ async def attempt(
         number=n,
         attempt_report=report,
         memory=caller.memory,
-        load=load,
-        most=MAX_LOOP_CHARS,
+        load_checks=load,
+        max_chars=MAX_LOOP_CHARS,
         needs_judgement=True,
     )
     if result.new:

@@ -171,8 +171,10 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
     # The default model needs none before somebody asks for it.
     is_asked_for = is_stated("model")
-    needed_by_models = [weights.needed(name) for name in values.models if is_asked_for]
-    for file in weights.known():
+    needed_by_models = [
+        weights.for_model(name) for name in values.models if is_asked_for
+    ]
+    for file in weights.fetch_list():
         is_needed = file in needed_by_models
         if values.embedder == "minilm" and file.name in weights.EMBEDDER_WEIGHTS:
             is_needed = True
@@ -301,7 +303,7 @@ def fetch(
     if name:
         chosen = weights.find_all(name)
     else:
-        needed = filter(None, map(weights.needed, values.models))
+        needed = filter(None, map(weights.for_model, values.models))
         chosen = (next(needed, None) or weights.find("embedded"),)
 
     names = [file.name for file in chosen]

@@ -141,7 +141,7 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
         raise UsageError("model is none, but this command asks a model; name one")
 
     try:
-        needed = weights.needed(values.model)
+        needed = weights.for_model(values.model)
         # Without its package, the model refuses the first call.
         if needed is not None and find_spec("xllamacpp") is not None:
             await weights.fetch(needed, cache=values.cache, progress=fetched)
@@ -169,7 +169,7 @@ def model_here(values: Settings) -> Model | None:
     Return None if its name is "none", or if it is the default model and is not
     installed.
     """
-    needed = weights.needed(values.model)
+    needed = weights.for_model(values.model)
     is_default = values.model == Settings.model
     if needed is not None and is_default:
         has_weights = needed.cached(values.cache).is_file()

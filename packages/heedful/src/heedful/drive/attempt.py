@@ -21,7 +21,7 @@ from heedful.drive.generate import (
     Producer,
     Revise,
     check_countable,
-    revised,
+    revise_candidate,
 )
 from heedful.drive.journal import (
     Journal,
@@ -29,7 +29,7 @@ from heedful.drive.journal import (
     append_attempt,
     decision_entry,
 )
-from heedful.drive.judgement import Judges, find_repeated
+from heedful.drive.judgement import Judges, find_repeat
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
 from heedful.loop.runs import StageHead, with_stage_feedback
@@ -57,7 +57,7 @@ class RunState:
     verdict: decide.Verdict = field(default_factory=decide.Again)
     answer: CandidateBatch | None = None
 
-    def warmed(self, temperature: float, rung: int) -> float:
+    def retry_temperature(self, temperature: float, rung: int) -> float:
         """Return the temperature of the next attempt, which `rung` makes.
 
         Each repeated candidate makes the model warmer, up to 1.
@@ -123,10 +123,10 @@ class NextAttempt:
         try:
             return await self._make_in_time()
         except (errors.GenerateFailed, errors.ModelError) as error:
-            taken_over = await self._take_over(error)
-            if taken_over is None:
+            next_state = await self._close_failed_rung(error)
+            if next_state is None:
                 raise
-            return taken_over
+            return next_state
 
     @property
     def _budgets(self) -> list[stop.Budget]:
@@ -202,7 +202,7 @@ class NextAttempt:
 
     async def _generate_and_judge(self, began: float) -> tuple[Any, record.Attempt]:
         """Return the best candidate of the attempt, and the record of the attempt."""
-        self.judges.raised.clear()
+        self.judges.refusals.clear()
         try:
             answer = self.state.answer or await self._generate(began)
         except errors.GenerateFailed as error:
@@ -232,7 +232,7 @@ class NextAttempt:
             candidate,
             evaluation=evaluation,
             usage=usage.lasting(time.perf_counter() - began),
-            repeats=find_repeated(candidate, self.state.loop, rung),
+            repeats=find_repeat(candidate, self.state.loop, rung),
             greedy=model_wrote and context.temperature == 0,
             judged_by=self.judges.names,
             model=answer.model,
@@ -273,8 +273,10 @@ class NextAttempt:
         for attempt in attempts[draft:]:
             findings += attempt.evaluation.findings if attempt.evaluation else ()
         context = replace(self.context, previous=self.state.values[draft])
-        answer = await revised(self.revise, context, findings, self.judges.output)
-        return self._producer.priced(answer)
+        answer = await revise_candidate(
+            self.revise, context, findings, self.judges.output
+        )
+        return self._producer.with_price(answer)
 
     def _refused_attempt(
         self, error: errors.GenerateFailed, began: float
@@ -301,7 +303,7 @@ class NextAttempt:
             candidate,
             evaluation=record.Evaluation(refused.findings, met=0.0),
             usage=refused.usage.lasting(time.perf_counter() - began),
-            repeats=find_repeated(candidate, loop, rung),
+            repeats=find_repeat(candidate, loop, rung),
             judged_by=self.judges.names,
             model=self._producer.model or refused.model,
             rung=rung,
@@ -388,7 +390,7 @@ class NextAttempt:
         await self.journal.write(replace(entry, failure=why, extra=loop.extra), loop)
         self.state = replace(self.state, loop=loop)
 
-    async def _take_over(self, error: Exception) -> RunState | None:
+    async def _close_failed_rung(self, error: Exception) -> RunState | None:
         """Close the rung that failed; return None if the loop has to fail, too.
 
         If the answer is known, it was the judge that failed, and not the rung. Nor is

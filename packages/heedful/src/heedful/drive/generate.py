@@ -239,7 +239,7 @@ class Producer:
         if not isinstance(generate, Writer):
             hint = whole_hint(context)
             ask = with_second(generate, context.task, hint, HINT_PARAMETERS)
-            return self.priced(
+            return self.with_price(
                 await _ask_function(
                     "generate", ask, context, thread=self.blocks, output=self.output
                 )
@@ -257,16 +257,16 @@ class Producer:
         )
         # The name that the user gave stays the same if the provider serves a newer one.
         answer = replace(answer, model=generate.model.name)
-        return self.priced(_batch_of([answer]))
+        return self.with_price(_batch_of([answer]))
 
-    def declaring(self, output: Output | None) -> Producer:
+    def with_output(self, output: Output | None) -> Producer:
         """Return the producer of candidates of a declared type, if there is one."""
         generate = self.generate
         if isinstance(generate, Writer):
             generate = generate.asking_for(output)
         return replace(self, generate=generate, output=output)
 
-    def priced(self, batch: CandidateBatch) -> CandidateBatch:
+    def with_price(self, batch: CandidateBatch) -> CandidateBatch:
         """Return the candidates with the name and the price of their model."""
         # The name that the user gave counts before the one that a provider gives.
         batch = replace(batch, model=self.model or batch.model)
@@ -312,7 +312,7 @@ def producers(
                 rung.name or rung.generate,
                 "generators that differ: the same one fails again",
             )
-    return tuple(rung.declaring(output) for rung in rungs)
+    return tuple(rung.with_output(output) for rung in rungs)
 
 
 def _producer(rung: Generator, model: str = "") -> Producer:
@@ -406,7 +406,7 @@ class CandidateBatch:
         return cls(tuple(values), usage, model, faults=tuple(faults))
 
 
-async def revised(
+async def revise_candidate(
     revise: Revise,
     context: Context,
     findings: Sequence[Finding],

@@ -29,7 +29,7 @@ def judge_names(
     return names if output is None else (OUTPUT_CHECK, *names)
 
 
-def find_repeated(
+def find_repeat(
     candidate: record.Candidate, loop: record.Loop, rung: int
 ) -> int | None:
     """Return the number of the attempt of this rung that a candidate repeats."""
@@ -43,7 +43,7 @@ class Judges:
     """What judges the candidates of a loop, each by its `names`.
 
     They `are_pure` if all of them are declared cheap and repeatable. `stage_checks` are
-    the checks that the `evaluate` of a stage calls. `raised` has the exceptions that
+    the checks that the `evaluate` of a stage calls. `refusals` has the exceptions that
     refused the answers of the last attempt.
     """
 
@@ -55,12 +55,12 @@ class Judges:
     are_pure: bool
     stage_checks: Sequence[Callable[..., Any]]
     memory: LoopMemory | None
-    raised: list[BaseException] = field(default_factory=list)
+    refusals: list[BaseException] = field(default_factory=list)
 
     @property
     def last_refusal(self) -> BaseException | None:
         """The last exception that refused an answer of the last attempt, if any."""
-        return self.raised[-1] if self.raised else None
+        return self.refusals[-1] if self.refusals else None
 
     def refusal(
         self, error: errors.GenerateFailed, attempts: Sequence[record.Attempt]
@@ -76,7 +76,7 @@ class Judges:
         if refused.repeats(attempts):
             message = f"{error}, twice running: correct the function"
             raise errors.GenerateFailed(message) from cause
-        self.raised.append(cause)
+        self.refusals.append(cause)
         return refused
 
     async def best_of(
@@ -123,7 +123,7 @@ class Judges:
             checks,
             evaluate,
             refuse=self.refuse,
-            raised=self.raised,
+            raised=self.refusals,
             fault=fault,
         )
         if fault is not None and isinstance(value, str) and not value:

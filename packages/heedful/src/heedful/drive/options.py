@@ -165,7 +165,7 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
     )
 
 
-def add_resumption(error: errors.HeedfulError, lease: journal.Lease) -> None:
+def add_resume_hint(error: errors.HeedfulError, lease: journal.Lease) -> None:
     """Add to the message of an error how to go on with the loop that it left open."""
     cure = "give the loop an id and a store to go on where it failed"
     if lease.durable:

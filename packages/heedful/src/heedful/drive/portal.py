@@ -214,12 +214,13 @@ class _TaskFunction:
     """A decorated function: how callers call it, and how a loop does.
 
     `task` is its first parameter other than `self` or `cls`. `hints` are the parameters
-    that get the feedback; `outer` is the signature without them, which callers use.
+    that get the feedback; `call_signature` is the signature without them, which callers
+    use.
     """
 
     function: Callable[..., Any]
     signature: inspect.Signature
-    outer: inspect.Signature
+    call_signature: inspect.Signature
     task: str
     hints: tuple[str, ...]
     returns: Any
@@ -240,7 +241,9 @@ class _TaskFunction:
         return cls(
             function=function,
             signature=signature,
-            outer=signature.replace(parameters=[parameters[name] for name in names]),
+            call_signature=signature.replace(
+                parameters=[parameters[name] for name in names]
+            ),
             task=task,
             hints=tuple(hints),
             returns=returned_type(function),
@@ -249,11 +252,11 @@ class _TaskFunction:
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, with defaults. Raises TypeError."""
         try:
-            bound = self.outer.bind(*args, **named)
+            bound = self.call_signature.bind(*args, **named)
         except TypeError as error:
             raise TypeError(
-                f"{error}; call it as {self.outer}, the loop passes the hint to the "
-                "parameter named hint"
+                f"{error}; call it as {self.call_signature}, the loop passes the hint "
+                "to the parameter named hint"
             ) from None
         bound.apply_defaults()
         return bound.arguments

@@ -19,7 +19,7 @@ from heedful.checks.evaluate import Check, Context, check_id, evaluated, whole_h
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
-from heedful.drive.judgement import find_repeated
+from heedful.drive.judgement import find_repeat
 from heedful.drive.options import (
     LoopSettings,
     knows_options,
@@ -205,7 +205,7 @@ class AttemptReport:
             candidate,
             evaluation=evaluation,
             usage=usage,
-            repeats=find_repeated(candidate, loop, rung),
+            repeats=find_repeat(candidate, loop, rung),
             labels=self.labels,
             report=self.name,
             reported_as=self.reported_as,
@@ -236,21 +236,21 @@ async def report(
     number: int,
     attempt_report: AttemptReport,
     memory: Memory | None = None,
-    load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
-    most: int | None = None,
+    load_checks: Callable[[], Awaitable[Sequence[Check]]] | None = None,
+    max_chars: int | None = None,
     needs_judgement: bool = False,
 ) -> ReportResult:
     """Decide on an attempt and store it; return the old verdict on an old report.
 
-    `load` returns the checks of a new attempt. It is not called for a report that came
-    before, which changed settings may refuse. The JSON of the loop may have at most
-    `most` characters. With a `memory` of the same store and scope, a loop that ends
-    adds lessons to the memory. With `needs_judgement`, a report that nobody judged and
-    that would end the loop as unscored raises InvalidInput. Raises NotFound;
+    `load_checks` returns the checks of a new attempt. It is not called for a report
+    that came before, which changed settings may refuse. The JSON of the loop may have
+    at most `max_chars` characters. With a `memory` of the same store and scope, a loop
+    that ends adds lessons to the memory. With `needs_judgement`, a report that nobody
+    judged and that would end the loop as unscored raises InvalidInput. Raises NotFound;
     AttemptTaken if the attempt was reported with other content; OutOfOrder if an
     earlier attempt is missing; LoopEnded; LeaseLost if a process drives the loop;
-    Conflict if the policy contains user code; UsageUnknown if the policy limits what
-    no report of the loop counts; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
+    Conflict if the policy contains user code; UsageUnknown if the policy limits what no
+    report of the loop counts; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
     is_data = not isinstance(attempt_report.output, str | None)
     report_size = await _call(is_data, lambda: attempt_report.size)
@@ -267,21 +267,21 @@ async def report(
         large = is_large or stored_loop.size > MAX_INLINE_CHARS
         if 0 < number <= len(stored_loop.loop.attempts):
             return await _call(
-                large, _decided_before, stored_loop, number, report=attempt_report
+                large, _repeated_report, stored_loop, number, report=attempt_report
             )
 
         policy = _next_policy(snapshot, number)
         size = stored_loop.size + report_size
-        if most is not None and size > most:
-            raise errors.LoopTooLarge(id, size, most)
+        if max_chars is not None and size > max_chars:
+            raise errors.LoopTooLarge(id, size, max_chars)
 
         if judged is None:
             new_report = attempt_report
-            if load is not None:
-                new_report = replace(attempt_report, checks=await load())
+            if load_checks is not None:
+                new_report = replace(attempt_report, checks=await load_checks())
             evaluation = await _evaluate(new_report, stored_loop)
             if memory is not None and snapshot.state.checks:
-                evaluation = _with_lessons(evaluation, new_report, snapshot)
+                evaluation = _with_lesson_findings(evaluation, new_report, snapshot)
             judged = (new_report, evaluation)
 
         new_report, evaluation = judged
@@ -354,7 +354,7 @@ def _decide(
     return loop, verdict, entry
 
 
-def _decided_before(
+def _repeated_report(
     stored_loop: StoredLoop, number: int, report: AttemptReport
 ) -> ReportResult:
     """Return the stored verdict of a report. Raises AttemptTaken for another report."""
@@ -797,7 +797,7 @@ async def _evaluate(
     )
 
 
-def _with_lessons(
+def _with_lesson_findings(
     evaluation: record.Evaluation | None,
     report: AttemptReport,
     snapshot: journal.Snapshot,

@@ -38,7 +38,7 @@ from heedful.drive.options import (
     C,
     LoopOptions,
     LoopSettings,
-    add_resumption,
+    add_resume_hint,
     knows_options,
     open_places,
     resumed_ladder,
@@ -358,7 +358,7 @@ class Run(LoopSettings[C]):
 
     def _state_of(self, stored_loop: StoredLoop) -> RunState:
         """Return the state of a stored loop; its candidates are objects again."""
-        loop = count_died_calls(stored_loop, is_given=self.initial is not None)
+        loop = count_died_calls(stored_loop, has_initial=self.initial is not None)
         self._journal.must_count_died = loop.died > 0
         loop = replace(
             loop,
@@ -399,7 +399,7 @@ class Run(LoopSettings[C]):
         except (errors.GenerateFailed, errors.ModelError) as error:
             # A pipeline says itself how to go on with a stage.
             if self.stage is None:
-                add_resumption(error, self._lease)
+                add_resume_hint(error, self._lease)
             raise
         finally:
             self._state = attempt.state
@@ -423,7 +423,7 @@ class Run(LoopSettings[C]):
                 hint=verdict.feedback,
                 previous=state.values[-1] if state.values else None,
                 data=self.data,
-                temperature=state.warmed(producer.temperature, verdict.rung),
+                temperature=state.retry_temperature(producer.temperature, verdict.rung),
                 seed=number - 1,
                 examples=briefing.examples if briefing else (),
                 advice=briefing.advice if briefing else (),
@@ -443,7 +443,7 @@ class Run(LoopSettings[C]):
         )
 
 
-def count_died_calls(stored_loop: StoredLoop, *, is_given: bool) -> record.Loop:
+def count_died_calls(stored_loop: StoredLoop, *, has_initial: bool) -> record.Loop:
     """Return the loop; a call that died with its process counts, as it was made.
 
     With an answer, or with the candidate that the caller gives, no call was needed:
@@ -452,8 +452,8 @@ def count_died_calls(stored_loop: StoredLoop, *, is_given: bool) -> record.Loop:
     loop = stored_loop.loop
     has_answer = journal.answer_step(loop) in stored_loop.journal
     goes_on = isinstance(stored_loop.verdict, decide.Again)
-    needed_none = has_answer or not goes_on or (is_given and not loop.attempts)
-    if not loop.died or needed_none:
+    needs_no_call = has_answer or not goes_on or (has_initial and not loop.attempts)
+    if not loop.died or needs_no_call:
         return replace(loop, died=0)
     return replace(loop, extra=loop.extra + record.Usage(loop.died))
 

@@ -69,7 +69,7 @@ class EmbeddedModel:
         self._progress = progress
 
         self._file: Path | None = None
-        self._weights = weights.needed(name)
+        self._weights = weights.for_model(name)
         if self._weights:
             context = min(context, self._weights.context or context)
         else:

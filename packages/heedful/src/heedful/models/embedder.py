@@ -164,7 +164,7 @@ class OpenAIEmbedder:
 
         import numpy as np
 
-        async with self._remote.asking("embeddings"):
+        async with self._remote.library_call("embeddings"):
             from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
 
             async with self._remote.provider() as provider:

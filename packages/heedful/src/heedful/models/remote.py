@@ -119,7 +119,7 @@ class RemoteModel:
             del settings["max_tokens"]
 
         start = time.monotonic()
-        async with self.asking("a completion"):
+        async with self.library_call("a completion"):
             from pydantic_ai.direct import model_request
 
             async with self._open() as model:
@@ -157,7 +157,7 @@ class RemoteModel:
         """Do nothing: there is no state between calls."""
 
     @asynccontextmanager
-    async def asking(self, wanted: str) -> AsyncIterator[None]:
+    async def library_call(self, wanted: str) -> AsyncIterator[None]:
         """Limit the body's time, and turn the library's errors into ModelErrors.
 
         The text of an error can say what was `wanted`, for example "a completion".

