@@ -136,34 +136,39 @@ async def gather(
     episode.
     """
     now = time.time()
-    settled = now - patience.settled
-    ending = now - patience.ending
+    with_root_before = now - patience.settled
+    without_root_before = now - patience.ending
     digests: list[str] = []
-    for trace in await store.read(scope, ended_traces, settled, ending):
+    for trace in await store.read(
+        scope, ended_traces, with_root_before, without_root_before
+    ):
         spans = await store.read(scope, read_spans, trace.id)
         built = await asyncio.to_thread(trace_spans.episodes, spans)
-        entry = None
+        episode = None
         if built:
-            entry = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
+            episode = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
 
-        is_new = await store.write(scope, finish_trace, trace, entry)
-        if entry and is_new:
-            digests.append(entry.digest)
+        is_new = await store.write(scope, finish_trace, trace, episode)
+        if episode and is_new:
+            digests.append(episode.digest)
     return tuple(digests)
 
 
 def ended_traces(
-    db: Db, scope: Scope, settled: float, ending: float
+    db: Db, scope: Scope, with_root_before: float, without_root_before: float
 ) -> list[OpenTrace]:
     """Return up to 100 traces that have ended, the one with the oldest last span first.
 
-    A trace has ended if its last span arrived before `settled` or, without a root span,
-    before `ending`. Times are seconds since 1970.
+    A trace with a root span has ended if its last span arrived before one time, and a
+    trace without one if it arrived before another. Times are seconds since 1970.
     """
-    return [
-        from_row(OpenTrace, row)
-        for row in db.all("ended_traces", scope, settled=settled, ending=ending)
-    ]
+    rows = db.all(
+        "ended_traces",
+        scope,
+        settled=with_root_before,
+        ending=without_root_before,
+    )
+    return [from_row(OpenTrace, row) for row in rows]
 
 
 def read_spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
@@ -186,8 +191,8 @@ def finish_trace(
     the trace.
     """
     key = key_of(scope)
-    unchanged = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
-    if not db.update("trace", unchanged, {"state": "done", "bytes": 0}):
+    unchanged_trace = {**key, "id": trace.id, "state": "open", "spans": trace.spans}
+    if not db.update("trace", unchanged_trace, {"state": "done", "bytes": 0}):
         return False
 
     db.delete("span", {**key, "trace": trace.id})
@@ -214,37 +219,37 @@ def put_spans(
     later. `trust` is the trust of these spans. A trace with spans of different trust
     becomes "outside".
     """
-    is_known = any(piece.known for piece in pieces)
-    by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
+    is_any_known = any(piece.known for piece in pieces)
+    pieces_by_trace: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
-        by_trace[piece.trace].append(piece)
+        pieces_by_trace[piece.trace].append(piece)
 
     unfinished = {**key_of(scope), "state": "open"}
     (used,) = db.select("coalesce(sum(bytes), 0) as bytes", "trace", unfinished)
     free_bytes = bounds.bytes - int(used["bytes"])
 
     refused: Counter[str] = Counter()
-    for trace, group in by_trace.items():
+    for trace, trace_pieces in pieces_by_trace.items():
         key = {**key_of(scope), "id": trace}
         rows = db.select("state, spans, known", "trace", key)
         trace_row = rows[0] if rows else NEW_TRACE
-        size = sum(len(piece.record) for piece in group)
+        size = sum(len(piece.record) for piece in trace_pieces)
 
         reason = ""
         if trace_row["state"] != "open":
             reason = LATE_SPANS_REASON
-        elif trace_row["spans"] + len(group) > bounds.spans:
+        elif trace_row["spans"] + len(trace_pieces) > bounds.spans:
             reason = f"a trace may have {bounds.spans} spans"
         elif size > free_bytes:
             reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
 
         if reason:
-            refused[reason] += len(group)
+            refused[reason] += len(trace_pieces)
         else:
-            _insert_spans(db, scope, trace=trace, pieces=group, trust=trust)
+            _insert_spans(db, scope, trace=trace, pieces=trace_pieces, trust=trust)
             free_bytes -= size
-            if not trace_row["known"] and not is_known:
-                refused[UNKNOWN_SPANS_REASON] += len(group)
+            if not trace_row["known"] and not is_any_known:
+                refused[UNKNOWN_SPANS_REASON] += len(trace_pieces)
 
     return refused
 

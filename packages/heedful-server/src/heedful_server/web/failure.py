@@ -27,20 +27,20 @@ def find_remedy(stored: StoredLoop) -> Plain | None:
         return None
     counts = count_broken(stored.loop)
     error = max(errors, key=lambda error: counts[_lesson_of(error)])
-    telling = [
+    told_attempts = [
         decision.attempt
         for decision in stored.decisions
-        if _was_told(stored.loop, decision, error.check)
+        if _names_error(stored.loop, decision, error.check)
     ]
     return {
         "check": error.check,
         "fix": error.fix,
-        "told": len(telling),
+        "told": len(told_attempts),
         "name": _lesson_of(error),
     }
 
 
-def _was_told(loop: Loop, decision: Decision, check: str) -> bool:
+def _names_error(loop: Loop, decision: Decision, check: str) -> bool:
     """Return whether the feedback of a decision says what a check found."""
     if not isinstance(decision.verdict, Again):
         return False

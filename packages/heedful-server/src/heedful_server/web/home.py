@@ -37,10 +37,10 @@ async def home(visit: Visit) -> Document:
     proof = (await read_proof(visit)).answer
     needs = await list_needs(visit, causes)
     sessions = await read(reminders.figures)
-    went = totals.sentence
+    past_words = totals.sentence
     if not newest.loops:
         words = sessions.words
-        went = f"in agents’ sessions, {words}" if words else ""
+        past_words = f"in agents’ sessions, {words}" if words else ""
     failures = []
     if visit.may("read"):
         failures = await read(calls.failures, MAX_LISTED_ITEMS)
@@ -50,7 +50,7 @@ async def home(visit: Visit) -> Document:
     if len(keys) > MAX_SHOWN_ITEMS:
         keys = [key for key in keys if key.loops > 1]
     return {
-        "answer": say_home(went, proof, needs),
+        "answer": say_home(past_words, proof, needs),
         "totals": totals.plain,
         "window": len(newest.loops) if newest.oldest else 0,
         "proof": {name: proof[name] for name in ("sentence", "verdict", "words")},
@@ -68,9 +68,9 @@ async def home(visit: Visit) -> Document:
     }
 
 
-def say_home(went: str, proof: Document, needs: Sequence[Document]) -> str:
-    """Return one sentence: how loops `went`, what memory does, and what needs you."""
-    facts = [went] if went else []
+def say_home(past_words: str, proof: Document, needs: Sequence[Document]) -> str:
+    """Return one sentence: how loops went, what memory does, and what needs you."""
+    facts = [past_words] if past_words else []
     uplift = proof["pooled"]["uplift"]
     if uplift["gain"] is not None or proof["trials"]:
         words = proof["words"]

@@ -44,12 +44,12 @@ async def name_choices(
     for choice in choices:
         id = choice["lesson"]
         lesson = lessons.get(id, {"text": "", "kind": "", "signature": ""})
-        now = lesson["text"]
-        then = choice["text"] or earlier_words.get(id, now)
+        present_words = lesson["text"]
+        shown_words = choice["text"] or earlier_words.get(id, present_words)
         name = lesson_name(lesson["kind"], lesson["signature"])
-        reworded = id in earlier_words and earlier_words[id] != now
+        is_reworded = id in earlier_words and earlier_words[id] != present_words
         words_of_choices.append(
-            {**choice, "words": then, "name": name, "reworded": reworded}
+            {**choice, "words": shown_words, "name": name, "reworded": is_reworded}
         )
     return words_of_choices
 

@@ -32,12 +32,13 @@ def make_matrix(
     `gone` and `new` are the first words that an answer changed. A cell is empty if
     nothing is recorded. `unshown` counts the checks without a row.
     """
-    names = Counter[str]()
+    # Goals come first, then the checks that failed most often, then the others.
+    weights = Counter[str]()
     for attempt in attempts:
         for check in attempt.checks:
-            failures = 1_000 if check.status == "failed" else 1
-            names[row_name(check)] += 1_000_000 if _is_goal(check) else failures
-    row_names = [name for name, _ in names.most_common(MAX_SHOWN_ITEMS)]
+            check_weight = 1_000 if check.status == "failed" else 1
+            weights[row_name(check)] += 1_000_000 if _is_goal(check) else check_weight
+    row_names = [name for name, _ in weights.most_common(MAX_SHOWN_ITEMS)]
     rows = []
     for name in row_names:
         cells = [_result(attempt, name) for attempt in attempts]
@@ -54,7 +55,7 @@ def make_matrix(
         "columns": list(by_number),
         "rows": [row for row in rows if any(row["cells"])],
         "best": best,
-        "unshown": len(names) - len(row_names),
+        "unshown": len(weights) - len(row_names),
     }
 
 
@@ -99,9 +100,9 @@ def _change(
 
     If it is the first answer or was rewritten as a whole, the cell has its beginning.
     """
-    twin = first_equal(attempt, attempts, findings=False)
-    if twin and attempt.output:
-        return {"text": f"repeats {twin}", "kind": "warn"}
+    equal_attempt = first_equal(attempt, attempts, findings=False)
+    if equal_attempt and attempt.output:
+        return {"text": f"repeats {equal_attempt}", "kind": "warn"}
     if not attempt.output or (before is None and attempt.attempt > 1):
         return {}
 

@@ -104,9 +104,9 @@ def why(
     its keywords, without a model; the answer cites the run's reports.
     """
 
-    notes: list[LoopNote] = []
-
-    async def read(store: Store, scope: Scope) -> Report | StoredLoop:
+    async def read(
+        store: Store, scope: Scope
+    ) -> tuple[Report | StoredLoop, list[LoopNote]]:
         stored_loop = await loop_of(store, scope, loop)
         if html is not None:
             from heedful.pages.run_report import write_bundle  # slow to import
@@ -114,17 +114,16 @@ def why(
             report, sentence = await report_any(store, scope, stored_loop.id)
             write_bundle(report, sentence, html)
         if stored_loop.is_run:
-            return await report_of(store, scope, stored_loop.id)
+            return await report_of(store, scope, stored_loop.id), []
 
         if stage:
             hint = "it has no stages; heedful loops runs lists runs"
             raise UsageError(
                 f"loop {stored_loop.id!r} is not a run of a pipeline: {hint}"
             )
-        notes.extend(await store.read(scope, notes_of, stored_loop.id))
-        return stored_loop
+        return stored_loop, await store.read(scope, notes_of, stored_loop.id)
 
-    loop_or_run = ask_scope(read)
+    loop_or_run, notes = ask_scope(read)
     if html is not None:
         return answer({"page": str(html)}, f"page {html}")
     if isinstance(loop_or_run, Report):

@@ -148,11 +148,11 @@ _Moment = tuple[int, int, SpanStep, bool]
 class _Visit:
     """A step to be entered, or to be left if `leaves`, on the way through a trace.
 
-    `after` is the earliest time, `agent` and `model` are those around the step.
+    It is not before the time `earliest`; `agent` and `model` are those around it.
     """
 
     step: SpanStep
-    after: int = 0
+    earliest: int = 0
     agent: str = ""
     model: SpanStep | None = None
     leaves: bool = False
@@ -181,20 +181,21 @@ def _list_moments(steps: Steps) -> list[_Moment]:
         step = visit.step
         if visit.leaves:
             # A step without an end ends when the last step inside it did.
-            last = visit.after if step.end else moments[-1][0]
-            moments.append((max(visit.after, last), len(moments), step, True))
+            last_time = visit.earliest if step.end else moments[-1][0]
+            end = max(visit.earliest, last_time)
+            moments.append((end, len(moments), step, True))
             continue
 
         if step.id in entered:
             continue
         entered.add(step.id)
 
-        start = max(step.start, visit.after)
+        start = max(step.start, visit.earliest)
         inside = _enter_step(visit)
         moments.append((start, len(moments), step, False))
-        visits.append(replace(inside, after=max(step.end, start), leaves=True))
+        visits.append(replace(inside, earliest=max(step.end, start), leaves=True))
         visits += [
-            replace(inside, step=child, after=start)
+            replace(inside, step=child, earliest=start)
             for child in reversed(children.get(step.id, ()))
         ]
 
