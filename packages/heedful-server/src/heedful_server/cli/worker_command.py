@@ -268,11 +268,11 @@ async def _run(
                 f"runs the jobs of {shown(values.db)}, "
                 f"{counted(concurrency, 'job')} at a time; Ctrl-C or SIGTERM ends it"
             )
-        name = "none: rules write the lessons" if model is None else model.name
-        say(f"model: {name}")
+        model_name = "none: rules write the lessons" if model is None else model.name
+        say(f"model: {model_name}")
         if is_on_server:
-            names = ", ".join(loops) or "none; --drives name=module:function"
-            say(f"loops: {names}")
+            loop_names = ", ".join(loops) or "none; --drives name=module:function"
+            say(f"loops: {loop_names}")
 
         counts = JobCounts()
         try:

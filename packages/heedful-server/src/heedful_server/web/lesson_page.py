@@ -30,7 +30,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
     name = lesson_name(record["kind"], record["signature"])
     # The parameters of the statements of this page; each uses some of them.
-    values = {
+    parameters = {
         "id": n,
         "token": token(visit.caller.scope),
         "name": name,
@@ -40,18 +40,19 @@ async def lesson(visit: Visit, n: int) -> Document:
         "chars": 1_000,
         "reviews": review.may_review(visit.caller),
     }
-    places = await _rows_of(visit, "loops_of", values)
+    places = await _rows_of(visit, "loops_of", parameters)
     for place in places:
         if place["task"] is not None:
             beginning = counts.beginning(place["task"], place["task_chars"])
             place["task"], place["left_out"] = beginning
-    sources = await _rows_of(visit, "sources_of", values)
-    sessions = await _rows_of(visit, "sessions_of", values)
-    rulings = await _rows_of(visit, "rulings_of", values)
-    links = await _rows_of(visit, "links_of", values)
-    heirs = [link["heir"] for link in links if link["heir"]]
-    parts = [link for link in links if not link["heir"]]
-    heir_of = await visit.caller.read(counts.named, heirs)
+    sources = await _rows_of(visit, "sources_of", parameters)
+    sessions = await _rows_of(visit, "sessions_of", parameters)
+    rulings = await _rows_of(visit, "rulings_of", parameters)
+    links = await _rows_of(visit, "links_of", parameters)
+    # A link has the lesson that replaced this one, or one that a dream made it of.
+    replacement_names = [link["heir"] for link in links if link["heir"]]
+    dream_links = [link for link in links if not link["heir"]]
+    replacements = await visit.caller.read(counts.named, replacement_names)
     examples = await visit.caller.read(lesson_store.newest_examples, [n])
     waiting = await _read_waiting(visit, record, visit.number("held"))
 
@@ -67,9 +68,9 @@ async def lesson(visit: Visit, n: int) -> Document:
         "name": name,
         **measured,
         "sentence": sentence,
-        "replacement": next((row["id"] for row in heir_of.values()), 0),
-        "parts": len(parts),
-        "dream": max((link["dream"] or 0 for link in parts), default=0),
+        "replacement": next((row["id"] for row in replacements.values()), 0),
+        "parts": len(dream_links),
+        "dream": max((link["dream"] or 0 for link in dream_links), default=0),
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "example": examples.get(n, {}),
@@ -81,7 +82,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         ],
         "sessions": [row["source"] for row in sessions],
         "rulings": rulings,
-        "versions": await _rows_of(visit, "versions_of", values),
+        "versions": await _rows_of(visit, "versions_of", parameters),
         "longest": MAX_STORED_TEXT_CHARS,
     }
 

@@ -232,15 +232,6 @@ def seen(
             "error"
         )
 
-    lines = list(result.lines)
-    if not lines:
-        lines = [
-            error_signature.pattern.strip()
-            or "no line looks like an error; pass the line"
-        ]
-    if result.group is not None:
-        number = counted(len(result.group.members), "pattern")
-        lines.append(f"{number} merged as: {result.group.template}")
     notes = [_origin(db)]
     if result.release:
         release = f"Next: {name_database(result.release, db)}"
@@ -263,11 +254,22 @@ def seen(
     answer(
         document,
         f"seen: {result.count}",
-        [f"  {clean(line, MAX_SHOWN_TEXT_CHARS)}" for line in lines],
+        _seen_lines(result, error_signature.pattern),
         page("lessons", found=lessons_with_text),
         notes,
     )
     return 0 if result else 1
+
+
+def _seen_lines(result: Seen, pattern: str) -> list[str]:
+    """Return the lines that name the errors, else the pattern that was looked up."""
+    lines = list(result.lines)
+    if not lines:
+        lines = [pattern.strip() or "no line looks like an error; pass the line"]
+    if result.group is not None:
+        number = counted(len(result.group.members), "pattern")
+        lines.append(f"{number} merged as: {result.group.template}")
+    return [f"  {clean(line, MAX_SHOWN_TEXT_CHARS)}" for line in lines]
 
 
 def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:

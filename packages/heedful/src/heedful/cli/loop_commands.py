@@ -378,13 +378,6 @@ def list_loops(
         del shown_columns["rung"]
     if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
-    run_note = ""
-    if kinds["run"]:
-        loop_count = counted(len(rows) - kinds["run"], "loop")
-        run_note = (
-            f"{loop_count}, {kinds['stage']} of them stages, and "
-            f"{counted(kinds['run'], 'run')}; heedful loops runs counts their attempts"
-        )
     failures = [
         f"loop {short_id(row['id'])}: {row['failure']}"
         for row in rows
@@ -403,7 +396,18 @@ def list_loops(
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
         [totals.sentence, *map(_cause_line, causes[:MAX_LISTED_ITEMS])],
         [clean(failure, MAX_SHOWN_TEXT_CHARS) for failure in failures[:1]],
-        run_note,
+        _kinds_words(kinds),
+    )
+
+
+def _kinds_words(kinds: Counter[str]) -> str:
+    """Return how many loops, stages and runs a list has; "" without a run."""
+    if not kinds["run"]:
+        return ""
+    loops_and_stages = counted(kinds.total() - kinds["run"], "loop")
+    return (
+        f"{loops_and_stages}, {kinds['stage']} of them stages, and "
+        f"{counted(kinds['run'], 'run')}; heedful loops runs counts their attempts"
     )
 
 

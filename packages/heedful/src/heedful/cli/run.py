@@ -383,21 +383,21 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         "report": task_run.page,
     }
 
+    texts: list[object] = []
+    if rows:
+        texts.append(TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}]))
+        texts += rung_table(ladders)
+    if task_run.page is not None:
+        texts.append(f"report {task_run.page}")
+    failed = [row.loop for row in rows if not row.passed]
+    if failed:
+        texts.append(f"\n{following('why', failed[0], db=task_run.settings.db)}")
+
     # After a failure, --json prints one document: the error with these fields.
     if failure is None or not current_command().json:
-        texts: list[object] = []
-        if rows:
-            texts.append(TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}]))
-            texts += rung_table(ladders)
-        if task_run.page is not None:
-            texts.append(f"report {task_run.page}")
-        failed = [row.loop for row in rows if not row.passed]
-        if failed:
-            texts.append(f"\n{following('why', failed[0], db=task_run.settings.db)}")
         answer(document, texts)
-
     if failure is None:
-        return 0 if all(row.passed for row in rows) else 1
+        return 1 if failed else 0
     if not task_run.name:
         return report_error(failure)
     failure.add_note(task_run.how_to_resume.lstrip("; "))
