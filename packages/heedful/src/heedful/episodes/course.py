@@ -106,20 +106,10 @@ def course(episode: Episode) -> Course:
         calls[result] = call
 
     task_values = values(task)
-    task_in_lower_case = task.lower()
-    new_values: list[frozenset[str]] = []
-    answer: int | None = None
-
-    for position, text in enumerate(texts):
-        # A name that the task contains within a longer one is not new, either.
-        new_in_event = frozenset(
-            value
-            for value in values(text) - task_values
-            if value[0].isdigit() or value not in task_in_lower_case
-        )
-        new_values.append(new_in_event)
-        if new_in_event and roles[position] in ("said", "act"):
-            answer = position
+    lower_task = task.lower()
+    values_of_events = [_new_values(text, task_values, lower_task) for text in texts]
+    words_of_agent = [n for n, role in enumerate(roles) if role in ("said", "act")]
+    answers = [n for n in words_of_agent if values_of_events[n]]
 
     refused = frozenset(
         call
@@ -139,8 +129,8 @@ def course(episode: Episode) -> Course:
         act=tuple(calls),
         failure=tuple(failures),
         refused=refused,
-        values=tuple(new_values),
-        answer=answer,
+        values=tuple(values_of_events),
+        answer=max(answers, default=None),
     )
 
 
@@ -205,6 +195,20 @@ def values(text: str) -> frozenset[str]:
     names = (match[0] for match in _CAPITALISED_NAME_PATTERN.finditer(text))
     lower_names = (name.strip(" .:,'’").lower() for name in names)
     return frozenset(chain(_numbers(text), lower_names))
+
+
+def _new_values(
+    text: str, task_values: frozenset[str], lower_task: str
+) -> frozenset[str]:
+    """Return the values in a text that the task, in lower case, does not have.
+
+    A name that the task has within a longer one is not new, either.
+    """
+    return frozenset(
+        value
+        for value in values(text) - task_values
+        if value[0].isdigit() or value not in lower_task
+    )
 
 
 def _numbers(text: str) -> Iterator[str]:

@@ -91,14 +91,14 @@ class Particulars:
 
     `root` is the folder of the repository, "" if unknown. `branches` are the branches
     that the session was on, each with the position of the event that says so. `names`
-    are names of people, in lower case. `made` are the names that calls made, each with
-    the position of the call.
+    are names of people, in lower case. `made_names` are those that calls made, each
+    with the position of the call.
     """
 
     root: str = ""
     branches: Sequence[tuple[int, str]] = ()
     names: Set[str] = frozenset()
-    made: Sequence[tuple[int, MadeNames]] = ()
+    made_names: Sequence[tuple[int, MadeNames]] = ()
 
     @classmethod
     def of(cls, events: Sequence[Event], root: str = "") -> "Particulars":
@@ -128,7 +128,7 @@ class Particulars:
     def made_until(self, position: int) -> MadeNames:
         """Return the names that the calls up to a position made."""
         names = MadeNames()
-        for call, names_of_call in self.made:
+        for call, names_of_call in self.made_names:
             if call <= position:
                 names |= names_of_call
         return names
