@@ -446,7 +446,7 @@ class LoopMemory:
 
     The loop passes three states:
 
-    1. `brief` has recalled lessons: `briefing` is set, and `unwritten` as well.
+    1. `brief` has recalled lessons: `briefing` is set, and `unwritten_briefing`, too.
     2. The next entry has written the briefing with its exposures.
     3. The entry that ends the loop has written the lessons and the outcome.
 
@@ -472,7 +472,7 @@ class LoopMemory:
     checks: tuple[str, ...] = ()
     judges: Sequence[Callable[..., Any]] = ()
     tell: Tell = "both"
-    unwritten: Briefing | None = None
+    unwritten_briefing: Briefing | None = None
     is_large: bool = False
 
     async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
@@ -510,7 +510,7 @@ class LoopMemory:
             check_ids=[check_id(judge) for judge in self.judges],
             refuses=self._refuses,
         )
-        self.unwritten = self.briefing
+        self.unwritten_briefing = self.briefing
 
     async def _refuses(self, example: Example) -> bool:
         """Return True if a judge now finds an error in an example's accepted answer.
@@ -539,7 +539,7 @@ class LoopMemory:
         outcome. If memory has a store of its own, the exposures are written there now.
         """
         memory = self.memory
-        briefing = self.unwritten
+        briefing = self.unwritten_briefing
 
         if not self.shares_transaction:
             if briefing is None:
@@ -576,7 +576,7 @@ class LoopMemory:
 
         `outcome_number` is that of the outcome which the entry wrote, 0 for none.
         """
-        self.unwritten = None
+        self.unwritten_briefing = None
         alarms = () if self.shares_transaction else self._alarms(entry)
         if alarms:
             await self.memory.store.write(

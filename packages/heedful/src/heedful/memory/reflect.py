@@ -6,7 +6,8 @@ teaches nothing by rules. Three like runs that succeeded by the same tools in th
 order are a procedure, which is a strategy.
 
 Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
-an episode that waits in the store. A lesson has the lowest origin of its sources.
+an episode that waits in the store. `memory/run_records.py` writes the lessons; a lesson
+has the lowest origin of its sources.
 """
 
 import asyncio

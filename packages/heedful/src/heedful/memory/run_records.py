@@ -189,7 +189,7 @@ class LessonWriter:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """Return the metadata of a lesson."""
+        """The metadata that the lessons have in common."""
         draft = self.draft
         episode = self.study.episode
         cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
