@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.episodes import episode
 from heedful.episodes.episode import (
@@ -140,8 +140,13 @@ class SpanReader:
         return episodes
 
 
-# A time, a number that orders equal times, the step, and True if the step ends.
-_Moment = tuple[int, int, SpanStep, bool]
+class _Moment(NamedTuple):
+    """The start or the end of a step; `number` orders moments of one time."""
+
+    time: int
+    number: int
+    step: SpanStep
+    is_end: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +186,9 @@ def _list_moments(steps: Steps) -> list[_Moment]:
         step = visit.step
         if visit.leaves:
             # A step without an end ends when the last step inside it did.
-            last_time = visit.earliest if step.end else moments[-1][0]
+            last_time = visit.earliest if step.end else moments[-1].time
             end = max(visit.earliest, last_time)
-            moments.append((end, len(moments), step, True))
+            moments.append(_Moment(end, len(moments), step, is_end=True))
             continue
 
         if step.id in entered:
@@ -192,7 +197,7 @@ def _list_moments(steps: Steps) -> list[_Moment]:
 
         start = max(step.start, visit.earliest)
         inside = _enter_step(visit)
-        moments.append((start, len(moments), step, False))
+        moments.append(_Moment(start, len(moments), step, is_end=False))
         visits.append(replace(inside, earliest=max(step.end, start), leaves=True))
         visits += [
             replace(inside, step=child, earliest=start)
@@ -359,14 +364,15 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     """
     log = _EventLog(limits)
     started: list[SpanStep] = []
-    for time, _, step, is_end in _list_moments(steps):
-        if not is_end:
+    for moment in _list_moments(steps):
+        step = moment.step
+        if not moment.is_end:
             started.append(step)
 
         # A step without a kind, such as an HTTP request, has no events.
         if step.kind:
-            record = log.end if is_end else log.begin
-            record(step, time)
+            record = log.end if moment.is_end else log.begin
+            record(step, moment.time)
 
     session = ""
     tools: list[str] = []
