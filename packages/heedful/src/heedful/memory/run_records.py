@@ -252,8 +252,8 @@ def steps_of(
         failure = run.failure[position] or run.failure[result] or ""
         error_texts = tuple(errors.get(position, ()))
 
-        given = given_to(event)
-        arguments = arguments_of(given)
+        call_input = given_to(event)
+        arguments = arguments_of(call_input)
         contract = None
         if error_texts:
             contract = find_contract(arguments, failure, error_texts)
@@ -280,8 +280,8 @@ def steps_of(
         if not error_texts:
             known_paths.update(filter(None, [touched_path(arguments, folder)]))
 
-        command = command_of(given)
-        data = json.dumps(given, sort_keys=True, ensure_ascii=False, default=repr)
+        command = command_of(call_input)
+        data = json.dumps(call_input, sort_keys=True, ensure_ascii=False, default=repr)
         tool = "" if command else event.tool.strip().lower()
         text = redact_start(command or data, MAX_READ_CHARS)
         calls.append(_ComparedCall(step, tool, text))

@@ -245,8 +245,8 @@ def _read_address(address: str) -> tuple[str, str]:
     """
     allowed = "an address as in http://127.0.0.1:8000/v1"
     scheme, _, rest = address.partition("://")
-    login, at, _ = rest.partition("/")[0].rpartition("@")
-    rest = rest.removeprefix(f"{login}{at}")
+    login, separator, _ = rest.partition("/")[0].rpartition("@")
+    rest = rest.removeprefix(f"{login}{separator}")
     try:
         parts = urlsplit(f"{scheme}://{rest}")
         has_place = parts.hostname and (parts.port is None or parts.port)
@@ -256,7 +256,7 @@ def _read_address(address: str) -> tuple[str, str]:
     require(has_place and is_web, "url", address, allowed)
 
     visible = parts._replace(query="", fragment="").geturl()
-    return f"{scheme}://{quote(login, ':%')}{at}{rest}", visible
+    return f"{scheme}://{quote(login, ':%')}{separator}{rest}", visible
 
 
 def _output_parameters(
