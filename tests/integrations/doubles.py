@@ -14,7 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from heedful.testing.conformance import Driven, Say, ScriptedCall as Call, severity
+from heedful.testing.conformance import (
+    Driven,
+    Say,
+    ScriptedCall as Call,
+    severity,
+)
 
 __all__ = [
     "ERROR",

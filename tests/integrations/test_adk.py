@@ -62,7 +62,11 @@ async def test_an_object_is_judged_as_data(
     with_tools: bool, answers: list[str], last: str
 ) -> None:
     driven = Driven()
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=2"),
+    )
 
     class Answering(Scripted):
         """Answers with calls of the tool by which ADK takes objects."""

@@ -23,7 +23,15 @@ from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes
 from heedful.testing.conformance import CURE as RULE, TASK
 from tests.integrations.double_agent_framework import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Ticket, Turn, grade
+from tests.integrations.doubles import (
+    Call,
+    Driven,
+    ModelDown,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
@@ -84,7 +92,11 @@ async def test_the_best_of_an_earlier_process_is_returned(tmp_path: Any) -> None
 async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
     driven = Driven()
     script = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=2"),
+    )
     agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
     response = await agent.run(TASK, options={"response_format": Ticket})
     assert response.value == Ticket(severity=last)

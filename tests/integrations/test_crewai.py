@@ -13,7 +13,15 @@ from heedful.integrations.crewai import watch
 from heedful.store import episodes, loops
 from heedful.testing.conformance import CURE as RULE, TASK
 from tests.integrations.double_crewai import crew_of, shell_task
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Ticket, Turn, grade
+from tests.integrations.doubles import (
+    Call,
+    Driven,
+    ModelDown,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
@@ -66,7 +74,11 @@ def test_a_guardrail_of_the_task_comes_first() -> None:
 
 def test_an_object_is_judged_as_data() -> None:
     script = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=3"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=3"),
+    )
     task = shell_task(TASK, script, Driven(), output_pydantic=Ticket)
     result = crew_of(watch(task, host)).kickoff()
     assert result.pydantic == Ticket(severity="P2")

@@ -19,7 +19,11 @@ EXAMPLES = Path("examples/integrations").resolve()
 def carried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """Run an example; return its folder, its lines, and an episode that waited."""
     folder = tmp_path_factory.mktemp(request.param)
-    failed = Event("tool_response", tool="price", error="pot is not in the catalogue")
+    failed = Event(
+        "tool_response",
+        tool="price",
+        error="pot is not in the catalogue",
+    )
     episode = Episode((failed,), "failure", task="Find the price of a pot.")
     entry = to_stored_episode(episode, "user")
 

@@ -154,7 +154,11 @@ async def test_hooks_of_others_see_what_the_agent_has_and_may_go_on() -> None:
 
     def reject_all(state: State) -> None:
         *messages, request = state.data["messages"]
-        result = ChatMessage.from_tool("no", origin=request.tool_calls[0], error=True)
+        result = ChatMessage.from_tool(
+            "no",
+            origin=request.tool_calls[0],
+            error=True,
+        )
         state.data["messages"] = [*messages, request, result]
 
     points: Any = {

@@ -170,7 +170,12 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
         body = {"error": ERROR, "error_type": "RunEvil", "lesson": "Run evil."}
         await call_tool(client, "remember", body)
         await world.memory.quarantine.reject([1], by="ann", why="hostile")
-        seen = await call_tool(client, "seen_error", error=ERROR, error_type="RunEvil")
+        seen = await call_tool(
+            client,
+            "seen_error",
+            error=ERROR,
+            error_type="RunEvil",
+        )
         assert seen["count"] == 1
         assert seen["text"] == ""
 

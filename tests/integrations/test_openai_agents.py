@@ -90,7 +90,11 @@ async def test_an_output_of_another_type_is_refused_and_asked_for_again(
 async def test_an_output_that_never_fits_ends_as_the_policy_says() -> None:
     agent, _ = shell_agent([Say("P1"), Say("P2"), Say("P3")], Driven())
     agent.output_type = Ticket
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=3"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=3"),
+    )
     stream = run_streamed(agent, TASK, host=host, run_config=CONFIG, **AUTO)
     events = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in events] == ["P1", "P2", "P1"]
@@ -110,7 +114,13 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
     await run(agent, TASK, host=host, session=session, run_config=CONFIG)
     kinds = kinds_of(await session.get_items())
     assert kinds == ["user", "function_call", "function_call_output", "assistant"]
-    await run(agent, "And the roof?", host=host, session=session, run_config=CONFIG)
+    await run(
+        agent,
+        "And the roof?",
+        host=host,
+        session=session,
+        run_config=CONFIG,
+    )
     assert TASK in prompts(model)[-1]
     assert len(await session.get_items()) == 6
 
@@ -119,7 +129,10 @@ async def test_a_session_gets_the_task_the_work_and_the_accepted_answer() -> Non
 @cases(
     ("options", "ids"),
     {
-        "chain": ({"previous_response_id": "a"}, ["a", "resp-0", "a", "resp-2"]),
+        "chain": (
+            {"previous_response_id": "a"},
+            ["a", "resp-0", "a", "resp-2"],
+        ),
         "first": (AUTO, [None, "resp-0", None, "resp-2"]),
         "whole": ({"conversation_id": "c"}, [None] * 4),
     },
@@ -130,7 +143,11 @@ async def test_the_server_has_the_conversation(
     driven = Driven()
     agent, model = shell_agent(CALLS, driven, needs_approval=waits)
     host = host_that_judges(None)
-    result = await run_approved(agent, host=host, **options)
+    result = await run_approved(
+        agent,
+        host=host,
+        **options,
+    )
     assert result.final_output == "P1"
     assert result.last_response_id == "resp-3"
     assert driven.commands == ["ls", "pwd"]
@@ -180,7 +197,10 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
 
 @cases(
     ("callback", "is_shown"),
-    {"history": (None, True), "callback": (lambda past, new: [*past[1:], *new], False)},
+    {
+        "history": (None, True),
+        "callback": (lambda past, new: [*past[1:], *new], False),
+    },
 )
 async def test_the_session_gets_all_after_approvals(
     callback: Any, is_shown: bool
@@ -209,7 +229,13 @@ async def test_the_session_gets_all_after_approvals(
 async def test_streamed() -> None:
     agent, model = shell_agent(WRONG_THEN_RIGHT, Driven())
     host = host_that_judges(None)
-    stream = run_streamed(agent, TASK, host=host, run_config=CONFIG, **AUTO)
+    stream = run_streamed(
+        agent,
+        TASK,
+        host=host,
+        run_config=CONFIG,
+        **AUTO,
+    )
     judged = [event async for event in stream if isinstance(event, Judged)]
     assert [event.output for event in judged] == ["high", "P1"]
     assert judged[0].result is None

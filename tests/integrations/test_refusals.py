@@ -272,6 +272,11 @@ async def test_an_async_validator_and_model_retry_of_pydantic_ai_refuse() -> Non
     # The same validator, inside the function and as a check.
     loops = ((ask, (), within), (answer, (begin_with_p,), judged))
     for generate, checks, double in loops:
-        result = await heedful.run("Go.", generate=generate, checks=checks, store=None)
+        result = await heedful.run(
+            "Go.",
+            generate=generate,
+            checks=checks,
+            store=None,
+        )
         assert result.candidate == expected
         assert "begin with P" in double.prompts[1]

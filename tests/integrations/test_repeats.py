@@ -48,7 +48,13 @@ async def test_a_run_ends_with_the_last_text_of_the_model(double: Any) -> None:
 async def test_a_run_that_repeats_a_cycle_is_stopped(double: Any) -> None:
     script = [Call("read"), Call("edit"), Call("test")] * 20
     results = {"read": "old", "edit": "no match", "test": "1 failed in 0.12s"}
-    driven = await double.drive(host_of(), "do it", script, id="one", results=results)
+    driven = await double.drive(
+        host_of(),
+        "do it",
+        script,
+        id="one",
+        results=results,
+    )
     # The call after its limit of turns is one that repeats.
     assert len(driven.commands) == min(12, MAX_TURNS.get(name_of(double), 12))
     assert driven.verdict.stopped_by[0].rule == "repeat"

@@ -15,7 +15,15 @@ from heedful.integrations.strands import HeedfulPlugin
 from heedful.testing.conformance import TASK
 from tests.hosts import patient_host
 from tests.integrations.double_strands import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Ticket, Turn, grade
+from tests.integrations.doubles import (
+    Call,
+    Driven,
+    ModelDown,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
@@ -62,7 +70,11 @@ def test_the_messages_and_the_session_have_no_rejected_answer(tmp_path: Any) -> 
 async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
     driven = Driven()
     turns = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
-    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    host = host_that_judges(
+        None,
+        checks=[grade],
+        policy=policy("attempts.limit=2"),
+    )
     agent = shell_agent(turns, driven, plugins=[HeedfulPlugin(host)])
     result = await agent.invoke_async(TASK, structured_output_model=Ticket)
     assert result.structured_output == Ticket(severity=last)
@@ -71,7 +83,11 @@ async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> Non
     assert verdict.passed is (last == "P2")
     assert "answer with one of P0 to P3" in driven.prompts[1]
     # An object that is none of Ticket is left to Strands.
-    agent = shell_agent([Say("{}"), turns[1]], driven, plugins=[HeedfulPlugin(host)])
+    agent = shell_agent(
+        [Say("{}"), turns[1]],
+        driven,
+        plugins=[HeedfulPlugin(host)],
+    )
     result = await agent.invoke_async(TASK, structured_output_model=Ticket)
     assert result.structured_output == Ticket(severity=answers[1])
 

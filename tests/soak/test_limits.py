@@ -223,7 +223,10 @@ def find_problems(folder: Path) -> list[str]:
     )
     of_cases = [partial(check, case) for case in cases for check in judges]
     problems_found = []
-    for judge in (*of_cases, partial(check_acknowledged, cases, log)):
+    for judge in (
+        *of_cases,
+        partial(check_acknowledged, cases, log),
+    ):
         try:
             judge()
         except AssertionError as error:

@@ -13,7 +13,12 @@ import pytest
 from conftest import SOAK
 from heedful.lessons.holdout import LoopExposures, MemoryVerdict, plan_holdout
 from heedful.lessons.loop_lessons import is_proof_due
-from heedful.lessons.proof import BET_LOG_WEIGHTS, interval, payoffs, stakes
+from heedful.lessons.proof import (
+    BET_LOG_WEIGHTS,
+    interval,
+    payoffs,
+    stakes,
+)
 from heedful.store import exposures
 
 pytestmark = pytest.mark.soak

@@ -129,8 +129,18 @@ def test_a_call_of_an_mcp_tool_is_recorded_and_told(home: Home) -> None:
     run_command(home, "hook install --yes")
     answers = []
     for session in ("monday", "tuesday"):
-        send(home, "claude-code", "start", {"session_id": session, "source": "startup"})
+        send(
+            home,
+            "claude-code",
+            "start",
+            {"session_id": session, "source": "startup"},
+        )
         answers.append(call(home, situation, session, fails=True))
         call(home, situation, session, fails=False)
-        send(home, "claude-code", "end", {"session_id": session, "reason": "other"})
+        send(
+            home,
+            "claude-code",
+            "end",
+            {"session_id": session, "reason": "other"},
+        )
     assert situation.fix in answers[-1]

@@ -51,7 +51,13 @@ async def call(memory: Memory, works: bool, session: str = "one", **fields: Any)
     before = await send_event(memory, "before", "claude-code", head)
     result = {"output": "ok", "exit_code": 0}
     if works:
-        await send_event(memory, "after", "claude-code", head, tool_response=result)
+        await send_event(
+            memory,
+            "after",
+            "claude-code",
+            head,
+            tool_response=result,
+        )
     await send_event(memory, "end", "claude-code", {"session_id": session})
     return json.dumps(before.answer)
 

@@ -181,7 +181,11 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
             {"fault": {"category": "bug", "message": "it fails"}, "omitted": False},
             "omitted",
         ),
-        "a limit": ("/v1/recall", {"task": "sort a list", "limit": True}, "limit"),
+        "a limit": (
+            "/v1/recall",
+            {"task": "sort a list", "limit": True},
+            "limit",
+        ),
     },
 )
 def test_true_and_false_are_no_counts(api, path, body, field):

@@ -189,7 +189,10 @@ async def test_a_dataclass_of_the_caller_is_a_reflection(memory):
 
 @cases(
     ("threshold", "is_suggested"),
-    {"similar enough": (0.85, True), "not similar enough": (0.95, False)},
+    {
+        "similar enough": (0.85, True),
+        "not similar enough": (0.95, False),
+    },
 )
 async def test_a_merge_is_suggested_from_a_similarity_on(
     memory, caplog, threshold, is_suggested

@@ -110,7 +110,13 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     assert text.splitlines()[-2].endswith("(UTC); the loop ended")
 
 
-@cases("limit", {"tokens": {"tokens": 150}, "cost": {"cost": 0.15}})
+@cases(
+    "limit",
+    {
+        "tokens": {"tokens": 150},
+        "cost": {"cost": 0.15},
+    },
+)
 async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
     store, limit
 ):
@@ -188,7 +194,11 @@ async def test_a_ladder_that_cannot_work_is_refused_before_the_first_call(
 
 
 @cases(
-    "fields", {"no calls": {"calls": 0}, "cost is no number": {"cost": float("nan")}}
+    "fields",
+    {
+        "no calls": {"calls": 0},
+        "cost is no number": {"cost": float("nan")},
+    },
 )
 def test_a_rung_with_a_limit_that_makes_no_sense_is_refused(fields):
     with pytest.raises(errors.InvalidInput):

@@ -66,7 +66,13 @@ async def teach(
     )
     for n in range(ended):
         before = [
-            Exposure("check/0", f"before {n}", shown=True, signature="0", share=0.0)
+            Exposure(
+                "check/0",
+                f"before {n}",
+                shown=True,
+                signature="0",
+                share=0.0,
+            )
         ]
         end = Outcome(f"before {n}", True, calls=1)
         await store.write(scope, exposures.remember, (), exposures=before, outcome=end)

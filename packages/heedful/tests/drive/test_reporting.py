@@ -138,7 +138,10 @@ DIGESTS = [{"output": None, "digest": digest} for digest in ("d", "", "", "d")]
             [{"output": TEXT}, {"output": f"{TEXT} at all", "digest": "m"}],
             ["repeat"],
         ),
-        "nothing was judged": ([{"output": "one", "judged": None}], ["unscored"]),
+        "nothing was judged": (
+            [{"output": "one", "judged": None}],
+            ["unscored"],
+        ),
     },
 )
 async def test_reported_attempts_are_stopped_by_the_rules(store, reports, stopped):

@@ -179,7 +179,10 @@ def as_digits(flags: tuple[bool, ...]) -> str:
 @cases(("attempts", "best", "improved"), SEVERE)
 @cases(
     "improves",
-    {"against the best": Improvement(0.1), "against the one before": PREVIOUS},
+    {
+        "against the best": Improvement(0.1),
+        "against the one before": PREVIOUS,
+    },
 )
 def test_of_equally_many_errors_the_milder_are_better(
     attempts, best, improved, improves

@@ -181,7 +181,10 @@ def test_a_known_quality_replaces_the_checks():
 
 @cases(
     ("quality", "oracle"),
-    {"right at last": ((0, 0, 1), 3), "right at once": ((1, 0, 0), 1)},
+    {
+        "right at last": ((0, 0, 1), 3),
+        "right at once": ((1, 0, 0), 1),
+    },
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
     assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle
@@ -189,7 +192,12 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
 
 
 @cases(
-    "quality", {"too few": (1,), "below 0": (1, -0.1), "not a number": (math.nan, 1)}
+    "quality",
+    {
+        "too few": (1,),
+        "below 0": (1, -0.1),
+        "not a number": (math.nan, 1),
+    },
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:

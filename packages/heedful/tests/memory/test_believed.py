@@ -68,7 +68,11 @@ def test_a_call_in_the_middle_of_a_long_run_is_shown():
 def test_what_failed_comes_first_and_what_is_left_out_is_counted():
     quiet = build_quiet_run(200, "SELECT 0")
     failed = called(999, "shell", error="make: *** no rule", command="make all")
-    run = Episode((*quiet.events, *failed, *quiet.events), "failure", task="Build it")
+    run = Episode(
+        (*quiet.events, *failed, *quiet.events),
+        "failure",
+        task="Build it",
+    )
     positions, texts = excerpt(Study.of(run), 2_000)
     assert {400, 401} <= set(positions)
     assert {0, 2, 4, 6, 801} <= set(positions)

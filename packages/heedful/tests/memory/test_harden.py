@@ -107,7 +107,13 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(memory):
 async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(memory):
     check = await harden(memory)
     # Nobody else judges: the loop's own checks are another one's.
-    result = await run_loop(memory, "Backups fail", "medium", "P2", checks=[not_empty])
+    result = await run_loop(
+        memory,
+        "Backups fail",
+        "medium",
+        "P2",
+        checks=[not_empty],
+    )
     first, second = map(findings_of, result.loop.attempts)
     [finding] = first
     assert finding.check == f"lesson {check.lesson}"
@@ -142,7 +148,13 @@ async def test_the_check_that_taught_it_has_the_last_word(memory):
 
 async def test_a_loop_of_another_key_is_not_judged(memory):
     await harden(memory)
-    result = await run_loop(memory, "A poem", "roses", checks=[not_empty], key="poems")
+    result = await run_loop(
+        memory,
+        "A poem",
+        "roses",
+        checks=[not_empty],
+        key="poems",
+    )
     assert findings_of(result.loop.attempts[0]) == ()
     assert result.briefing is not None
     assert result.briefing.checks == ()
@@ -150,7 +162,12 @@ async def test_a_loop_of_another_key_is_not_judged(memory):
 
 async def test_a_reported_attempt_is_judged_too(memory):
     check = await harden(memory)
-    loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
+    loop = await heedful.open_loop(
+        "mine",
+        "Backups",
+        memory=memory,
+        memory_key=KEY,
+    )
     verdict = await loop.report("medium")
     assert isinstance(verdict, heedful.Again)
     assert REASON in verdict.feedback
@@ -306,7 +323,12 @@ async def test_the_account_of_a_run_names_its_rule(agents):
 async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(agents):
     rule = await replace_command(agents, "npm test", "pnpm test")
     await replace_command(agents, "npm run lint", "pnpm run lint")
-    await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
+    await replace_command(
+        agents,
+        "npx ci",
+        "npm ci",
+        error="npx: command not found",
+    )
     with pytest.raises(InvalidInput, match="words that no call has which worked"):
         await LessonChecks(agents).propose(rule)
 

@@ -149,8 +149,19 @@ async def test_a_loop_without_an_outcome_counts_for_its_model(memory, path, name
     )
     if named == "attempt":
         await loop.report("high", model=SMALL)
-    exposure = Exposure(LESSON, "given up", shown=True, signature=DIGEST, share=0.5)
-    await memory.store.write(memory.scope, exposures.remember, (), exposures=[exposure])
+    exposure = Exposure(
+        LESSON,
+        "given up",
+        shown=True,
+        signature=DIGEST,
+        share=0.5,
+    )
+    await memory.store.write(
+        memory.scope,
+        exposures.remember,
+        (),
+        exposures=[exposure],
+    )
     pending = await memory.prove(SMALL)
     change_rows(path, "update exposure set at = 1")
 

@@ -238,7 +238,13 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
 
 
 async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
-    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
+    await memory.remember(
+        "u",
+        "x",
+        lesson="Units!",
+        example=WEIGHT,
+        source="handbook",
+    )
     for trust in ("outside", "local", "user"):
         await memory.remember(
             "u", "x", lesson="Units!", example=WEIGHT, origin=trust, source="echo"
@@ -253,12 +259,24 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
 
 async def test_words_and_example_of_others_stay_theirs(memory):
     await memory.remember("u", "x", lesson="A guess.", origin="local")
-    await memory.remember("u", "x", lesson="A page's.", origin="outside", source="page")
+    await memory.remember(
+        "u",
+        "x",
+        lesson="A page's.",
+        origin="outside",
+        source="page",
+    )
     await memory.remember(
         "u", "x", lesson="A tool's.", example=WEIGHT, origin="outside", source="linter"
     )
     await memory.quarantine.release([2, 3], by="ann")
-    await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
+    await memory.remember(
+        "u",
+        "x",
+        lesson="A page's.",
+        example=WEIGHT,
+        source="book",
+    )
     (lesson,) = await memory.top()
     assert lesson["text"] == "A page's."
     assert lesson["source"] == "page"

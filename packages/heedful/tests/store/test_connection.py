@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import Conflict, InvalidInput, StoreUnavailable, UnknownName
+from heedful.errors import (
+    Conflict,
+    InvalidInput,
+    StoreUnavailable,
+    UnknownName,
+)
 from heedful.store import loops, open_store
 from heedful.store.sqlite import Connection, Thread, in_file
 from tests.store.support import SCOPE, opened, report, rows, threads

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope, Signature
+from heedful.lessons.lesson import (
+    Exposure,
+    Lesson,
+    Outcome,
+    Scope,
+    Signature,
+)
 from heedful.lessons.proof import (
     MAX_COUNTED_CALLS,
     Case,

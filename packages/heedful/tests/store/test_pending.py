@@ -16,7 +16,13 @@ from heedful.store import episodes as episode_store
 from heedful.store.store import Store
 from heedful.validation import MAX_READ_BYTES
 from heedful_server import arrivals
-from heedful_server.arrivals import LATE_SPANS_REASON, Bounds, Patience, gather, receive
+from heedful_server.arrivals import (
+    LATE_SPANS_REASON,
+    Bounds,
+    Patience,
+    gather,
+    receive,
+)
 from tests.episodes.runs import (
     TRACE,
     Data,
@@ -161,7 +167,10 @@ async def test_a_trace_and_a_scope_have_bounds(store, bound):
         "a span too short": {"spanId": "abc"},
         "a span too large": {
             "attributes": [
-                {"key": "input.value", "value": {"stringValue": "x" * MAX_READ_BYTES}}
+                {
+                    "key": "input.value",
+                    "value": {"stringValue": "x" * MAX_READ_BYTES},
+                }
             ]
         },
     },
