@@ -231,7 +231,7 @@ def _words_of(stated: StatedRule) -> str:
 RULE_COLUMNS = columns(
     "rule state last_said id said",
     rule=_words_of,
-    state=lambda stated: "in force" if stated.in_force else stated.state,
+    state=lambda rule: "in force" if rule.in_force else rule.state,
     last_said=lambda stated: when(stated.last_said),
     said="seen",
 )

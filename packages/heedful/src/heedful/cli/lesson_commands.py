@@ -46,6 +46,7 @@ from heedful.display import counted
 from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.commands import quote_words
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
@@ -99,10 +100,15 @@ async def _with_shown(
     return records
 
 
+def _last_of_use(lesson: Mapping[str, float]) -> float:
+    """Return when a lesson was last seen or shown, in seconds since 1970."""
+    return max(lesson["last_seen"], lesson["last_shown"])
+
+
 REMOVED_LESSON_COLUMNS = columns(
     "lesson state why id seen last_of_use",
     lesson="text",
-    last_of_use=lambda lesson: max(lesson["last_seen"], lesson["last_shown"]),
+    last_of_use=_last_of_use,
 )
 
 lessons: Typer = group_with_default()
@@ -292,6 +298,11 @@ def _origin(db: str) -> str:
     return f"This is from your own memory: add --db {db} to a command about it."
 
 
+def _tells_error(history: ActionHistory) -> bool:
+    """Return True if the error of a failed call is known, and does not wait."""
+    return any(failure.error for failure in history.failures)
+
+
 def before(
     command: Annotated[
         list[str],
@@ -311,14 +322,10 @@ def before(
     command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
     answers = ask_all(lambda memory: memory.before(tool, arguments))
-    known = [(db, history) for db, history in answers if history]
+    known_answers = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
-    telling = [
-        (db, history)
-        for db, history in known
-        if any(failure.error for failure in history.failures)
-    ]
-    db, result = (telling or known or answers[-1:])[0]
+    telling = [(db, history) for db, history in known_answers if _tells_error(history)]
+    db, result = (telling or known_answers or answers[-1:])[0]
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 
     lines = [clean(f"you said: {rule.text}", MAX_SHOWN_TEXT_CHARS) for rule in rules]

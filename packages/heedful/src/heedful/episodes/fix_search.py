@@ -409,10 +409,10 @@ def _find_shown(run: Course, failed: int, working_call: int) -> list[int]:
     steps: list[int] = []
     for call in _good_calls(run, failed, working_call):
         text = _result_text(run, call)
-        shown = {token for token in unexplained if _has_token(text, token)}
-        if shown:
+        shown_tokens = {token for token in unexplained if _has_token(text, token)}
+        if shown_tokens:
             steps.append(call)
-            unexplained -= shown
+            unexplained -= shown_tokens
     return steps
 
 
