@@ -101,13 +101,11 @@ class Case:
         ]
 
 
-def stops(decision: Decision) -> set[str]:
+def stops(decision: Decision, *, died: bool = True) -> set[str]:
+    """The rules that ended a loop; without `died`, not those that count dead calls."""
     verdict = decision.verdict
-    return (
-        {stop.rule for stop in verdict.stopped_by}
-        if isinstance(verdict, Done)
-        else set()
-    )
+    found = verdict.stopped_by if isinstance(verdict, Done) else ()
+    return {stop.rule for stop in found if died or "died" not in stop.figures}
 
 
 def lifts(decision: Decision) -> set[tuple[int, str]]:
@@ -131,7 +129,9 @@ def check_continuation(case: Case) -> None:
             "an attempt follows one that passed"
         )
         assert not group or isinstance(group[-1].verdict, Again)
-        ruled = {rule for decision in group for rule in stops(decision)} - silent
+        # Calls that died count anew after a stop, whichever rule a person lifts.
+        ruled = {rule for decision in group for rule in stops(decision, died=False)}
+        ruled -= silent
         assert ruled <= {rule for decision in group[-1:] for _, rule in lifts(decision)}
     state = "open"
     if case.decisions and isinstance(ended := case.decisions[-1].verdict, Done):

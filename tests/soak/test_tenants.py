@@ -552,7 +552,7 @@ def test_nobody_is_told_of_another_tenant_or_project(
 OWN = "tenant = :tenant and project = :project"
 PLANTED = {
     "list_lessons": (OWN, "project = :project"),
-    "read_held": ("e.scope = :scope", "true"),
+    "quarantine_entries": ("e.scope = :scope", "true"),
     "read_loop": (OWN, "project = :project"),
 }
 
