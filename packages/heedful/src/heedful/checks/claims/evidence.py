@@ -34,7 +34,6 @@ from heedful.checks.claims.text_parts import (
     tokenize,
 )
 from heedful.errors import InvalidInput
-from heedful.lessons.words import INDEX_STOP_WORDS
 from heedful.validation import MAX_DATA_DEPTH, require
 
 Path = tuple[str, ...]  # of a table, or of a column: the keys that lead to it
@@ -580,10 +579,12 @@ class Evidence:
         """Index a short text as a name of its row, unless it is a stop word."""
         tokens = [token for token in tokenize(text) if token.kind != "sign"]
         name = tuple(token.low for token in tokens)
-        if name and not (len(name) == 1 and name[0] in INDEX_STOP_WORDS - {"a", "i"}):
+        if name and not (
+            len(name) == 1 and name[0] in text_parts.STOP_WORDS - {"a", "i"}
+        ):
             self._rows_by_name[name].append(row)
         for token in tokens:
-            if token.text[0].isupper() and token.low not in INDEX_STOP_WORDS:
+            if token.text[0].isupper() and token.low not in text_parts.STOP_WORDS:
                 self._rows_by_name_word[token.low].append(row)
 
     def knows(self, word: str) -> bool:

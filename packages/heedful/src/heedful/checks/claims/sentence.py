@@ -15,6 +15,7 @@ from typing import Literal
 from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Evidence, EvidenceRow, Mention, Path, Words
 from heedful.checks.claims.text_parts import (
+    STOP_WORDS,
     WEEKDAY_NUMBERS,
     Date,
     Quantity,
@@ -22,7 +23,6 @@ from heedful.checks.claims.text_parts import (
     likeness_in,
     split_name,
 )
-from heedful.lessons.words import INDEX_STOP_WORDS
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
@@ -33,7 +33,7 @@ _PHRASE_BREAKS = frozenset(
     ("", *".,!?;)[]", *"and but while whereas although which who".split())
 )
 # Between two dates that are the ends of a span.
-_SPAN_WORDS = INDEX_STOP_WORDS | {"through", "until", "-", "–"}
+_SPAN_WORDS = STOP_WORDS | {"through", "until", "-", "–"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Sentence:
         if (
             self.lows[0] == "a"
             and following[:1].isalpha()
-            and following not in INDEX_STOP_WORDS
+            and following not in STOP_WORDS
         ):
             return [mention for mention in mentions if mention.last > 0]
         return mentions
@@ -163,7 +163,7 @@ class Sentence:
             and token.kind == "word"
             and token.text[0].isupper()
             and position not in self.dated
-            and token.low not in INDEX_STOP_WORDS
+            and token.low not in STOP_WORDS
             and token.low not in WEEKDAY_NUMBERS
         )
 
@@ -265,16 +265,14 @@ class Sentence:
             between = range(quantity.last + 1, mention.first)
             lows = {self.lows[position] for position in between}
             is_same_number = self._numbered.isdisjoint(between)
-            is_tied = not INDEX_STOP_WORDS.isdisjoint(lows)
+            is_tied = not STOP_WORDS.isdisjoint(lows)
             if is_same_number and is_tied and _PHRASE_BREAKS.isdisjoint(lows):
                 return mention
 
         earlier = [m for m in self.mentions if m.last < quantity.first][-1:]
         for mention in earlier:
             lows = set(self.lows[mention.last + 1 : quantity.first])
-            is_link = all(
-                low in INDEX_STOP_WORDS or not low[0].isalnum() for low in lows
-            )
+            is_link = all(low in STOP_WORDS or not low[0].isalnum() for low in lows)
             if is_link and _PHRASE_BREAKS.isdisjoint(lows):
                 return mention
         return None

@@ -17,8 +17,6 @@ from math import isfinite
 from typing import NamedTuple
 from unicodedata import normalize
 
-from heedful.lessons.words import INDEX_STOP_WORDS
-
 # The groups are named after the kinds of tokens; the first kind that fits is used.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
@@ -72,6 +70,15 @@ _RISE_STEMS = frozenset(
 _FALL_STEMS = frozenset(
     "fell fall fallen decreas declin drop dropp shrank shrink shrunk reduc slipp plung "
     "sank lost los loss down".split()
+)
+STOP_WORDS = frozenset(
+    """
+    a an the of to in on at for and or is are was were be been do does did has have had
+    with by from as that this it its his her their he she they i you we not but who
+    which what when where while also into after before than then there will would can
+    could may over under between during about up out so if no all some any more most
+    other such only both each 's s nt
+    """.split()
 )
 
 
@@ -465,9 +472,7 @@ def stem(word: str) -> str:
 
 def content_stems(words: Iterable[str]) -> list[str]:
     """Return the stems of words, without stop words."""
-    return [
-        stem(word) for word in words if word not in INDEX_STOP_WORDS and len(word) > 1
-    ]
+    return [stem(word) for word in words if word not in STOP_WORDS and len(word) > 1]
 
 
 @lru_cache(maxsize=10_000)
@@ -497,7 +502,7 @@ def likeness(word: str, part: str) -> int:
 
     if stem(word) == stem(part):
         return 3
-    if min(len(word), len(part)) < 2 or word in INDEX_STOP_WORDS:
+    if min(len(word), len(part)) < 2 or word in STOP_WORDS:
         return 0
 
     short, long = sorted((part, word), key=len)
