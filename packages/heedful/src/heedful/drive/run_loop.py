@@ -73,7 +73,7 @@ class Run(LoopSettings[C]):
     def __post_init__(self) -> None:
         super().__post_init__()
         may_exist = bool(self.id)
-        self.id = self.id or os.urandom(16).hex()
+        self.id: str = self.id or os.urandom(16).hex()
         self._prepare_functions()
         self._prepare_journal(may_exist)
         self._judges = Judges(
@@ -119,7 +119,7 @@ class Run(LoopSettings[C]):
             else judge_names(self.checks, self.evaluate, self._output)
         )
         if self.memory_key is None:
-            self.memory_key = (
+            self.memory_key: str | None = (
                 ""
                 if self.memory is None
                 else default_memory_key(self._producers[0], self.checks)
@@ -325,7 +325,7 @@ class Run(LoopSettings[C]):
             self._stored_briefing = stored_loop.briefing
 
             if self.data is None:
-                self.data = stored_loop.head.context
+                self.data: Any = stored_loop.head.context
 
         if self._resumed_after is None:
             self._resumed_after = len(state.loop.attempts)

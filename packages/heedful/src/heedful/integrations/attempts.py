@@ -370,7 +370,7 @@ class Adapter:
     """
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = checked_host(host)
+        self.host: Host = checked_host(host)
         self.hold_back = hold_back
         self.runs: MutableMapping[Any, Any] = {}
 
