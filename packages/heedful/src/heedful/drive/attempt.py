@@ -169,7 +169,9 @@ class NextAttempt:
             began -= self.state.answer.usage.seconds
 
         limits = (rule.seconds for rule in self._budgets if rule.seconds)
-        budget = min(limits, default=inf) - self.state.loop.usage.seconds
+        budget = min(limits, default=inf)
+        if budget < inf:
+            budget -= self.state.loop.usage.seconds
         budget_left = max(0.001, budget + began - time.perf_counter())
         limit = min(budget_left, self.timeout or budget_left)
 

@@ -72,6 +72,7 @@ ALIKE_WARNING = (
     "one answer, return [the_list]"
 )
 _log = logging.getLogger("heedful")
+SINGLE_CALL_USAGE = Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,8 @@ class Producer:
 
     def with_output(self, output: Output | None) -> Producer:
         """Return the producer of candidates of a declared type, if there is one."""
+        if output is None:
+            return self
         generate = self.generate
         if isinstance(generate, Writer):
             generate = generate.asking_for(output)
@@ -269,7 +272,8 @@ class Producer:
     def with_price(self, batch: CandidateBatch) -> CandidateBatch:
         """Return the candidates with the name and the price of their model."""
         # The name that the user gave counts before the one that a provider gives.
-        batch = replace(batch, model=self.model or batch.model)
+        if self.model:
+            batch = replace(batch, model=self.model)
         if self.price and not batch.usage.cost:
             cost = self.price * batch.usage.tokens
             batch = replace(batch, usage=batch.usage + Usage(cost=cost))
@@ -436,7 +440,7 @@ async def _ask_function(
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
     if isinstance(result, str):
-        return CandidateBatch((result,), Usage(calls=1))
+        return CandidateBatch((result,), SINGLE_CALL_USAGE)
     answer = single_answer(name, result)
     if answer is not None:
         return _batch_of([answer])
@@ -446,7 +450,7 @@ async def _ask_function(
     if output is not None and isinstance(result, list | tuple | None):
         _, mismatches = output.read(result)
         if not mismatches:
-            return CandidateBatch((result,), Usage(calls=1))
+            return CandidateBatch((result,), SINGLE_CALL_USAGE)
 
     # A pair without a usage is a list of two candidates.
     candidates = [result]
