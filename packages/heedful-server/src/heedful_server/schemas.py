@@ -48,7 +48,7 @@ def _without_null_character(text: str) -> str:
     return text
 
 
-def _not_boolean(value: Any) -> Any:
+def _refuse_boolean(value: Any) -> Any:
     """Return a value unchanged. Raises ValueError for true and false."""
     # pydantic would read them as the counts 1 and 0. As a score they are welcome.
     if isinstance(value, bool):
@@ -125,7 +125,7 @@ def _no_key(source: str) -> str:
 
 
 # It comes last, so that the description of the API has the bounds of the number.
-_COUNT_VALIDATOR = BeforeValidator(_not_boolean)
+_NOT_BOOLEAN = BeforeValidator(_refuse_boolean)
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Short = Annotated[Text, Field(max_length=2_000)]
@@ -187,7 +187,7 @@ class NewLoop(Body):
     rungs: Annotated[tuple[ModelName, ...], Field(max_length=MAX_RUNGS)] = ()
 
 
-_Count = Annotated[int, Field(ge=0, le=int(MAX_SCORE)), _COUNT_VALIDATOR]
+_Count = Annotated[int, Field(ge=0, le=int(MAX_SCORE)), _NOT_BOOLEAN]
 _Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 _Amount = Annotated[float, Field(ge=0, le=MAX_SCORE)]
 _Usage = Annotated[
@@ -278,7 +278,7 @@ class NewOverride(Body):
 
     rule: Name
     why: Short
-    decisions: Annotated[int, Field(ge=1, le=int(MAX_SCORE)), _COUNT_VALIDATOR] = 1
+    decisions: Annotated[int, Field(ge=1, le=int(MAX_SCORE)), _NOT_BOOLEAN] = 1
     until: float | None = None
 
 
@@ -299,7 +299,7 @@ class ReplayRequest(Body):
     """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    limit: Annotated[int, Field(ge=1, le=10_000), _COUNT_VALIDATOR] = 1_000
+    limit: Annotated[int, Field(ge=1, le=10_000), _NOT_BOOLEAN] = 1_000
 
 
 class NewEpisode(Body):
@@ -420,8 +420,8 @@ class RecallRequest(Body):
 
     task: ErrorText
     loop: LoopName | None = None
-    limit: Annotated[int, Field(ge=1, le=100), _COUNT_VALIDATOR] = 5
-    budget: Annotated[int, Field(ge=0, le=100_000), _COUNT_VALIDATOR] = 600
+    limit: Annotated[int, Field(ge=1, le=100), _NOT_BOOLEAN] = 5
+    budget: Annotated[int, Field(ge=0, le=100_000), _NOT_BOOLEAN] = 600
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
@@ -462,7 +462,7 @@ class LessonQuery(Body):
     """
 
     text: Long = ""
-    limit: Annotated[int, Field(ge=1, le=100), _COUNT_VALIDATOR] = 5
+    limit: Annotated[int, Field(ge=1, le=100), _NOT_BOOLEAN] = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     kind: Kind | Literal[""] = ""
@@ -500,7 +500,7 @@ class NewOutcome(Body):
 
     loop: LoopName
     right_at_once: bool
-    calls: Annotated[int, Field(ge=0, le=2**31 - 1), _COUNT_VALIDATOR]
+    calls: Annotated[int, Field(ge=0, le=2**31 - 1), _NOT_BOOLEAN]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
     memory_key: MemoryKey = ""
     model: ModelName = ""
