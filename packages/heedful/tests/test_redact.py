@@ -370,6 +370,7 @@ def test_data_names_its_values_in_many_ways() -> None:
     harmless = [
         {"name": "size", "value": "twelve"},
         ["--size", "twelve"],
+        ["pack", "--size", f"twelve{redact_rules.ARGUMENT_SEPARATOR}thirteen"],
         {"token": schema},
     ]
     harmless.append({"secret": nested, "password": schema})

@@ -221,6 +221,14 @@ def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> Non
     assert not any(name.startswith((".qwen", ".codex")) for name in files_in(shop))
 
 
+def test_own_settings_stand_in_the_folder_that_the_environment_names(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(shop.parent / "mine"))
+    put_in("claude-code", user=True)
+    assert list(files_in(shop.parent)) == ["mine/settings.json"]
+
+
 def test_an_agent_that_also_reads_settings_of_another_is_named(shop: Path) -> None:
     run_hook_command(shop, "install --yes")
     result = run_hook_command(shop, "install copilot --yes")

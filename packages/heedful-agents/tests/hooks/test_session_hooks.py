@@ -192,6 +192,9 @@ async def test_a_stop_is_blocked_while_the_policy_allows(
         True,
         *[False] * 3,
     ]
+    # The session learns from what the command printed.
+    events = await patient_host(memory=memory).run("one").events()
+    assert "No such file" in events[-1]["error"]
     await send_event(memory, "prompt", agent, prompt="do that", prompt_id="p2")
     assert await blocks(False, "p2")
     loop = await memory.store.read(memory.scope, loops.read, "one/p2")

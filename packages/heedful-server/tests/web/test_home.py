@@ -111,6 +111,7 @@ def test_a_stage_that_a_broken_check_did_not_judge_needs_a_person(browser):
     (need,) = browser.data("/home")["needs"]
     assert "OSError" in need["what"]
     assert need["about"].endswith(f"stage load of run {run}")
+    assert "the last one" not in need["about"]
     assert need["path"] == f"/runs/{run}"
     # Stages stand in the list of runs, or in a search.
     assert "No loop, but 2 stages of runs." in words_of(browser.get("/loops").text)

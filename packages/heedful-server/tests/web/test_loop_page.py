@@ -83,6 +83,7 @@ def test_attempts_that_repeat_others_are_named_and_none_is_the_best(browser: Bro
     assert f"{data['failed']}; {data['repeats']}." in page
     assert data["tied"]
     assert data["matrix"]["best"] is None
+    assert page.count("repeats 1") == 2
     assert "None is better than the others." in page
 
 

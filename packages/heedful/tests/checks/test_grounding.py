@@ -150,6 +150,15 @@ def test_rows_have_names_whatever_their_column_is_called(column):
     assert find_wrong("Sales were 260 in alpha.", rows) == []
 
 
+def test_a_text_that_is_a_number_is_no_name_of_a_row():
+    rows = [
+        {"rank": "1", "team": "Lyon", "pts": 30},
+        {"rank": "2", "team": "Metz", "pts": 25},
+    ]
+    (claim,) = ground("Metz has the highest pts.", rows)
+    assert claim.nearest == "Lyon"
+
+
 # The check
 
 

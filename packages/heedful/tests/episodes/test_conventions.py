@@ -110,3 +110,28 @@ def test_what_tempo_exports_is_read_as_what_a_collector_writes():
     resource["instrumentationLibrarySpans"] = resource.pop("scopeSpans")
     [same] = reading.read(lines([{"batches": [resource]}]))
     assert same.digest == episode.digest
+
+
+def test_a_function_was_given_its_arguments_by_place_and_by_name():
+    given = {"args": ["A-17"], "kwargs": {"deep": True}}
+    attributes = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "look",
+        "input.value": json.dumps(given),
+    }
+    episode = only(document([span("ab" * 8, "", "look", (0, 1), attributes)]))
+    assert episode.events[0].arguments == given
+
+
+def test_a_prompt_beside_the_messages_is_from_outside():
+    message = {"role": "user", "parts": [{"type": "text", "content": runs.QUESTION}]}
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([message]),
+        "input.value": "Answer in one line.",
+        "shop.region": "north of the river",
+    }
+    episode = only(document([span("ab" * 8, "", "chat", (0, 1), attributes)]))
+    prompt = episode.events[1]
+    assert prompt.content == "Answer in one line."
+    assert prompt.origin == "outside"

@@ -412,6 +412,7 @@ def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
 def test_limits_are_checked(name, value):
     with pytest.raises(InvalidInput, match=f"limits.{name} is"):
         Limits(**{name: value})
+    assert Limits(events=1, content=400, bytes=1).events == 1
 
 
 def test_values_of_many_lines_may_be_longer_than_a_piece_of_the_file():
