@@ -28,6 +28,8 @@ T = TypeVar("T", bound=Task)
 TOOL_ERROR = "Error executing tool: "
 # What a model without calls of its provider writes before its answer.
 FINAL_ANSWER = "Final Answer: "
+# The attribute of the guardrail of a watched task that makes the run of an execution.
+NEW_RUN_ATTRIBUTE = "heedful_new_run"
 
 
 def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
@@ -38,46 +40,60 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     the model makes the same call again, it runs.
     """
     checked_host(host)
-    first_guardrail = task._guardrail
+    own_guardrail = task._guardrail
 
-    def guardrail(output: Any) -> tuple[bool, Any]:
-        """Mark the task as watched: in a run, `_TaskRun.check` takes this place."""
-        return True, output
-
-    def new_run(id: str, task: Any) -> _TaskRun:
+    def new_run(id: str, executed_task: Any) -> _TaskRun:
         """Return the run of an execution of the task, or of a copy of it."""
         return _TaskRun(
-            run=host.run(id, task.description),
+            run=host.run(id, executed_task.description),
             hold_back=hold_back,
-            task=task,
-            first_guardrail=first_guardrail,
-            errors=task.tools_errors,
-            counted=_tokens_of(task),
+            task=executed_task,
+            own_guardrail=own_guardrail,
+            failed_calls=executed_task.tools_errors,
+            counted=_tokens_of(executed_task),
         )
 
-    vars(guardrail)[RESULT_KEY] = new_run
-    task.guardrail = guardrail
+    _mark_as_watched(task, new_run)
     # The policy of the host ends a run; CrewAI raises when its retries end.
     task.guardrail_max_retries = sys.maxsize
+    _add_hooks()
+    return task
+
+
+def _mark_as_watched(task: Task, new_run: Callable[[str, Any], Any]) -> None:
+    """Give a task a guardrail that leads the hooks from the task to `new_run`.
+
+    CrewAI copies tasks, and a copy keeps its guardrail. The guardrail accepts each
+    output; when an execution begins, `_TaskRun.check` takes its place.
+    """
+
+    def accept(output: Any) -> tuple[bool, Any]:
+        return True, output
+
+    vars(accept)[NEW_RUN_ATTRIBUTE] = new_run
+    task.guardrail = accept
+
+
+def _add_hooks() -> None:
+    """Add the hooks to CrewAI, which has one list of them for all tasks, once."""
     for point, hook in HOOKS.items():
         if hook not in get_global_hook_list(point):
             on(point)(hook)
-    return task
 
 
 @dataclass(eq=False, kw_only=True)
 class _TaskRun(Attempts):
     """The attempts of one execution of a task.
 
-    `first_guardrail` is the guardrail of the task itself. `errors` is how many calls of
-    tools have failed. `held_texts` has the reasons of calls that do not run. Calls are
-    known by the place of their arguments in memory.
+    `own_guardrail` is the guardrail of the task itself. `failed_calls` is how many
+    calls of tools have failed so far. `hold_reasons` says of each call that does not
+    run why, by the id of the call: the place of its arguments in memory.
     """
 
     task: Any
-    first_guardrail: Any
-    errors: int = 0
-    held_texts: dict[str, str] = field(default_factory=dict)
+    own_guardrail: Any
+    failed_calls: int = 0
+    hold_reasons: dict[str, str] = field(default_factory=dict)
 
     def answer_in(self, text: str) -> Any:
         """Return an answer: the object that the task asks for, or else its text."""
@@ -115,31 +131,31 @@ class _TaskRun(Attempts):
     def hold(self, context: Any) -> bool | None:
         """Ask memory about a call; return False if it does not run."""
         call = str(id(context.tool_input))
-        text = run_now(self.ask(context.tool_name, context.tool_input, call))
-        if not text:
+        reason = run_now(self.ask(context.tool_name, context.tool_input, call))
+        if not reason:
             return None
-        self.held_texts[call] = text
+        self.hold_reasons[call] = reason
         return False
 
     def note_result(self, context: Any) -> str:
         """Keep the result of a call, or ask about its error; add what is known."""
         call = str(id(context.tool_input))
-        if call in self.held_texts:
+        if call in self.hold_reasons:
             if self.repeats.stopped:
                 _finish(context.agent, self.closing())
-            return self.held_texts.pop(call)
+            return self.hold_reasons.pop(call)
 
         text = str(context.tool_result)
-        failed = self.task.tools_errors > self.errors
-        self.errors = self.task.tools_errors
+        failed = self.task.tools_errors > self.failed_calls
+        self.failed_calls = self.task.tools_errors
         result = text.removeprefix(TOOL_ERROR) if failed else text
         run_now(self.keep(context.tool_name, result, call, failed=failed))
         return "\n".join([text, *self.run.call_advice.pop(call, ())])
 
     def check(self, output: Any) -> tuple[bool, Any]:
         """Return True and the best output, or False and what is wrong with this one."""
-        if self.first_guardrail is not None:
-            is_accepted, answer = self.first_guardrail(output)
+        if self.own_guardrail is not None:
+            is_accepted, answer = self.own_guardrail(output)
             if not is_accepted:
                 return False, answer
 
@@ -174,22 +190,24 @@ def _watched(work: Callable[[_TaskRun, Any], Any]) -> Callable[[Any], Any]:
 def _begin(context: Any) -> None:
     """Begin the run of a watched task, or go on with that of an earlier process."""
     task = context.task
-    new_run = getattr(getattr(task, "guardrail", None), RESULT_KEY, None)
+    new_run = getattr(getattr(task, "guardrail", None), NEW_RUN_ATTRIBUTE, None)
     if new_run is None:
         return
 
+    run = new_run(_run_id(task), task)
+    task._guardrail = run.check
+    run_now(run.begin())
+
+
+def _run_id(task: Any) -> str:
+    """Return the id of the crew's run, with the number of the task from the second."""
     crew = getattr(task.agent, "crew", None)
     inputs = getattr(crew, "_inputs", None) or {}
     id = str(inputs.get(ID_KEY) or secrets.token_hex(8))
-    number = next(
-        (n for n, other in enumerate(getattr(crew, "tasks", ())) if other is task), 0
-    )
-    if number:
-        id = f"{id}:{number + 1}"
-
-    run = new_run(id, task)
-    task._guardrail = run.check
-    run_now(run.begin())
+    for number, crew_task in enumerate(getattr(crew, "tasks", ()), 1):
+        if crew_task is task and number > 1:
+            return f"{id}:{number}"
+    return id
 
 
 def _finish(agent: Any, text: str) -> None:
@@ -204,7 +222,7 @@ def _take_run(task: Any) -> _TaskRun | None:
     """Take the run off a task and return it, None if it is not watched."""
     run = _run_of(task)
     if run is not None:
-        task._guardrail = run.first_guardrail
+        task._guardrail = run.own_guardrail
     return run
 
 

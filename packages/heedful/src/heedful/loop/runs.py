@@ -478,18 +478,16 @@ def report_stage(
 
     If the loop of a task (`is_task`) failed, its best attempt is kept.
     """
-    recorded = {decision.attempt: decision for decision in decisions}
-    attempts = tuple(
-        report_attempt(stage, attempt, recorded.get(attempt.number), loop.goals)
-        for attempt in with_reported_names(loop.attempts)
-    )
-
     verdict = latest_verdict(decisions)
+    decision_of = {decision.attempt: decision for decision in decisions}
     report = StageReport(
         stage.name,
         "open",
         action="open",
-        attempts=attempts,
+        attempts=tuple(
+            report_attempt(stage, attempt, decision_of.get(attempt.number), loop.goals)
+            for attempt in with_reported_names(loop.attempts)
+        ),
         briefing=briefing,
         climb=loop.climb(),
         closed=describe_closings(loop, verdict),
@@ -498,36 +496,47 @@ def report_stage(
     )
     if not isinstance(verdict, Done):
         return report
-
-    status = attempts[-1].overall_status if attempts else "not_validated"
-    if verdict.passed and status != "not_validated":
-        return replace(report, status=status, action="passed", kept=len(attempts))
-
-    if attempts and status == "not_validated":
+    if report.attempts and report.attempts[-1].overall_status == "not_validated":
+        return _report_unvalidated(report, stage)
+    if report.attempts and verdict.passed:
+        last = report.attempts[-1]
         return replace(
-            report,
-            status=attempts[-1].shown_status,
-            action=_unvalidated_action(stage, attempts[-1]),
-            kept=len(attempts),
+            report, status=last.overall_status, action="passed", kept=last.attempt
         )
-
-    if is_task:
-        return replace(report, status="failed", action="stopped", kept=verdict.best)
-
-    action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
-    outputs = [attempt.number for attempt in loop.attempts if attempt.has_candidate]
-    kept_attempt = max(outputs, default=None)
-    if action == "best":
-        kept_attempt = verdict.best
-
-    return replace(report, status="failed", action=action, kept=kept_attempt)
+    return _report_failed(report, stage, loop, verdict.best, is_task=is_task)
 
 
-def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
-    """Return the action of a stage in which no check failed, but some did not judge."""
+def _report_unvalidated(report: StageReport, stage: StageHead) -> StageReport:
+    """Return the report of a stage in which no check failed, but some did not judge."""
+    last = report.attempts[-1]
+    action: Action = "halted" if stage.on_unvalidated == "halt" else "continued"
     if last.shown_status == "unchecked":
-        return "passed"
-    return "halted" if stage.on_unvalidated == "halt" else "continued"
+        action = "passed"
+    return replace(report, status=last.shown_status, action=action, kept=last.attempt)
+
+
+def _report_failed(
+    report: StageReport,
+    stage: StageHead,
+    loop: Loop,
+    best: int | None,
+    *,
+    is_task: bool,
+) -> StageReport:
+    """Return the report of a stage that ended without passing.
+
+    A task, and a stage that asks for it, keeps its `best` attempt; any other stage
+    keeps the last attempt with an output.
+    """
+    action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
+    if is_task:
+        action = "stopped"
+
+    kept_attempt = best
+    if action not in ("best", "stopped"):
+        outputs = [attempt.number for attempt in loop.attempts if attempt.has_candidate]
+        kept_attempt = max(outputs, default=None)
+    return replace(report, status="failed", action=action, kept=kept_attempt)
 
 
 def report_attempt(
