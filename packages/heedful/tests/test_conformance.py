@@ -236,6 +236,7 @@ BROKEN_VECTORS: dict[str, tuple[str, Any]] = {
     "one for all": ("embedder keeps the order", lambda rows: rows[:1] * len(rows)),
     "one too few": ("embedder takes any text", lambda rows: rows[1:]),
     "long": ("embedder takes any text", lambda rows: [[2.0] * 64 for _ in rows]),
+    "short": ("embedder takes any text", lambda rows: [[1.0] for _ in rows]),
     "another error": ("embedder that fails raises model error", OSError("503")),
 }
 BROKEN_STORES: dict[str, tuple[str, type[Store]]] = {

@@ -231,6 +231,8 @@ def test_a_page_to_send_is_one_file_with_its_data(browser: Browser, path: str):
         assert foreign not in page
     assert "Attempt 1" in page
     assert "execution_time_ms" in unescape(page)
+    is_open = id == "failed"
+    assert ('"ended": null' in unescape(page)) is is_open
 
 
 # -- the matrix of attempts

@@ -161,6 +161,23 @@ async def test_another_completion_of_the_same_loop_is_refused(store, other):
         await complete(store, "loop_001", FIRST | other)
 
 
+@cases(
+    ("fields", "kept"),
+    {
+        "an output": ({"output": "It is."}, "It is."),
+        "a summary": ({"summary": "Fine."}, "Fine."),
+        "both": (
+            {"output": "It is.", "summary": "Fine."},
+            '{"output": "It is.", "summary": "Fine."}',
+        ),
+    },
+)
+async def test_what_a_loop_answered_is_kept(store, fields, kept):
+    await complete(store, "loop_001", POOR | fields)
+    stored_loop = await store.read(Scope(), loop_store.read, "loop_001")
+    assert stored_loop.loop.attempts[0].candidate.text == kept
+
+
 async def test_another_task_is_refused_and_a_rerun_may_leave_it_out(store):
     await complete(store, "loop_001", FIRST)
     with pytest.raises(Conflict, match="another task"):
@@ -469,6 +486,8 @@ async def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
     assert trace["orchestrator_persona"] == "SAGE"
     await log_rerun_reasoning("elsewhere", trigger, reason, store=store)
     assert (await get_loop_trace("elsewhere", store=store))["status"] == "pending"
+    with pytest.raises(InvalidInput, match="rerun_trigger is 'drift'"):
+        await log_rerun_reasoning("loop_001", "drift", reason, store=store)
 
 
 @pytest.mark.both_nightly

@@ -308,6 +308,9 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
     ]  # the attempt that is kept, as it was told
     assert report.state["fails"] == 6.0
     assert [len(stage.attempts) for stage in report.stages] == [2, 1, 1]
+    output = report.stages[0].attempts[0].output
+    assert output.startswith("load: DataFrame of attempt 1")
+    assert output.endswith('\n{"rows": 2}')
 
 
 def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
