@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from heedful.store import editions
 from heedful.store.records import StoredLoop
 from heedful_server.auth import Caller
 
@@ -49,13 +48,3 @@ def visible_loop(caller: Caller, stored_loop: StoredLoop) -> StoredLoop:
     if may_review(caller) or stored_loop.briefing is None:
         return stored_loop
     return replace(stored_loop, briefing=stored_loop.briefing.without_words())
-
-
-async def list_lessons(
-    caller: Caller, limit: int, before: int, **only: str
-) -> list[Mapping[str, Any]]:
-    """Return lessons as `editions.list_lessons` does, as this caller may see them."""
-    rows = await caller.read(
-        editions.list_lessons, limit, before, reviews=may_review(caller), **only
-    )
-    return [visible(caller, row) for row in rows]

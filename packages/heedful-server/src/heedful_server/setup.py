@@ -228,8 +228,11 @@ class Setup(Resources):
     async def embed_soon(self, scope: Scope, since: str = "the last job") -> None:
         """Queue a job that embeds the texts that were written `since`; "" means all.
 
-        If the queue fails, the next job embeds them.
+        Nothing is queued without an embedder. If the queue fails, the next job embeds
+        them.
         """
+        if self.embedder is None:
+            return
         arguments = {}
         if since:
             arguments["since"] = since

@@ -394,16 +394,17 @@ async def listed(
     `read` does not get its words, type, source and tags.
     """
     stored_state = state_from_older(state) if state else ""
-    rows = await review.list_lessons(
-        caller,
+    rows = await caller.read(
+        editions.list_lessons,
         page.limit + 1,
         page.id or MAX_INTEGER,
+        reviews=review.may_review(caller),
         kind=kind or "",
         error_type=error_type,
         tag=tag,
         state=stored_state,
     )
-    documents = [lesson_to_wire(row) for row in rows]
+    documents = [lesson_to_wire(review.visible(caller, row)) for row in rows]
     return Page[Document].of(documents, page.limit, "id")
 
 
@@ -450,7 +451,7 @@ async def edit(
         text=body.text,
     )
 
-    if body.text and caller.setup.embedder:
+    if body.text:
         await caller.setup.embed_soon(caller.scope)
     return _with_etag(review.visible(caller, edited), response)
 
@@ -519,8 +520,7 @@ async def rule(
     else:
         state = "unverified"
         await lessons.release([id], by=caller.by, why=body.why)
-        if caller.setup.embedder:
-            await caller.setup.embed_soon(caller.scope, since="")
+        await caller.setup.embed_soon(caller.scope, since="")
 
     answer = {"id": id, "state": state, "by": caller.by, "why": body.why}
     return lesson_to_wire(answer)

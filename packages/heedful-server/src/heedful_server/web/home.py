@@ -8,7 +8,7 @@ from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import name_tenant
 from heedful.memory import quarantine
-from heedful.store import calls, lessons, reminders
+from heedful.store import lessons, reminders
 from heedful.store.connection import Db, Row, token
 from heedful.store.recent import (
     FailureCause,
@@ -20,7 +20,7 @@ from heedful.store.recent import (
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS
 from heedful_server.web import counts
 from heedful_server.web.first_loop import begin
-from heedful_server.web.lists import short_names
+from heedful_server.web.lists import known_failures, short_names
 from heedful_server.web.loop_list import recent_loops
 from heedful_server.web.memory_pages import read_proof
 from heedful_server.web.site import READING, Document, SitePage, Visit
@@ -41,10 +41,6 @@ async def home(visit: Visit) -> Document:
     if not newest.loops:
         words = sessions.words
         past_words = f"in agents’ sessions, {words}" if words else ""
-    failures = []
-    if visit.may("read"):
-        failures = await read(calls.failures, MAX_LISTED_ITEMS)
-
     keys = count_keys(newest.loops)
     # Many keys of one loop each say no more than the loops.
     if len(keys) > MAX_SHOWN_ITEMS:
@@ -58,7 +54,7 @@ async def home(visit: Visit) -> Document:
         "causes": [asdict(cause) for cause in causes],
         "sessions": sessions.words,
         "reminders": asdict(sessions),
-        "failures": [{**asdict(row), "told": row.told} for row in failures],
+        "failures": await known_failures(visit, MAX_LISTED_ITEMS),
         "keys": [key.plain for key in keys[:MAX_SHOWN_ITEMS]],
         "key_names": short_names([key.key for key in keys]),
         "more_keys": max(0, len(keys) - MAX_SHOWN_ITEMS),
@@ -97,43 +93,53 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     failures = await visit.caller.read(counts.rows, "failures", limit=100)
     needs += group_errors(failures, reviews=visit.may("read"))
     reviews = await visit.caller.read(counts.rows, "reviews", limit=100)
-    for row in reviews:
-        kind = "lesson that hurts: edit or retire it"
-        path = f"/lessons/{row['id']}"
-        needs.append(_need(row["text"], kind, path, since=row["at"]))
-    unheeded = await visit.caller.read(
-        counts.rows,
-        "unheeded",
-        least=3,
-        limit=100,
-    )
-    for row in unheeded:
-        kind = f"lesson told {row['told']} times, again {row['again']} times: reword it"
-        path = f"/lessons/{row['id']}"
-        needs.append(
-            _need(row["text"], kind, path, number=row["again"], since=row["at"])
+    needs += [
+        _need(
+            row["text"],
+            about="lesson that hurts: edit or retire it",
+            path=f"/lessons/{row['id']}",
+            since=row["at"],
         )
+        for row in reviews
+    ]
+    unheeded = await visit.caller.read(counts.rows, "unheeded", least=3, limit=100)
+    needs += [
+        _need(
+            row["text"],
+            about=f"lesson told {row['told']} times, again {row['again']} times: "
+            "reword it",
+            path=f"/lessons/{row['id']}",
+            number=row["again"],
+            since=row["at"],
+        )
+        for row in unheeded
+    ]
     needs += await troubled_queues(visit)
-    for row in await visit.caller.read(counts.overrides):
-        kind = f"override by {row['by']} expires soon"
-        path = f"/loops/{row['id']}"
-        needs.append(_need(f"{row['id']}: {row['rule']}", kind, path))
+    overrides = await visit.caller.read(counts.overrides)
+    needs += [
+        _need(
+            f"{row['id']}: {row['rule']}",
+            about=f"override by {row['by']} expires soon",
+            path=f"/loops/{row['id']}",
+        )
+        for row in overrides
+    ]
     return needs
 
 
 def _need(
-    words: str,
-    kind: str,
-    path: str,
+    what: str,
     *,
+    about: str,
+    path: str = "",
     number: int = 1,
     since: float = 0.0,
     command: str = "",
 ) -> Document:
     """Return a row of what needs a person."""
     return {
-        "what": words,
-        "about": kind,
+        "what": what,
+        "about": about,
         "path": path,
         "number": number,
         "since": since,
@@ -150,8 +156,13 @@ def _cause(cause: FailureCause) -> Document:
         path = f"/runs/{run}"
         last = "the last one " if cause.loops > 1 else ""
         parts.append(f"{last}stage {stage} of run {run}")
-    kind = ", ".join(parts) or "stopped"
-    need = _need(cause.finding, kind, path, number=cause.loops, since=cause.since)
+    need = _need(
+        cause.finding,
+        about=", ".join(parts) or "stopped",
+        path=path,
+        number=cause.loops,
+        since=cause.since,
+    )
     if cause.loops > 1:
         need |= {"path": "/loops", "query": {"cause": cause.signature}}
     return need
@@ -168,8 +179,8 @@ def _waiting_texts(db: Db, scope: Scope) -> list[Document]:
     return [
         _need(
             f"{words} until somebody decides",
-            "quarantine",
-            "/inbox",
+            about="quarantine",
+            path="/inbox",
             number=number,
             since=row["since"],
         )
@@ -180,9 +191,14 @@ def _broken_loops(db: Db, scope: Scope) -> list[Document]:
     """Return a row about each open loop whose driver failed."""
     rows = counts.rows(db, scope, "broken", limit=100)
     loops = read_recent(db, scope, numbers=[row["n"] for row in rows]).loops
-    kind = "open loop whose driver failed: run it again, or cancel it"
     return [
-        _need(loop.id, kind, f"/loops/{loop.id}", since=loop.updated) for loop in loops
+        _need(
+            loop.id,
+            about="open loop whose driver failed: run it again, or cancel it",
+            path=f"/loops/{loop.id}",
+            since=loop.updated,
+        )
+        for loop in loops
     ]
 
 
@@ -196,8 +212,13 @@ def group_errors(failures: Sequence[Row], *, reviews: bool) -> list[Document]:
         error = row["error"]
         if not reviews:
             error = error.partition(":")[0]
-        path = f"/traces/{row['digest']}"
-        new = _need(error, "reflection failed", path, number=0, since=row["last"])
+        new = _need(
+            error,
+            about="reflection failed",
+            path=f"/traces/{row['digest']}",
+            number=0,
+            since=row["last"],
+        )
         group = groups.setdefault(error, new)
         group["number"] += row["number"]
         group["since"] = min(group["since"], row["last"])
@@ -216,7 +237,7 @@ async def troubled_queues(visit: Visit) -> list[Document]:
         reason = type(error).__name__
         if visit.is_here:
             reason = str(error)
-        return [_need(reason, "the queue of jobs does not answer", "")]
+        return [_need(reason, about="the queue of jobs does not answer")]
     commands = {
         "failed": name_tenant("heedful worker jobs", visit.caller.scope.tenant),
         "stalled": "heedful worker",
@@ -224,8 +245,7 @@ async def troubled_queues(visit: Visit) -> list[Document]:
     return [
         _need(
             depth.queue,
-            f"jobs {depth.state}",
-            "",
+            about=f"jobs {depth.state}",
             number=depth.number,
             command=commands[depth.state],
         )

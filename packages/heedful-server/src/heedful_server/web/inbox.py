@@ -293,7 +293,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
 async def release(visit: Visit) -> str:
     """Release texts: prompts may have them."""
     note = await _review(visit, "release")
-    await _embed(visit)
+    await visit.caller.setup.embed_soon(visit.caller.scope, since="")
     return note
 
 
@@ -323,18 +323,12 @@ async def trust(visit: Visit) -> str:
     names = _names_in(visit)
     caller.record("trust", ", ".join(names), why=why)
     freed = await caller.memory.quarantine.state(*names, by=caller.by, why=why)
-    await _embed(visit)
+    await caller.setup.embed_soon(caller.scope, since="")
     visit.session.reasons["trust"] = why
     visit.session.undo = {"ids": freed, "names": names}
     # The next text may be of the same source.
     visit.following = visit.link("/inbox")
     return f"Stated: {', '.join(names)}; {counted(len(freed), 'text')} released."
-
-
-async def _embed(visit: Visit) -> None:
-    """Let released texts be embedded, if there is an embedder."""
-    if visit.caller.setup.embedder:
-        await visit.caller.setup.embed_soon(visit.caller.scope, since="")
 
 
 async def revoke(visit: Visit) -> str:

@@ -142,14 +142,12 @@ async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Docum
 async def amend(visit: Visit) -> str:
     """Pin or unpin a lesson, retire or restore it, or give it new words."""
     form = visit.form
-    # Browsers end the lines of a text with "\r\n".
-    words = form.get("text", "").replace("\r\n", "\n")
     changes: dict[str, Document] = {
         "pin": {"pinned": True},
         "unpin": {"pinned": False},
         "restore": {"restored": True},
         "retire": {"retired": True},
-        "edit": {"text": words},
+        "edit": {"text": form.get("text", "")},
     }
 
     change = form.get("change")

@@ -7,8 +7,10 @@ of its `kind`, and the macro of this name in `rows.html.j2` draws each row.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from heedful.errors import InvalidInput
+from heedful.store import calls
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 from heedful_server.web.site import Document, Visit
 
@@ -130,6 +132,14 @@ def short_names(values: Sequence[str]) -> dict[str, str]:
     return {
         value: name if counts[name] == 1 else value for value, name in short.items()
     }
+
+
+async def known_failures(visit: Visit, limit: int) -> list[Document]:
+    """Return the calls that agents are warned of; none without review rights."""
+    if not visit.may("read"):
+        return []
+    failures = await visit.caller.read(calls.failures, limit)
+    return [{**asdict(failure), "told": failure.told} for failure in failures]
 
 
 def unknown_filters(query: Iterable[str], *names: str) -> str:

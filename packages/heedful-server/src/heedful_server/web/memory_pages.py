@@ -3,8 +3,8 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
-from copy import copy, deepcopy
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
@@ -125,6 +125,19 @@ _measures = WeakKeyDictionary[Memory, Measures]()
 _proofs = WeakKeyDictionary[Memory, ReadProof]()
 
 
+class LessonPage(NamedTuple):
+    """The part of the list of lessons that one page shows, by ids.
+
+    `silence` says why it shows none, if it does. `verdicts` counts what is known of all
+    lessons that can be shown. The next page begins at `cursor`, 0 if there is none.
+    """
+
+    ids: Sequence[int]
+    silence: str
+    verdicts: Counter[str]
+    cursor: int = 0
+
+
 async def lessons(visit: Visit) -> Document:
     """Show lessons, those with a proven effect first, or those that a search finds."""
     text = visit.query.get("text", "").strip()
@@ -137,34 +150,18 @@ async def lessons(visit: Visit) -> Document:
         visit.following = visit.link(f"/lessons/{number_match[1]}")
 
     measures = await measure(visit)
-    verdict_counts = Counter[str]()
-    cursor = 0
-    may_review = review.may_review(visit.caller)
-    states = await visit.caller.read(
-        counts.rows, "lesson_states", reviews=may_review, limit=MAX_READ_ROWS
+    state_rows = await visit.caller.read(
+        counts.rows,
+        "lesson_states",
+        reviews=review.may_review(visit.caller),
+        limit=MAX_READ_ROWS,
     )
-    state_counts = Counter({row["state"]: row["lessons"] for row in states})
-    silence = NOTHING_IN_USE if states else NOTHING_LEARNT
-    if state:
-        silence = f"No lesson is {STATE_LABELS.get(state, state)}."
+    state_counts = Counter({row["state"]: row["lessons"] for row in state_rows})
     if text:
-        matches = await visit.caller.memory.query(
-            text, MAX_SHOWN_ROWS, waiting=False, reviews=visit.may("read")
-        )
-        # Several matches may be of one lesson.
-        ids = list(dict.fromkeys(match.lesson_id for match in matches))
-        silence = f"No lesson fits: {matches.silence}"
+        page = await _search_lessons(visit, text)
     else:
-        newest = await visit.caller.read(
-            counts.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
-        )
-        verdict_counts.update(map(measures.verdict_of, newest))
-        newest.sort(key=measures.place_of)
-        begin = visit.number("cursor")
-        end = begin + MAX_SHOWN_ROWS
-        cursor = end if end < len(newest) else 0
-        ids = [row["id"] for row in newest[begin:end]]
-    rows = await visit.caller.read(editions.some, ids)
+        page = await _rank_lessons(visit, measures, state, state_counts)
+    rows = await visit.caller.read(editions.some, page.ids)
     if text and state:
         rows = [row for row in rows if row["state"] == state]
 
@@ -174,10 +171,10 @@ async def lessons(visit: Visit) -> Document:
         "before": "recall_box",
         "recall": await recall(visit),
         "facets": [facet(visit, "state", "State", state_counts, labels=STATE_LABELS)],
-        "answer": _say_verdicts(verdict_counts),
-        "counts": verdict_counts,
+        "answer": _say_verdicts(page.verdicts),
+        "counts": page.verdicts,
         "parts": [
-            (kind, verdict_counts[verdict], verdict)
+            (kind, page.verdicts[verdict], verdict)
             for verdict, kind in VERDICT_KINDS.items()
         ],
         "tables": [
@@ -186,10 +183,50 @@ async def lessons(visit: Visit) -> Document:
         "lessons": [
             {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
         ],
-        "nothing": {"words": silence, "path": "/", "label": "how to begin"},
+        "nothing": {"words": page.silence, "path": "/", "label": "how to begin"},
         "unknown": unknown_filters(visit.query, "text", "state", "task", "key"),
-        **page_links(visit, cursor),
+        **page_links(visit, page.cursor),
     }
+
+
+async def _search_lessons(visit: Visit, text: str) -> LessonPage:
+    """Return the lessons that fit some words best."""
+    matches = await visit.caller.memory.query(
+        text, MAX_SHOWN_ROWS, waiting=False, reviews=visit.may("read")
+    )
+    # Several matches may be of one lesson.
+    ids = list(dict.fromkeys(match.lesson_id for match in matches))
+    silence = f"No lesson fits: {matches.silence}"
+    return LessonPage(ids, silence, verdicts=Counter())
+
+
+async def _rank_lessons(
+    visit: Visit, measures: Measures, state: str, state_counts: Counter[str]
+) -> LessonPage:
+    """Return the lessons in a state, "" for those in use, by what is known of them.
+
+    `state_counts` are the numbers of lessons in each state.
+    """
+    silence = NOTHING_IN_USE if state_counts else NOTHING_LEARNT
+    if state:
+        silence = f"No lesson is {STATE_LABELS.get(state, state)}."
+    newest = await _newest_lessons(visit, state)
+    newest.sort(key=measures.place_of)
+    begin = visit.number("cursor")
+    end = begin + MAX_SHOWN_ROWS
+    return LessonPage(
+        ids=[row["id"] for row in newest[begin:end]],
+        silence=silence,
+        verdicts=Counter(map(measures.verdict_of, newest)),
+        cursor=end if end < len(newest) else 0,
+    )
+
+
+async def _newest_lessons(visit: Visit, state: str) -> list[Document]:
+    """Return what places a lesson in the list, for the newest ones in a state."""
+    return await visit.caller.read(
+        counts.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
+    )
 
 
 def _say_verdicts(verdict_counts: Counter[str]) -> Document | None:
@@ -239,8 +276,7 @@ async def measure(visit: Visit) -> Measures:
     measures = Measures(
         proof=proof,
         effects={
-            effect["lesson"]: {**effect, **words_of(effect)}
-            for effect in proof.answer["lessons"]
+            effect["lesson"]: in_words(effect) for effect in proof.answer["lessons"]
         },
         shown=await visit.caller.read(exposures.tally),
     )
@@ -268,52 +304,74 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: as a whole, in trials, by lesson and by model."""
     model = visit.query.get("model", "")
-    proof = await read_proof(visit, model)
-    answer = deepcopy(proof.answer)
-    lessons = sorted(answer["lessons"][:MAX_SHOWN_ROWS], key=_by_conclusion)
-    names = [comparison["lesson"] for comparison in lessons]
-    lesson_of = await visit.caller.read(counts.named, names)
-    for comparison in lessons:
-        lesson = lesson_of.get(comparison["lesson"], {"id": 0, "text": ""})
-        comparison["name"] = lesson["text"] or comparison["lesson"]
-        comparison["path"] = f"/lessons/{lesson['id']}" if lesson["id"] else ""
-    models = [
-        {
-            **comparison,
-            "model": name,
-            "name": name or "not reported",
-            "path": "/proof" if name else "",
-        }
-        for name, comparison in answer["models"].items()
+    current = await read_proof(visit, model)
+    answer = current.answer
+    pooled = in_words(answer["pooled"])
+    lessons = await _compared_lessons(visit, answer["lessons"])
+    trials = [
+        in_words({**trial, "name": trial["source"]}) for trial in answer["trials"]
     ]
-    trials = [{**trial, "name": trial["source"]} for trial in answer["trials"]]
-
-    newest = await visit.caller.read(
-        counts.rows, "lesson_order", state="", limit=MAX_READ_ROWS
-    )
-    measures = await measure(visit)
-    verdicts = Counter(map(measures.verdict_of, newest))
-    pooled = answer["pooled"]
-    for comparison in (pooled, *lessons, *models, *trials):
-        comparison |= words_of(comparison)
     trial_of = {trial["source"]: trial for trial in trials}
     is_harmful = answer["verdict"] == "hurts" and answer["holdout"]
     return {
         **answer,
+        "pooled": pooled,
+        "lessons": [*lessons, *answer["lessons"][MAX_SHOWN_ROWS:]],
         "whole": trial_of.get(answer["words"]["trial"], pooled),
         "known": [lesson for lesson in lessons if lesson["gain"]],
         "others": [lesson for lesson in lessons if not lesson["gain"]],
-        "not_known": 0 if model else verdicts[NOT_KNOWN],
-        "by_model": models,
+        "not_known": 0 if model else await _count_unknown(visit),
+        "by_model": _compared_models(answer["models"]),
         "trials": trials,
         "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
         "draws": say_draws(answer["holdout"], answer["ended"], answer["verdict"]),
-        "read_at": proof.read_at if answer["ended"] >= MAX_READ_ROWS else 0.0,
+        "read_at": current.read_at if answer["ended"] >= MAX_READ_ROWS else 0.0,
     }
 
 
-def words_of(comparison: Document) -> Document:
-    """Return a comparison in words: its gain, shares and verdict, and what it lacks.
+async def _compared_lessons(
+    visit: Visit, comparisons: Sequence[Document]
+) -> list[Document]:
+    """Return the comparisons of lessons in words, each with the path of its lesson.
+
+    A lesson is named by its text, or by its signature if it is gone.
+    """
+    shown = sorted(comparisons[:MAX_SHOWN_ROWS], key=_by_conclusion)
+    names = [comparison["lesson"] for comparison in shown]
+    stored_lessons = await visit.caller.read(counts.named, names)
+    compared = []
+    for name, comparison in zip(names, shown, strict=True):
+        stored = stored_lessons.get(name)
+        text = stored["text"] if stored else ""
+        path = f"/lessons/{stored['id']}" if stored else ""
+        compared.append(in_words({**comparison, "name": text or name, "path": path}))
+    return compared
+
+
+def _compared_models(comparisons: Mapping[str, Document]) -> list[Document]:
+    """Return the comparisons of models in words; one may be of loops without a name."""
+    return [
+        in_words(
+            {
+                **comparison,
+                "model": model,
+                "name": model or "not reported",
+                "path": "/proof" if model else "",
+            }
+        )
+        for model, comparison in comparisons.items()
+    ]
+
+
+async def _count_unknown(visit: Visit) -> int:
+    """Return of how many lessons in use nothing is known yet."""
+    measures = await measure(visit)
+    newest = await _newest_lessons(visit, "")
+    return sum(measures.verdict_of(row) == NOT_KNOWN for row in newest)
+
+
+def in_words(comparison: Document) -> Document:
+    """Return a comparison with its words: gain, shares, verdict, and what it lacks.
 
     The verdict is about the first try; `repeats` says if the same error came again.
     """
@@ -339,6 +397,7 @@ def words_of(comparison: Document) -> Document:
     if "recurrence" in comparison:
         repeats = say_repeats(Effect(**comparison["recurrence"]))
     return {
+        **comparison,
         "gain": gain,
         "shares": say_shares(uplift),
         "lacks": lacks,

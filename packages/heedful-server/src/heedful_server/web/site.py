@@ -158,15 +158,22 @@ class Visit:
             return False
         return bool(set(permissions) & set(self.caller.key.may))
 
-    def needs(self, permissions: Sequence[str]) -> None:
-        """Raise Problem if the visitor's key has none of these permissions."""
-        if not self.may(*permissions):
-            needed = " or ".join(permissions)
-            raise Problem(
-                status=403,
-                code="forbidden",
-                detail=f"the key may not see this: it needs {needed}",
-            )
+    def needs(self, permissions: Sequence[str], deed: str = "see") -> None:
+        """Raise Problem if the visitor has none of these permissions.
+
+        `deed` says what the visitor wants: to "see" a page, or to "do" what a form asks
+        for.
+        """
+        if self.may(*permissions):
+            return
+        reason = f"it needs {' or '.join(permissions)}"
+        if self.read_only and deed == "do":
+            reason = "these pages are read-only"
+        raise Problem(
+            status=403,
+            code="forbidden",
+            detail=f"the key may not {deed} this: {reason}",
+        )
 
     def link(self, path: str, /, **query: Any) -> str:
         """Return the address of a page in this project, which others can open, too."""
@@ -536,8 +543,12 @@ class Site:
                 code="bad_request",
                 detail=f"the form cannot be read: {error}",
             ) from error
-        # Several ticked boxes with one name send a field each.
-        return {name: ",".join(values) for name, values in fields.items()}
+        # Several ticked boxes with one name send a field each. Browsers end the lines
+        # of a text with "\r\n".
+        return {
+            name: ",".join(values).replace("\r\n", "\n")
+            for name, values in fields.items()
+        }
 
     async def _sign_out(self, request: Request) -> Response:
         """End the session of a request. Raises Problem."""
@@ -583,16 +594,7 @@ class Site:
             raise NotFound("action", name, "these pages")
 
         action = self._actions[name]
-        if not visit.may(*action.may):
-            reason = f"it needs {' or '.join(action.may)}"
-            if visit.read_only:
-                reason = "these pages are read-only"
-            raise Problem(
-                status=403,
-                code="forbidden",
-                detail=f"the key may not do this: {reason}",
-            )
-
+        visit.needs(action.may, "do")
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
         following = visit.following or own_address(visit.form.get("back", ""))

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from heedful.display import counted
@@ -12,14 +11,14 @@ from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.loop.runs import Report
 from heedful.pages.attempt_table import worked
 from heedful.pages.run_report import cut, unjudged
-from heedful.store import calls, episodes as episode_store, runs as run_store
+from heedful.store import episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
 from heedful.wire import split_page
 from heedful_server.arrivals import unknown_spans
 from heedful_server.jobs import Work
 from heedful_server.web import counts
-from heedful_server.web.lists import facet, table, unknown_filters
+from heedful_server.web.lists import facet, known_failures, table, unknown_filters
 from heedful_server.web.loop_list import MADE_UP_ID_PART, loop_called
 from heedful_server.web.site import READING, Document, SitePage, Visit
 from heedful_server.web.trace import RETRY_COMMAND
@@ -47,9 +46,6 @@ async def work(visit: Visit) -> Document:
     if len(paths) == 1 and MADE_UP_ID_PART.match(text):
         visit.following = visit.link(paths[0])
 
-    failures = []
-    if visit.may("read"):
-        failures = await visit.caller.read(calls.failures, limit=20)
     counts = await visit.caller.read(episode_store.counts)
     rows = [*pipelines, *agents]
     failed = any(row["status"] == "failed" for row in rows)
@@ -73,7 +69,7 @@ async def work(visit: Visit) -> Document:
         },
         "pipelines": pipelines,
         "agents": agents,
-        "failures": [{**asdict(row), "told": row.told} for row in failures],
+        "failures": await known_failures(visit, limit=20),
         "unread": await visit.caller.read(unknown_spans),
         "start": worker_command(visit, counts.get("waiting", 0)),
         "before": "work_notes",
@@ -275,7 +271,7 @@ def agent_runs(
     """
     # SQLite lowers only ASCII.
     spellings = dict.fromkeys((text.lower(), text, text.upper(), text.capitalize()))
-    rows = counts.rows(
+    return counts.rows(
         db,
         scope,
         "agent_runs",
@@ -285,4 +281,3 @@ def agent_runs(
         window=MAX_READ_ROWS,
         limit=limit,
     )
-    return [dict(row) for row in rows]
