@@ -123,6 +123,16 @@ async def test_one_signature_is_one_lesson_of_each_type(memory):
     assert mistake["seen"] == 3
 
 
+async def test_a_lesson_is_found_by_each_signature_that_it_was_stored_with(memory):
+    ids = set()
+    for exact in ("abc123", "def"):
+        reflection = replace(ONE, error_signature=exact)
+        ids.add(await compat.persist_reflection(reflection, memory, True))
+    for exact in ("abc123", "def"):
+        (entry,) = await compat.retrieve_similar_reflections(exact, memory)
+        assert {entry["id"]} == ids
+
+
 class Manager:
     """A memory of somebody else, which keeps what it is given."""
 

@@ -159,6 +159,21 @@ async def test_a_line_says_the_contract_how_often_and_what_it_cost(memory):
     assert "(2 of 3 sessions, 4 calls lost, last " in line
 
 
+async def test_a_fix_is_told_once_beside_a_contract(memory):
+    error = "npm ERR! Missing script: 'bundle'"
+    mistake = step("Bash", "npm run bundle", error)
+    fix = step("Bash", "npm run build")
+    for number in range(3):
+        edits = [edit("a.py", UNREAD), edit("a.py")]
+        await learn(memory, f"s{number}", mistake, fix, *edits)
+    contract, line = await lines_of(memory, "new")
+    assert UNREAD in contract
+    assert "What put it right: Bash `npm run build`" in line
+    run = patient_host(memory=memory, strict=True).run("new")
+    again = await run.seen("Bash", error, "c1")
+    assert again.silence == "it was told in this session"
+
+
 async def test_the_costliest_come_first_and_there_are_at_most_ten(memory):
     names = [f"rule{chr(ord('a') + number)}" for number in range(12)]
     for session in range(3):
