@@ -22,8 +22,6 @@ from heedful.lessons.words import INDEX_STOP_WORDS, MAX_QUOTED_CHARS, compiled
 
 # A blank that a reader fills in; "…" says that a text was shortened.
 MASK = "___"
-# In the text of a lesson, before the change that put an answer right.
-CHANGE_LABEL = "Accepted: "
 # A check's text is a template if the check declares this share of its words.
 MIN_DECLARED_SHARE = 1 / 3
 # The sightings whose findings are compared, the newest ones.
@@ -66,10 +64,10 @@ def mask_finding(
     `answers` are the outputs of its loop; `accepted` is the accepted one, or "". A text
     that has only masks and stop words left is omitted.
     """
-    loop_words = _LoopWords(task, answers, accepted, declared)
+    particulars_of_loop = _Particulars(task, answers, accepted, declared)
     texts = [
-        loop_words.mask(clip(message).rstrip(". "), is_fix=False),
-        loop_words.mask(clip(fix), is_fix=True),
+        particulars_of_loop.mask(clip(message).rstrip(". "), is_fix=False),
+        particulars_of_loop.mask(clip(fix), is_fix=True),
     ]
     return ". ".join(filter(_has_words, texts))
 
@@ -90,42 +88,58 @@ def with_rule(example: Example) -> Example:
 
 
 def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
-    """Return what the findings of one rule have in common, newest sighting first.
+    """Return the rule that all findings of one lesson state, newest sighting first.
 
-    A rule that its check has stated needs no comparison. With the sightings of one task
-    only, nothing is confirmed: the result is the first one's `rule`. It is so, too, if
-    the findings differ in most of their words.
+    What a check says of two tasks has the words of the check in common and differs in
+    the values of the tasks. So "the queue is red" and "the queue is blue" give the rule
+    "the queue is ___". The rule of the newest sighting alone is returned if its check
+    has stated it, if no second finding confirms it, or if the findings differ in most
+    of their words.
 
-    A stage of a pipeline has the same task in each run, and its outputs are not kept.
-    There, what counts as another task is a finding with other words, or that several
-    loops were `corrected` after a finding with the same words.
+    In a stage of a pipeline, a finding is also confirmed if it was `corrected` in more
+    than one loop.
     """
-    if sightings[0].stated:
-        return sightings[0].rule
+    newest = sightings[0]
+    if newest.stated:
+        return newest.rule
 
     is_stage = corrected > 0 and not any(sighting.has_output for sighting in sightings)
-    by_task: dict[object, Example] = {}
+    findings = _independent_findings(sightings, is_stage)
+    is_confirmed = len(findings) > 1 or (is_stage and corrected > 1)
+    if not is_confirmed:
+        return newest.rule
+
+    common_text = _common_text(findings)
+    fewest_words = min(len(_words(finding)) for finding in findings)
+    if len(_words(common_text)) < MIN_DECLARED_SHARE * fewest_words:
+        return newest.rule
+    return common_text
+
+
+def _independent_findings(sightings: Sequence[Example], is_stage: bool) -> list[str]:
+    """Return the message and fix of the newest finding of each task, as one text.
+
+    A stage has the same task in each run, and its outputs are not kept. There, a
+    finding with other words counts as that of another task.
+    """
+    newest_by_task: dict[object, Example] = {}
     for sighting in reversed(sightings):
-        name = (sighting.wrong, sighting.fix) if is_stage else sighting.task
-        by_task[name] = sighting
+        task = (sighting.wrong, sighting.fix) if is_stage else sighting.task
+        newest_by_task[task] = sighting
 
-    texts = [(seen.wrong.rstrip(". "), seen.fix) for seen in by_task.values()]
-    token_pattern = compiled(_TOKEN_PATTERN)
-    findings = [token_pattern.findall(". ".join(filter(None, pair))) for pair in texts]
-    is_repeated = is_stage and corrected > 1
-    if len(findings) < 2 and not is_repeated:
-        return sightings[0].rule
+    return [
+        ". ".join(filter(None, [sighting.wrong.rstrip(". "), sighting.fix]))
+        for sighting in newest_by_task.values()
+    ]
 
-    common = findings[-1]
-    for tokens in findings[:-1]:
+
+def _common_text(texts: Sequence[str]) -> str:
+    """Return the text that all texts have in common, with masks where they differ."""
+    *others, common = map(compiled(_TOKEN_PATTERN).findall, texts)
+    for tokens in others:
         if tokens != common:
             common = _common_tokens(common, tokens)
-
-    text = compiled(_REPEATED_MASK_PATTERN).sub(MASK, "".join(common)).strip()
-    words_left = len(_words(text))
-    if words_left < MIN_DECLARED_SHARE * min(len(_words("".join(f))) for f in findings):
-        return sightings[0].rule
-    return text
+    return compiled(_REPEATED_MASK_PATTERN).sub(MASK, "".join(common)).strip()
 
 
 def _common_tokens(tokens: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -139,15 +153,19 @@ def _common_tokens(tokens: Sequence[str], others: Sequence[str]) -> list[str]:
     return common
 
 
-class _LoopWords:
-    """The texts of a loop in which the particulars of a finding stand."""
+class _Particulars:
+    """What is particular to one loop, and so is masked in the finding of its check.
+
+    `constants` are the texts of the check that hold for every loop, and `loop_words`
+    all words of the task and of the answers.
+    """
 
     def __init__(
         self, task: str, answers: Sequence[str], accepted: str, declared: Declared
     ) -> None:
         accepted_values = set(_values_of(accepted))
         # A check may look the answer up, or be made for this very task.
-        general = {text for text in declared.parameters if not _places(text, task)}
+        general = {text for text in declared.parameters if not _find_name(text, task)}
         self.constants = [
             text
             for text in declared.texts | general
@@ -164,44 +182,51 @@ class _LoopWords:
         self.loop_text = "\n".join([task, *answers])
 
     def mask(self, text: str, is_fix: bool) -> str:
-        """Return a text of the finding with its particulars masked."""
+        """Return a text of the finding with its particulars masked.
+
+        If the check declares enough of its words, the text is a template: whatever the
+        check does not declare was filled in. Of another text, only what the task or an
+        answer has is particular.
+        """
         is_declared = _mark(text, self.constants)
         words = [match.span() for match in compiled(_WORDS_PATTERN).finditer(text)]
-        declared = sum(all(is_declared[start:end]) for start, end in words)
-        if not declared or declared < MIN_DECLARED_SHARE * len(words):
-            return _cover(text, self._particulars(text, is_fix), merge=True)
+        declared_count = sum(all(is_declared[start:end]) for start, end in words)
+        if not declared_count or declared_count < MIN_DECLARED_SHARE * len(words):
+            return _mask_spans(text, self._known_spans(text, is_fix), merge=True)
 
         is_constant = _mark(text, [*self.constants, *self._members_in(text)])
-        return _cover(text, self._holes(text, is_constant, is_fix))
+        return _mask_spans(text, self._filled_spans(text, is_constant, is_fix))
 
     def _members_in(self, text: str) -> Iterator[str]:
-        """Yield the members of lists that are no choice of this very task.
+        """Yield the members of declared lists that say nothing about this very task.
 
-        They are so if the text names the whole list, or if neither the task nor an
+        They do not if the text names the whole list, or if neither the task nor an
         answer has them.
         """
         for members in self.lists:
-            is_whole = len(members) > 1 and all(_places(m, text) for m in members)
+            is_whole = len(members) > 1 and all(_find_name(m, text) for m in members)
             for member in members:
-                if is_whole or not any(_places(member, self.loop_text)):
+                if is_whole or not _find_name(member, self.loop_text):
                     yield member
 
-    def _holes(
+    def _filled_spans(
         self, text: str, is_constant: bytearray, is_fix: bool
     ) -> Iterator[tuple[int, int]]:
-        """Yield what fills a template; in a fix, only what the loop's texts have."""
-        for hole in re.finditer(rb"\0+", is_constant):
-            start, end = hole.span()
+        """Yield where a template is filled; in a fix, only with what the loop has."""
+        for gap in re.finditer(rb"\0+", is_constant):
+            start, end = gap.span()
             filled = text[start:end]
             words = set(_words(filled))
             if words and (not is_fix or words & self.loop_words):
-                yield (
-                    start + len(filled) - len(filled.lstrip()),
-                    start + len(filled.rstrip()),
-                )
+                blanks_before = len(filled) - len(filled.lstrip())
+                yield start + blanks_before, start + len(filled.rstrip())
 
-    def _particulars(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
-        """Yield the particulars of a text that the check does not declare."""
+    def _known_spans(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
+        """Yield where a text says what only this loop has.
+
+        That is a word of a short answer, or a name of which the loop has all words. A
+        message also loses its numbers and paths, which a fix may need.
+        """
         for match in compiled(_CHUNK_PATTERN).finditer(text):
             words = set(_words(match[0])) - INDEX_STOP_WORDS
             is_name = match[1] or _is_name(match[0], text[: match.start()])
@@ -214,10 +239,10 @@ class _LoopWords:
 
 
 def _mark(text: str, constants: Sequence[str]) -> bytearray:
-    """Return for each character of a text if it belongs to one of the constants."""
+    """Return 1 for each character of a text that belongs to a constant, else 0."""
     marks = bytearray(len(text))
     for constant in constants:
-        for start, end in _places(constant.strip(), text):
+        for start, end in _find_name(constant.strip(), text):
             marks[start:end] = b"\1" * (end - start)
     return marks
 
@@ -258,8 +283,8 @@ def _is_name(chunk: str, before: str) -> bool:
     return has_capital or not chunk.isalpha()
 
 
-def _places(part: str, text: str) -> list[tuple[int, int]]:
-    """Return where a text stands in another as words of its own."""
+def _find_name(part: str, text: str) -> list[tuple[int, int]]:
+    """Return the spans where a text stands in another as words of its own."""
     if not part or part not in text:
         return []
     # Not within a name: "fix" does not stand in "fix/login".
@@ -269,15 +294,20 @@ def _places(part: str, text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text)]
 
 
-def _cover(text: str, spans: Iterable[tuple[int, int]], merge: bool = False) -> str:
-    """Return a text with masks; `merge` those that only stop words or signs part."""
+def _mask_spans(
+    text: str, spans: Iterable[tuple[int, int]], merge: bool = False
+) -> str:
+    """Return a text with a mask in place of each span.
+
+    With `merge`, masks that only stop words or signs part become one.
+    """
     parts: list[str] = []
-    done = 0
+    masked_end = 0
     for start, end in sorted(spans):
-        if end <= done:
+        if end <= masked_end:
             continue
-        between = text[done : max(start, done)]
+        between = text[masked_end : max(start, masked_end)]
         if not (merge and parts) or _has_words(between):
             parts += [between, MASK]
-        done = end
-    return "".join([*parts, text[done:]])
+        masked_end = end
+    return "".join([*parts, text[masked_end:]])

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from heedful.lessons.finding_rules import (
-    CHANGE_LABEL,
     Declared,
     mask_finding,
 )
@@ -240,7 +239,7 @@ class _Correction:
         if self.accepted is not None:
             line = difference(example.rejected, redact(example.accepted))
             if 0 < len(line) <= MAX_QUOTED_CHARS and "\n" not in line:
-                change = f"{CHANGE_LABEL}{line}"
+                change = f"Accepted: {line}"
 
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())

@@ -6,8 +6,11 @@ model reads the events in the order of the run, each with its number in the run,
 line that says how many were left out. Reflector and judge are shown the same.
 """
 
+from collections.abc import Sequence
+
 from heedful.episodes import course as trace
-from heedful.episodes.episode import Fault
+from heedful.episodes.episode import Episode, Event, Fault
+from heedful.episodes.signals import Signal
 from heedful.memory.study import Study
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
@@ -45,15 +48,32 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
     Secrets, control characters and role tokens are removed.
     """
     episode = study.episode
-    ranked = sorted(study.signals, key=lambda signal: -signal.strength)
-    signal_lines = [
-        f"event {signal.at + 1}: {make_safe(signal.words, MAX_DECISIVE_CHARS)}"
-        for signal in ranked[:MAX_SHOWN_ITEMS]
-    ]
+    signals = sorted(study.signals, key=lambda signal: -signal.strength)
+    texts = _texts_without_events(episode, signals)
+    decisive = _decisive_positions(study, signals)
+    event_budget = budget - sum(map(tokens, texts.values()))
+    lines_by_position = _event_lines(study, decisive, event_budget)
 
+    shown_positions = sorted(lines_by_position)
+    lines = [lines_by_position[position] for position in shown_positions]
+    omitted_count = len(episode.events) + episode.omitted - len(lines)
+    if omitted_count:
+        lines.append(f"… {omitted_count} events left out …")
+    texts["events"] = "\n".join(lines)
+    return shown_positions, {name: text for name, text in texts.items() if text}
+
+
+def _texts_without_events(
+    episode: Episode, signals: Sequence[Signal]
+) -> dict[str, str]:
+    """Return what a model is shown beside the events, and the strongest signals."""
     fault = episode.fault or Fault("")
     error = f"{fault.category}: {fault.message}".strip(": ")
-    texts = {
+    signal_lines = [
+        f"event {signal.at + 1}: {make_safe(signal.words, MAX_DECISIVE_CHARS)}"
+        for signal in signals[:MAX_SHOWN_ITEMS]
+    ]
+    return {
         "goal": make_safe(episode.goal, MAX_DECISIVE_CHARS),
         "task": make_safe(episode.task, 2 * MAX_DECISIVE_CHARS),
         "error": make_safe(error, MAX_DECISIVE_CHARS),
@@ -62,49 +82,43 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
         "signals": "\n".join(signal_lines),
     }
 
-    decisive: list[int | None] = []
-    for finding in sorted(study.mistakes, key=lambda mistake: mistake != study.main):
-        decisive += [finding.failed, study.course.result[finding.failed]]
-        decisive += [*finding.positions, *finding.fix_steps]
-    for signal in ranked:
-        decisive += [signal.at, *signal.evidence]
-    decisive += [study.course.answer, len(episode.events) - 1, 0]
-    places = [n for n in decisive if n is not None and 0 <= n < len(episode.events)]
-    budget -= sum(map(tokens, texts.values()))
-    line_at = _event_lines(study, dict.fromkeys(places), budget)
 
-    lines = [line_at[position] for position in sorted(line_at)]
-    omitted = len(episode.events) + episode.omitted - len(line_at)
-    if omitted:
-        lines.append(f"… {omitted} events left out …")
-    texts["events"] = "\n".join(lines)
-    return sorted(line_at), {name: text for name, text in texts.items() if text}
+def _decisive_positions(study: Study, signals: Sequence[Signal]) -> dict[int, None]:
+    """Return the positions of the decisive events, the most telling first.
+
+    These are the events of the main mistake, of the other mistakes and of the signals,
+    then the answer, the last event and the first one.
+    """
+    positions: list[int | None] = []
+    for mistake in sorted(study.mistakes, key=lambda mistake: mistake != study.main):
+        positions += [mistake.failed, study.course.result[mistake.failed]]
+        positions += [*mistake.positions, *mistake.fix_steps]
+    for signal in signals:
+        positions += [signal.at, *signal.evidence]
+
+    event_count = len(study.episode.events)
+    positions += [study.course.answer, event_count - 1, 0]
+    return dict.fromkeys(n for n in positions if n is not None and 0 <= n < event_count)
 
 
 def _event_lines(
     study: Study, decisive: dict[int, None], budget: int
 ) -> dict[int, str]:
-    """Return the lines of events by position: the decisive ones, the calls, the others.
+    """Return the lines of the events that fit into a `budget` of tokens, by position.
 
-    Each may use its share of the `budget`, in tokens; a longer one loses its middle.
-    They end where the next one does not fit.
+    Decisive events come first, then calls, then all others. A decisive event that does
+    not fit is left out; any other event that does not fit is the last one looked at.
     """
     events = study.episode.events
-    share = 2 * budget // max(1, len(events))  # a token has two characters or more
-    lines: dict[int, str] = {}
-    acts = [n for n, role in enumerate(study.course.roles) if role == "act"]
-    for position in dict.fromkeys((*decisive, *acts, *range(len(events)))):
-        event = events[position]
-        agent = f"of {event.agent}" if event.agent else ""
-        names = filter(None, (event.type, agent, event.tool))
-        title = " ".join(clean(name, MAX_LABEL_CHARS) for name in names)
+    calls = [n for n, role in enumerate(study.course.roles) if role == "act"]
+    # An equal share for each event; a token has two characters or more.
+    share_chars = 2 * budget // max(1, len(events))
 
+    lines: dict[int, str] = {}
+    for position in dict.fromkeys((*decisive, *calls, *range(len(events)))):
         least = MAX_DECISIVE_CHARS if position in decisive else MAX_EVENT_CHARS
-        limit = max(share, least)
-        text = make_safe(trace.event_text(event), max(limit, MAX_SHOWN_LINE_CHARS))
-        if len(text) > limit:
-            text = clean(text, limit)
-        line = f"{position + 1}. {title}: {text}"
+        max_chars = max(share_chars, least)
+        line = f"{position + 1}. {_describe_event(events[position], max_chars)}"
         cost = tokens(f"{line}\n")
         if cost <= budget:
             lines[position] = line
@@ -112,6 +126,18 @@ def _event_lines(
         elif position not in decisive:
             break
     return lines
+
+
+def _describe_event(event: Event, max_chars: int) -> str:
+    """Return type, agent and tool of an event, and its text in at most `max_chars`."""
+    agent = f"of {event.agent}" if event.agent else ""
+    names = filter(None, (event.type, agent, event.tool))
+    title = " ".join(clean(name, MAX_LABEL_CHARS) for name in names)
+
+    text = make_safe(trace.event_text(event), max(max_chars, MAX_SHOWN_LINE_CHARS))
+    if len(text) > max_chars:
+        text = clean(text, max_chars)
+    return f"{title}: {text}"
 
 
 def make_safe(text: str, max_chars: int) -> str:
