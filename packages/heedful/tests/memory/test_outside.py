@@ -77,6 +77,19 @@ async def test_the_mistakes_of_a_session_have_the_origins_that_are_stored(origin
     assert {mistake.signature for mistake in learned.mistakes} == set(learned.stored)
 
 
+@cases("sessions", {"alone": ["s1"], "after another": ["s0", "s1"]})
+async def test_a_session_that_is_learnt_again_waits_once(sessions):
+    memory = heedful.Memory(":memory:", holdout=0, origin="outside")
+    failed = step("Bash", FAILED, ERROR)
+    for session in sessions:
+        await learn(memory, session, failed)
+    fix = step("Bash", "npm i pads")
+    await learn(memory, "s1", failed, fix, step("Bash", FAILED))
+    waiting = await memory.quarantine.waiting()
+    sources = sorted(entry.sources[0] for entry in waiting)
+    assert sources == [f"episode:{session}" for session in sessions]
+
+
 @cases("is_first", {"before": True, "after": False})
 async def test_a_released_fix_stands_beside_the_words_of_a_person(memory, is_first):
     failed = step("Bash", FAILED, ERROR)
