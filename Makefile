@@ -47,8 +47,8 @@ check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' 
 wheels: setup ## build sdist and wheel, and try them in empty environments
 	@$(PY) -m scripts.strangers $(ARGS)
 
-docs: setup ## the docs as a site in build/docs; a broken link fails; ARGS='--version 0.1.0' for a folder of it
-	@$(PY) -m scripts.docs_site $(ARGS)
+docs: setup ## the docs as a site in build/docs; a broken link fails
+	@$(PY) -m scripts.docs_site
 
 bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
 	@$(BENCH)$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)

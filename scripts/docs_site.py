@@ -9,13 +9,12 @@ are made from the same pages, for readers that are models.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -283,57 +282,8 @@ def for_models() -> tuple[str, str]:
     return "\n".join(index) + "\n", "\n".join(full)
 
 
-def versions(changelog: str) -> list[str]:
-    """Return the versions in the headings of a changelog, newest first."""
-    return re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
-
-
-def index_of_versions(listed: Sequence[str]) -> str:
-    """Return the page that leads to the site of each version."""
-    links = [f'<li><a href="{version}/">{version}</a></li>' for version in listed]
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><meta charset="utf-8">',
-            "<title>heedful: versions of the docs</title>",
-            "<h1>heedful: versions of the docs</h1>",
-            "<ul>",
-            *links,
-            "</ul></html>\n",
-        ]
-    )
-
-
-def place(version: str) -> Path:
-    """Move the built site to its folder, which is returned.
-
-    Without a version that is `BUILT`. The site of a version is in a folder of it,
-    beside those of other versions and a page that lists all in the changelog.
-    """
-    if not version:
-        shutil.rmtree(BUILT, ignore_errors=True)
-        return Path(shutil.move(SITE, BUILT))
-
-    listed = versions((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    for path in list(BUILT.glob("*")):
-        if path.is_file():
-            path.unlink()
-        elif path.name == version or path.name not in listed:
-            shutil.rmtree(path)
-    BUILT.mkdir(parents=True, exist_ok=True)
-    (BUILT / "index.html").write_text(index_of_versions(listed), encoding="utf-8")
-    return Path(shutil.move(SITE, BUILT / version))
-
-
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Build the site; return 1 if Zensical finds a broken link or anchor."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--version", default="", help="build into a folder of its own")
-    version = parser.parse_args(arguments).version
-    listed = versions((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    if version and version not in listed:
-        print(f"CHANGELOG.md has no version {version}; it has {', '.join(listed)}")
-        return 1
-
     assemble()
     zensical = Path(sys.executable).parent / "zensical"
     command = [str(zensical), "build", "--clean", "--strict", "-f", str(CONFIG)]
@@ -355,9 +305,11 @@ def main(arguments: Sequence[str]) -> int:
         copy = SITE / page.relative_to(PAGES)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, copy)
-    print(place(version).relative_to(ROOT) / "index.html")
+    shutil.rmtree(BUILT, ignore_errors=True)
+    shutil.move(SITE, BUILT)
+    print(BUILT.relative_to(ROOT) / "index.html")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,8 +1,9 @@
 """Make `recorded.zip`, for `heedful demo --recorded`.
 
-To make it of a real run, run the demo in the root of a checkout, then name its folder:
+To make it of a real run, run the demo in the root of a checkout, then name its folder.
+The first command makes sure that nothing of an earlier run is in it:
 
-    make demo ARGS='--fresh'
+    rm -rf out/demo && make demo
     .venv/bin/python -m scripts.record_demo out/demo
 
 Without a folder, the recording that there is gets the schema of this checkout. No model
@@ -56,7 +57,7 @@ def copy_rows(source: Path, target: Path) -> None:
 def read_run(out: Path) -> tuple[Path, str]:
     """Return the database of the run in `out`, and its facts as JSON.
 
-    Raises ValueError if it has several databases, or none: begin with --fresh.
+    Raises ValueError if it has several databases, or none.
     """
     (source,) = out.glob("demo-*.db")
     result_file = out / "result.json"

@@ -4,14 +4,13 @@ on them.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import Any, TextIO
+from typing import Any
 
 from heedful.cli.printing import TextTable, show
 from heedful.cli.run import TaskResult
@@ -41,9 +40,8 @@ COLUMNS = (
     "seconds",
 )
 
-# A terminal of 80 columns shows these, with shorter words; the report has all.
-NARROW_COLUMNS = ("family", "arm", "first try", "second half", "solved", "calls")
-MIN_WIDE_COLUMNS = 118  # of a terminal that shows the whole table
+# A terminal of 80 columns has room for these; the report has all.
+TERMINAL_COLUMNS = ("family", "arm", "first try", "second half", "solved", "calls")
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
 
@@ -268,24 +266,26 @@ class Measured:
         }
 
 
-def print_summary(measured: Measured) -> None:
-    """Print the table and what its intervals say."""
-    show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
-    rows = both_arms(by_group(measured))
-    columns: Sequence[str] = COLUMNS
-    if sys.stdout.isatty() and get_terminal_size().columns < MIN_WIDE_COLUMNS:
-        columns = NARROW_COLUMNS
-        rows = [_narrow_row(row) for row in rows]
-    show(TextTable(columns, rows, text_columns=2))
+def print_summary(measured: Measured, *, families: bool) -> None:
+    """Print the table, with a row for each of the `families` or of all together, and
+    what its intervals say.
+    """
+    tasks = len(measured.ran.memory)
+    show(f"{measured.settings['model']}, {tasks} tasks: shares with 95 % intervals")
+    groups = by_group(measured)
+    if not families:
+        groups = groups[-1:]
+    rows = [_terminal_row(row) for row in both_arms(groups)]
+    show(TextTable(TERMINAL_COLUMNS, rows, text_columns=2))
 
     for head, lines in sentences(measured):
         show(head)
         for line in lines:
-            show(folded(line, sys.stdout, indent="  "))
+            show(folded(line, indent="  "))
 
 
-def _narrow_row(row: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the cells of a row that a narrow terminal shows."""
+def _terminal_row(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the cells of a row that a terminal shows."""
     cells = dict(zip(COLUMNS, row, strict=True))
     return (
         cells["family"],
@@ -297,10 +297,8 @@ def _narrow_row(row: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def folded(line: str, stream: TextIO, indent: str = "") -> str:
-    """Return a line with an indent; for a terminal, folded between words."""
-    if not stream.isatty():
-        return f"{indent}{line}"
+def folded(line: str, indent: str = "") -> str:
+    """Return a line with an indent, folded between words at the terminal's width."""
     return fill(
         line,
         get_terminal_size().columns,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +38,7 @@ where t.type = 'table' and c.type = 'REAL'
 """
 # A time of the run may lie so far before its first loop or after its last.
 MAX_SKEW_SECONDS = 60
+TOLD_FAMILIES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +110,41 @@ def move_to_now(database: Path) -> None:
             )
 
 
-async def replay(values: Settings, out: Path, again: str) -> Measured:
-    """Show the recorded run like a run, and measure it. Raises StoreError."""
+def telling(rows: Sequence[TaskResult]) -> frozenset[str]:
+    """Return the tasks of the first two families, up to the first that was right at
+    the first try.
+    """
+    chosen = []
+    for family in list(dict.fromkeys(row.group for row in rows))[:TOLD_FAMILIES]:
+        for row in rows:
+            if row.group == family:
+                chosen.append(row.id)
+                if row.at_once:
+                    break
+    return frozenset(chosen)
+
+
+async def replay(
+    values: Settings, out: Path, again: str, *, every_task: bool
+) -> Measured:
+    """Show the recorded run, its telling tasks or all, and measure it.
+
+    Raises StoreError.
+    """
     recording = unpack(out)
     db = str(out / DATABASE)
-    ids = tuple(row.id for row in recording.rows[MEMORY])
-    say(folded(str(recording), sys.stderr))
+    rows = recording.rows[MEMORY]
+    told = frozenset(row.id for row in rows) if every_task else telling(rows)
+    say(folded(str(recording)))
     say(f"{LEGEND}\n")
 
     values = replace(values, db=db)
     async with opened_store(values) as store:
-        ran = await _show(recording, ids, store)
+        ran = await _show(recording, told, store)
         await record_pairs(ran, store)
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
+    if len(told) < len(rows):
+        say(f"{len(rows) - len(told)} more tasks with --all\n")
 
     recorded = {"recorded": str(recording), "command": again}
     return Measured(
@@ -135,10 +157,11 @@ async def replay(values: Settings, out: Path, again: str) -> Measured:
     )
 
 
-async def _show(recording: Recording, ids: tuple[str, ...], store: Store) -> Ran:
-    """Show the lines of all tasks, in their order."""
+async def _show(recording: Recording, told: frozenset[str], store: Store) -> Ran:
+    """Show the lines of the tasks to be told, in their order."""
+    ids = tuple(row.id for row in recording.rows[MEMORY])
     screen = Screen(len(ids))
-    ledger = Ledger(ids=ids, screen=screen)
+    ledger = Ledger(ids=ids, told=told, screen=screen)
     pairs = zip(recording.rows[WITHOUT], recording.rows[MEMORY], strict=True)
     with screen:
         for without, memory in pairs:

@@ -15,13 +15,12 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from heedful.cli.printing import PIPE_WIDTH_COLUMNS
 from heedful.cli.run import TaskResult
 from heedful.display import counted
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done
-from heedful.loop.explain import explain
+from heedful.loop.explain import describe_reason, explain
 from heedful.sanitize import clean
 from heedful.store import loops, shown
 from heedful.store.store import Store
@@ -65,8 +64,8 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """How one loop went; `stopped` is the rule that ended it and why, "" if it
-    passed. `db` is its database.
+    """How one loop went; `stopped` is why it ended, "" if it passed. `db` is its
+    database.
     """
 
     db: str
@@ -96,7 +95,6 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
     """Read the story of a loop that has ended. Raises NotFound, StoreError."""
     stored = await store.read(scope, loops.read, loop)
     done = stored.verdicts[-1]
-    stops = done.stopped_by if isinstance(done, Done) else ()
     tries = []
     for value, attempt in zip(stored.values, stored.loop.attempts, strict=True):
         errors = attempt.evaluation.errors if attempt.evaluation else ()
@@ -112,7 +110,7 @@ async def story(store: Store, scope: Scope, loop: str) -> Story:
         tries=tuple(tries),
         shown=tuple(_shown(Path(store.url), scope, loop)),
         passed=isinstance(done, Done) and done.passed,
-        stopped=f"{stops[0].rule}: {stops[0].detail}" if stops else "",
+        stopped=describe_reason(done),
         explanation=str(explain(stored.loop, policy_from(stored.head.policy))),
     )
 
@@ -158,10 +156,8 @@ class Screen:
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.columns = PIPE_WIDTH_COLUMNS
-        self._console = Console(stderr=True, highlight=False)
-        if self._console.is_terminal:
-            self.columns = get_terminal_size().columns
+        self.columns = get_terminal_size().columns
+        self._console = Console(stderr=True, highlight=False, width=self.columns)
         self._bars = progress.Progress(
             progress.TextColumn("{task.description:<14}", markup=False),
             progress.BarColumn(bar_width=24),
@@ -181,16 +177,8 @@ class Screen:
         self._bars.stop()
 
     def say(self, text: Text | str) -> None:
-        """Print a line above the bars; a terminal cuts it at its width."""
-        is_cut = self._console.is_terminal
-        self._console.print(
-            text,
-            markup=False,
-            no_wrap=is_cut,
-            overflow="ellipsis",
-            crop=is_cut,
-            soft_wrap=not is_cut,
-        )
+        """Print a line above the bars, cut at the width of the terminal."""
+        self._console.print(text, markup=False, no_wrap=True, overflow="ellipsis")
 
     def arm(self, arm: str, rows: list[TaskResult], now: str = "") -> None:
         """Move the bar of an arm; `now` is the id of the task that runs."""

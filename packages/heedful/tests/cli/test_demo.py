@@ -121,16 +121,16 @@ def test_both_arms_and_what_they_show(finished, monkeypatch):
     learnt = figure(document, "shop")
     hopeless = figure(document, "stubborn")
     assert learnt["without"]["at_once"]["value"] == 0
-    assert learnt["memory"]["at_once"]["value"] == pytest.approx(5 / 6)
+    assert learnt["memory"]["at_once"]["value"] == pytest.approx(3 / 4)
     assert figure(document, "shop", "second half")["memory"]["at_once"]["value"] == 1
     assert (
         learnt["without"]["solved"]["value"] == learnt["memory"]["solved"]["value"] == 1
     )
-    assert learnt["without"]["calls"] == 12
-    assert learnt["memory"]["calls"] == 7
+    assert learnt["without"]["calls"] == 8
+    assert learnt["memory"]["calls"] == 5
     assert hopeless["memory"]["solved"]["value"] == 0
     assert figure(document, "easy")["gain"]["value"] == 0
-    assert figure(document, "all families")["memory"]["tasks"] == 18
+    assert figure(document, "all families")["memory"]["tasks"] == 12
     assert call_count == sum(
         row["calls"] for rows in document["rows"].values() for row in rows
     )
@@ -155,9 +155,9 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert "Content-Security-Policy" in page
     assert "What it has learnt" in page
     assert (
-        len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 18
+        len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 12
     )
-    for word in ("insufficient data", "all families", "second half (9 tasks)"):
+    for word in ("insufficient data", "all families", "second half (6 tasks)"):
         assert word in done.out
     assert re.search(
         r"families without a gain at the first try\n  stubborn, easy *\n", done.out
@@ -182,11 +182,36 @@ def shown_again(tmp_path_factory):
     return desk, done
 
 
-def test_a_recording_shows_lines_table_and_report_of_a_run(shown_again):
-    desk, done = shown_again
-    assert "63/63" in done.err
+def test_a_recording_tells_five_tasks_and_the_sum(shown_again):
+    _, done = shown_again
+    told = re.findall(
+        r"^ *\d+/63 (\S+) +without (\S+) +with (\S+)", done.err, re.MULTILINE
+    )
+    assert told == [
+        ("weight-01", "✗✓", "✗✓"),
+        ("ticket-01", "✗✗✗■", "✗✗✗■"),
+        ("weight-02", "✗✓", "✓"),
+        ("ticket-02", "✗✓", "✗✓"),
+        ("ticket-03", "✗✓", "✓"),
+    ]
+    assert "58 more tasks with --all" in done.err
     assert "It was wrong, got feedback, and corrected itself" in done.err
+    assert "stopped   the answer repeats attempt 1" in done.err
     assert "all families, second half (36 tasks)" in done.out
+    assert "67 % (54–77)" in done.out
+    assert "temperature" not in done.out
+    assert [line for line in (done.err + done.out).splitlines() if len(line) > 80] == []
+
+
+def test_all_of_a_recording_are_its_tasks_and_families(desk):
+    done = desk.heedful("demo --recorded --all --model none")
+    assert "63/63 name-07" in done.err
+    assert "more tasks with --all" not in done.err
+    assert re.search(r"^ temperature +without", done.out, re.MULTILINE)
+
+
+def test_a_recording_leaves_the_files_of_a_run(shown_again):
+    desk, _ = shown_again
     out = desk.folder / "out" / "recorded"
     result = json.loads((out / "result.json").read_text("utf-8"))
     assert figure(result, "all families")["gain"]["low"] > 0

@@ -489,6 +489,10 @@ def demo(
     recorded: Annotated[
         bool, Option("--recorded", help="Show a recorded run, without a model.")
     ] = False,
+    every: Annotated[
+        bool,
+        Option("--all", help="Show every family; with --recorded, every task, too."),
+    ] = False,
     no_browser: Annotated[
         bool, Option("--no-browser", help="With --recorded: open no pages.")
     ] = False,
@@ -530,7 +534,7 @@ def demo(
         return 0
 
     if recorded:
-        return _show_recorded(values, out, command, browser=not no_browser)
+        return _show_recorded(values, out, command, every, browser=not no_browser)
 
     if values.model.startswith("embedded") and find_spec("xllamacpp") is None:
         raise errors.UsageError(
@@ -543,23 +547,28 @@ def demo(
     measured = run_interruptibly(
         lab.measure(plan, values, out, again=command, db=db), lambda: last_words
     )
-    lab.write(measured, out, current_command().json)
+    lab.write(measured, out, json=current_command().json, families=every)
     return 0
 
 
-def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) -> int:
-    """Show the recorded run; then its pages, if a person can see them here."""
+def _show_recorded(
+    values: Settings, out: Path, command: str, every: bool, *, browser: bool
+) -> int:
+    """Show the recorded run, `every` task of it or the telling ones; then its pages,
+    if a person can see them here.
+    """
     recording = _import_demo("recording")
     out.mkdir(parents=True, exist_ok=True)
     measured = run_interruptibly(
-        recording.replay(values, out, command), lambda: "interrupted"
+        recording.replay(values, out, command, every_task=every), lambda: "interrupted"
     )
-    _import_demo("lab").write(measured, out, current_command().json)
+    is_json = current_command().json
+    _import_demo("lab").write(measured, out, json=is_json, families=every)
 
     has_pages = find_spec("heedful_server") is not None
     if not has_pages:
         say(f"for the pages, {errors.install_line('ui')}")
-    if browser and has_pages and _has_display() and not current_command().json:
+    if browser and has_pages and _has_display() and not is_json:
         database = str(out / recording.DATABASE)
         show_pages = (sys.executable, "-m", "heedful", "ui", "--db", database)
         return subprocess.call(show_pages)
