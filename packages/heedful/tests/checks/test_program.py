@@ -176,7 +176,7 @@ def list_processes(folder):
 
 
 @pytest.fixture
-def without_bubblewrap(monkeypatch, tmp_path):
+def path_folder(monkeypatch, tmp_path):
     """Let the folder `tmp_path` be the only one on the path."""
     monkeypatch.setenv("PATH", str(tmp_path))
     checks.bubblewrap.cache_clear()
@@ -188,13 +188,19 @@ def without_bubblewrap(monkeypatch, tmp_path):
     "script",
     {"it is not there": "", "it is refused": "#!/bin/sh\necho 'no namespaces'; exit 1"},
 )
-def test_without_bubblewrap_only_what_is_unsafe_runs(without_bubblewrap, script):
+def test_without_bubblewrap_only_what_is_unsafe_runs(path_folder, script):
     if script:
-        (without_bubblewrap / "bwrap").write_text(script)
-        (without_bubblewrap / "bwrap").chmod(0o700)
+        (path_folder / "bwrap").write_text(script)
+        (path_folder / "bwrap").chmod(0o700)
     with pytest.raises(UsageError, match="or pass unsafe=True"):
         checks.python_tests(TESTS)
     assert python_tests(TESTS).unsafe
+
+
+def test_with_bubblewrap_a_check_is_safe(path_folder):
+    (path_folder / "bwrap").write_text("#!/bin/sh\nexit 0")
+    (path_folder / "bwrap").chmod(0o700)
+    assert not checks.python_tests(TESTS).unsafe
 
 
 def test_the_environment_is_empty(monkeypatch):
