@@ -154,12 +154,12 @@ class Ended:
 class Ledger:
     """The loops that have ended, shown in the order of the tasks.
 
-    `ids` are those of the tasks, `told` of those whose lines are printed. `first` has
-    the first stories of each kind; `shown` counts the tasks that have ended.
+    `ids` are those of the tasks, `line_ids` of those whose lines are printed. `first`
+    has the first stories of each kind; `shown` counts the tasks that have ended.
     """
 
     ids: tuple[str, ...]
-    told: frozenset[str]
+    line_ids: frozenset[str]
     screen: Screen
     loops: dict[str, dict[str, Ended]] = field(
         default_factory=lambda: {arm: {} for arm in RUNS}
@@ -184,15 +184,15 @@ class Ledger:
             self._show(id, without.story, memory.story)
 
     def _show(self, id: str, without: Story, memory: Story) -> None:
-        """Show the line of a task that is told, and the first story of each kind."""
-        is_told = id in self.told
-        if is_told:
+        """Show the line of a task if it has one, and the first story of each kind."""
+        has_line = id in self.line_ids
+        if has_line:
             self.screen.task(id, self.shown, without, memory)
         for kind, telling, other in kinds(without, memory):
             if kind in self.first:
                 continue
             self.first[kind] = (telling, other)
-            if is_told:
+            if has_line:
                 self.screen.tell(HEADS[kind], telling, other)
 
     def _ended_rows(self, arm: str) -> list[TaskResult]:
@@ -230,7 +230,7 @@ class Lab:
         """
         began = time.perf_counter()
         ids = tuple(task.id for task in self.plan.tasks)
-        ledger = Ledger(ids=ids, told=frozenset(ids), screen=self.screen)
+        ledger = Ledger(ids=ids, line_ids=frozenset(ids), screen=self.screen)
         waiting_without = iter(self.plan.tasks)  # shared by both
 
         async def run_with_memory() -> None:

@@ -38,7 +38,7 @@ where t.type = 'table' and c.type = 'REAL'
 """
 # A time of the run may lie so far before its first loop or after its last.
 MAX_SKEW_SECONDS = 60
-TOLD_FAMILIES = 2
+STORY_FAMILIES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +110,12 @@ def move_to_now(database: Path) -> None:
             )
 
 
-def telling(rows: Sequence[TaskResult]) -> frozenset[str]:
+def story_ids(rows: Sequence[TaskResult]) -> frozenset[str]:
     """Return the tasks of the first two families, up to the first that was right at
     the first try.
     """
     chosen = []
-    for family in list(dict.fromkeys(row.group for row in rows))[:TOLD_FAMILIES]:
+    for family in list(dict.fromkeys(row.group for row in rows))[:STORY_FAMILIES]:
         for row in rows:
             if row.group == family:
                 chosen.append(row.id)
@@ -134,17 +134,17 @@ async def replay(
     recording = unpack(out)
     db = str(out / DATABASE)
     rows = recording.rows[MEMORY]
-    told = frozenset(row.id for row in rows) if every_task else telling(rows)
+    line_ids = frozenset(row.id for row in rows) if every_task else story_ids(rows)
     say(folded(str(recording)))
     say(f"{LEGEND}\n")
 
     values = replace(values, db=db)
     async with opened_store(values) as store:
-        ran = await _show(recording, told, store)
+        ran = await _show(recording, line_ids, store)
         await record_pairs(ran, store)
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
-    if len(told) < len(rows):
-        say(f"{len(rows) - len(told)} more tasks with --all\n")
+    if len(line_ids) < len(rows):
+        say(f"{len(rows) - len(line_ids)} more tasks with --all\n")
 
     recorded = {"recorded": str(recording), "command": again}
     return Measured(
@@ -157,11 +157,11 @@ async def replay(
     )
 
 
-async def _show(recording: Recording, told: frozenset[str], store: Store) -> Ran:
-    """Show the lines of the tasks to be told, in their order."""
+async def _show(recording: Recording, line_ids: frozenset[str], store: Store) -> Ran:
+    """Let all tasks end in their order; show the lines of some."""
     ids = tuple(row.id for row in recording.rows[MEMORY])
     screen = Screen(len(ids))
-    ledger = Ledger(ids=ids, told=told, screen=screen)
+    ledger = Ledger(ids=ids, line_ids=line_ids, screen=screen)
     pairs = zip(recording.rows[WITHOUT], recording.rows[MEMORY], strict=True)
     with screen:
         for without, memory in pairs:

@@ -184,10 +184,8 @@ def shown_again(tmp_path_factory):
 
 def test_a_recording_tells_five_tasks_and_the_sum(shown_again):
     _, done = shown_again
-    told = re.findall(
-        r"^ *\d+/63 (\S+) +without (\S+) +with (\S+)", done.err, re.MULTILINE
-    )
-    assert told == [
+    line = re.compile(r"^ *\d+/63 (\S+) +without (\S+) +with (\S+)", re.MULTILINE)
+    assert line.findall(done.err) == [
         ("weight-01", "✗✓", "✗✓"),
         ("ticket-01", "✗✗✗■", "✗✗✗■"),
         ("weight-02", "✗✓", "✓"),
