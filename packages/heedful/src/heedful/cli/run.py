@@ -489,7 +489,7 @@ def demo(
     recorded: Annotated[
         bool, Option("--recorded", help="Show a recorded run, without a model.")
     ] = False,
-    every: Annotated[
+    every_task: Annotated[
         bool,
         Option("--all", help="Show every family; with --recorded, every task, too."),
     ] = False,
@@ -534,7 +534,7 @@ def demo(
         return 0
 
     if recorded:
-        return _show_recorded(values, out, command, every, browser=not no_browser)
+        return _show_recorded(values, out, command, every_task, browser=not no_browser)
 
     if values.model.startswith("embedded") and find_spec("xllamacpp") is None:
         raise errors.UsageError(
@@ -547,23 +547,24 @@ def demo(
     measured = run_interruptibly(
         lab.measure(plan, values, out, again=command, db=db), lambda: last_words
     )
-    lab.write(measured, out, json=current_command().json, families=every)
+    lab.write(measured, out, json=current_command().json, families=every_task)
     return 0
 
 
 def _show_recorded(
-    values: Settings, out: Path, command: str, every: bool, *, browser: bool
+    values: Settings, out: Path, command: str, every_task: bool, *, browser: bool
 ) -> int:
-    """Show the recorded run, `every` task of it or the telling ones; then its pages,
+    """Show the recorded run, every task of it or the telling ones; then its pages,
     if a person can see them here.
     """
     recording = _import_demo("recording")
     out.mkdir(parents=True, exist_ok=True)
     measured = run_interruptibly(
-        recording.replay(values, out, command, every_task=every), lambda: "interrupted"
+        recording.replay(values, out, command, every_task=every_task),
+        lambda: "interrupted",
     )
     is_json = current_command().json
-    _import_demo("lab").write(measured, out, json=is_json, families=every)
+    _import_demo("lab").write(measured, out, json=is_json, families=every_task)
 
     has_pages = find_spec("heedful_server") is not None
     if not has_pages:
