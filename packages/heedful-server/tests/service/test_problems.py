@@ -170,6 +170,7 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
         f"store_unavailable: /var/lib/heedful.db: {n} again id=r1" for n in (1, 2)
     ]
     assert "ZeroDivisionError" in caplog.text
+    assert "not_found" not in caplog.text
     assert not any(word in caplog.text for word in ("private", "forged", 64 * "a"))
 
 

@@ -148,6 +148,8 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(browser):
     facts = browser.data(f"/traces/{episode['id']}")
     assert [step["numbers"] for step in facts["steps"]] == [[1, 2], [3, 4]]
     assert facts["failed"] == 1
+    ended = "The run failed after 2 steps; step 2, write, failed: "
+    assert facts["sentence"].startswith(ended)
 
     page = browser.get(f"/traces/{episode['id']}").text
     folded, opened = page.split("<details")[1:3]

@@ -220,6 +220,7 @@ def test_every_field_arrives(tmp_path):
     assert recorded.quality == (0.5, 1)
 
 
+AT_MOST = {"direction": "at_most"}
 BAD_RECORDS: dict[str, tuple[str, str]] = {
     "an unknown key": (line(x=1), "no key is called 'x'"),
     "no attempt": ('{"attempts": []}', "it must be not empty"),
@@ -231,6 +232,10 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
     "a goal of another form": (
         line(goals=["q > 1"]),
         "a goal is 'q > 1'; it must be written like \"alignment",
+    ),
+    "goals that contradict each other": (
+        line(goals=["q >= 0.8", {"score": "q", "threshold": 0.5, **AT_MOST}]),
+        "it must be at most 0.5: another goal is q",
     ),
     "neither passed nor findings": (
         line({"candidate": "x", "met": 1}),

@@ -65,15 +65,17 @@ def test_what_made_the_difference_is_found(content, expected):
 ANSWER = Event("llm_response", "It is 12.", agent="writer")
 OTHER_ANSWER = Event("llm_response", "It is 12000.", agent="writer")
 REMARK = Event("error_event", "The table is in thousands.", agent="checker")
+REPLY = Event("llm_response", "The table is in thousands.", agent="checker")
 
 
 def correction_of(*events: Event, outcome: Any = "success") -> Correction | None:
     return find_correction(course(Episode(events, outcome)))
 
 
-def test_an_answer_that_was_accepted_after_a_remark_is_found():
+@cases("remark", {"an error": REMARK, "an answer of another agent": REPLY})
+def test_an_answer_that_was_accepted_after_a_remark_is_found(remark):
     expected = Correction(answer=0, remark=1, accepted=2)
-    assert correction_of(ANSWER, REMARK, OTHER_ANSWER) == expected
+    assert correction_of(ANSWER, remark, OTHER_ANSWER) == expected
 
 
 @cases(

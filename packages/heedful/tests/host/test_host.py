@@ -132,9 +132,11 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     await first.recall()
     await first.before("sh", "npm run pads", "c1")
     await first.seen("sh", ERROR, "c1")
-    await first.learn(
+    learned = await first.learn(
         Event("tool_call", tool="sh", arguments={"command": "ls"}), ends="failure"
     )
+    assert learned is not None
+    assert learned.stored
     second = host.run("two", "build it again")
     for call in ("c1", "c2"):
         advice = await second.before("sh", "npm run pads", call)

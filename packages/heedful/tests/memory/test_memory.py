@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from heedful.episodes.episode import Event
 from heedful.lessons.lesson import Example, Exposure, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
@@ -15,6 +16,7 @@ from heedful.store import exposures, lessons, retention
 from heedful.store.connection import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import check_derived
+from tests.hosts import patient_host
 from tests.memory.conftest import by_words_and_vectors
 from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.entries import build_lesson
@@ -105,7 +107,9 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(
     for memory in (here, there):
         await memory.remember("u", "x", example=WEIGHT)
         await memory.remember("u", "y", example=WEIGHT)
+        await patient_host(memory=memory).run("s").keep(Event("user_message", "hi"))
     assert await here.clear() == 2
+    assert rows(path, "select project from event") == [("there",)]
     assert await here.count() == 0
     assert await there.count() == 2
     assert not await here.seen("u", "x")
