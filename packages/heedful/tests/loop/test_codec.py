@@ -33,6 +33,7 @@ attempts = st.builds(
     usage=support.usages,
     repeats=st.none() | number,
     labels=labels,
+    judged_by=st.lists(support.words, max_size=2).map(tuple),
     greedy=st.booleans(),
 )
 

@@ -221,7 +221,8 @@ async def test_unlike_runs_are_no_procedure(memory, steps, task):
 )
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
     refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    run = run_of([Event("user_message", prompt)], refused)
+    opening = [Event("system_event", "Be brief."), Event("user_message", prompt)]
+    run = run_of(opening, refused)
     await reflect(run, memory=memory, origin="user")
     matches = await memory.query("Book the room.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}
