@@ -8,10 +8,8 @@ In the order of the page:
 - any block with `title="name"` is written to that file instead;
 - ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the
   page's folder and must exit 0, or n where the line ends in `# exits n`; output shown
-  below a line is compared, `...` standing for anything. Lines with other commands are
-  not run.
-
-The OpenAI SDK of a page reaches the stand-in of `scripts/stand_in.py`.
+  below a line is compared, `...` standing for anything. A line that ends in `&` runs
+  beside the rest of the page. Lines with other commands are not run.
 
 `scripts/run_docs.py page …` runs only those pages. With `WRITES_PAGES=1` before it, it
 writes the output into them.
@@ -21,11 +19,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import atexit
 import doctest
 import inspect
-import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -157,6 +156,10 @@ def run_console(block: Block, page: Path) -> None:
     for command, shown in steps(block.body):
         if command.split(" ")[0] not in RUNS:
             continue
+        if command.endswith(" &"):
+            process = subprocess.Popen(shlex.split(command.removesuffix("&")))
+            atexit.register(process.terminate)
+            continue
         exits = re.search(r"# exits (\d+)$", command)
         expected = int(exits[1]) if exits else 0
         done = capture(command)
@@ -197,13 +200,13 @@ def run_page(path: Path) -> int:
     return 0
 
 
-def start(path: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
-    """Run a page in a new process and folder, with these environment variables; return
-    whether it passed, and its output.
+def start(path: Path) -> tuple[bool, str]:
+    """Run a page in a new process and folder; return whether it passed, and its
+    output.
     """
     programs = Path(sys.executable).parent
-    environment = {**os.environ, **variables}
-    environment |= {
+    environment = {
+        **os.environ,
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
         "NO_COLOR": "1",
@@ -245,13 +248,9 @@ def main(arguments: Sequence[str]) -> int:
     for file in find_all(EMBEDDER_NAME):
         asyncio.run(fetch(file))
 
-    # As a script, this file has its own folder on the path and not the root.
-    sys.path.insert(0, str(ROOT))
-    from scripts import stand_in
-
     wrong = 0
-    with stand_in.serving() as variables, ThreadPoolExecutor(2) as pool:
-        for passed, page_output in pool.map(start, pages, itertools.repeat(variables)):
+    with ThreadPoolExecutor(2) as pool:
+        for passed, page_output in pool.map(start, pages):
             if not passed:
                 wrong += 1
                 print(page_output.rstrip())

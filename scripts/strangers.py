@@ -82,8 +82,6 @@ assert [len(stage.attempts) for stage in report.stages] == [1, 2], report
 # Commands of the other packages, with the package that has them.
 ELSEWHERE = {"serve": "heedful-server", "hook": "heedful-agents"}
 RECORDED = ["demo", "--recorded", "--no-browser"]
-# The OpenAI SDK is imported by README's first program, and is no dependency.
-SDK_OF_README = "openai"
 
 
 class Refused(Exception):
@@ -388,7 +386,6 @@ def try_on(
                 try_with_server(programs, folder)
                 try_with_agents(programs, folder)
             if thorough and plan.what == "heedful alone":
-                add([SDK_OF_README], programs, folder)
                 run_pages(programs, folder, "README.md")
             if thorough and plan.what == "all three, all extras":
                 run_pages(programs, folder, "README.md", "docs/tutorial.md")

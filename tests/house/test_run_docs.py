@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts import run_docs, stand_in
+from scripts import run_docs
 from tests.tables import cases
 
 
@@ -13,8 +13,7 @@ def outcome(tmp_path):
     def run(text: str) -> tuple[bool, str]:
         path = tmp_path / "page.md"
         path.write_text(text, "utf-8")
-        with stand_in.serving() as variables:
-            return run_docs.start(path, variables)
+        return run_docs.start(path)
 
     return run
 

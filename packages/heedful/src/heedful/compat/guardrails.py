@@ -500,7 +500,7 @@ async def process_loop_completion(
 ) -> dict[str, Any]:
     """Report a completed run of a loop, and return whether the loop runs again.
 
-    `content` has the fields of `Completion`. docs/earlier-systems/compatible.md lists
+    `content` has the fields of `Completion`. docs/earlier-systems/guardrails.md lists
     the fields of the answer; it has `warnings` if part of a bias tag is not stored. A
     status other than "done" gives an answer with status "error". Raises NotFound,
     InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
