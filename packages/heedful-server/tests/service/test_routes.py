@@ -40,7 +40,11 @@ ROUTES = {
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = "\n".join(
     (DOCS / name).read_text("utf-8")
-    for name in ("http.md", "earlier-systems/guardrails.md", "earlier-systems/reflections.md")
+    for name in (
+        "http.md",
+        "earlier-systems/guardrails.md",
+        "earlier-systems/reflections.md",
+    )
 )
 # What each route needs, as the pages say it.
 ROW = (
