@@ -5,12 +5,13 @@ type of its error, its source and its tags. While the lesson waits in quarantine
 after it was rejected, these fields are shown only to a key with the permission `read`,
 which can look into quarantine. For other keys they are empty, and no filter finds the
 lesson by them. What a loop was once shown may wait today, so other keys see no words of
-it either. All that answers with lessons asks here: routes, pages and MCP.
+it either. All that answers with lessons asks here: routes, pages and MCP. So does all
+that decides about what waits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from heedful.store.records import StoredLoop
 from heedful_server.auth import Caller
@@ -48,3 +49,26 @@ def visible_loop(caller: Caller, stored_loop: StoredLoop) -> StoredLoop:
     if may_review(caller) or stored_loop.briefing is None:
         return stored_loop
     return replace(stored_loop, briefing=stored_loop.briefing.without_words())
+
+
+async def decide(
+    caller: Caller,
+    ruling: Literal["release", "reject", "undo"],
+    ids: Sequence[int],
+    why: str,
+) -> None:
+    """Release texts, reject them, or take back a decision.
+
+    The audit records it, and a job embeds released texts. Raises NotQuarantined,
+    NotFound, InvalidInput.
+    """
+    caller.record(f"quarantine.{ruling}", ", ".join(map(str, ids)), why=why)
+    quarantine = caller.memory.quarantine
+    rulings = {
+        "release": quarantine.release,
+        "reject": quarantine.reject,
+        "undo": quarantine.undo,
+    }
+    await rulings[ruling](ids, by=caller.by, why=why)
+    if ruling == "release":
+        await caller.setup.embed_soon(caller.scope, since="")

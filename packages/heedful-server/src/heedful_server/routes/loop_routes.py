@@ -179,9 +179,7 @@ async def begin(
         opened = await open_with(rules, goals)
 
     response.status_code = 201 if opened.created else 200
-    notes = await caller.read(loop_notes.notes_of, id)
-    stored_loop = visible_loop(caller, opened.stored)
-    return await _loop_answer(stored_loop, response.status_code, notes=notes)
+    return await _loop_answer(caller, opened.stored, response.status_code)
 
 
 @router.get("/loops")
@@ -220,17 +218,18 @@ async def explain(id: Id, caller: Reading) -> Document:
 @router.get("/loops/{id:path}", response_model=Document)
 async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
-    stored_loop = visible_loop(caller, await caller.read(loop_store.read, id))
-    notes = await caller.read(loop_notes.notes_of, id)
-    return await _loop_answer(stored_loop, notes=notes)
+    return await _loop_answer(caller, await caller.read(loop_store.read, id))
 
 
 async def _loop_answer(
-    stored_loop: StoredLoop,
-    status: int = 200,
-    notes: Sequence[loop_notes.LoopNote] = (),
+    caller: Caller, stored_loop: StoredLoop, status: int = 200
 ) -> Document | Response:
-    """Return a whole loop; a large one becomes an answer outside the event loop."""
+    """Return a whole loop with its notes, as the caller may see it.
+
+    A large one becomes an answer outside the event loop.
+    """
+    notes = await caller.read(loop_notes.notes_of, stored_loop.loop.id)
+    stored_loop = visible_loop(caller, stored_loop)
     if stored_loop.size <= MAX_INLINE_CHARS:
         return loop_record(stored_loop, notes)
     content = await offload(_loop_json, stored_loop, notes)

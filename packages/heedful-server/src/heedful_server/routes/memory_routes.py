@@ -496,6 +496,13 @@ async def show(id: Id, caller: Reviewing) -> schemas.QuarantineEntry:
     return await caller.memory.quarantine.show(id)
 
 
+STATES_AFTER_RULING = {
+    "release": "unverified",
+    "reject": "retired",
+    "undo": "quarantined",
+}
+
+
 @quarantine.post("/{id}/{ruling}")
 async def rule(
     id: Id,
@@ -508,20 +515,8 @@ async def rule(
 
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
-    caller.record(f"quarantine.{ruling}", str(id), why=body.why)
-
-    lessons = caller.memory.quarantine
-    if ruling == "reject":
-        state = "retired"
-        await lessons.reject([id], by=caller.by, why=body.why)
-    elif ruling == "undo":
-        state = "quarantined"
-        await lessons.undo([id], by=caller.by, why=body.why)
-    else:
-        state = "unverified"
-        await lessons.release([id], by=caller.by, why=body.why)
-        await caller.setup.embed_soon(caller.scope, since="")
-
+    await review.decide(caller, ruling, [id], body.why)
+    state = STATES_AFTER_RULING[ruling]
     answer = {"id": id, "state": state, "by": caller.by, "why": body.why}
     return lesson_to_wire(answer)
 
@@ -653,9 +648,9 @@ def _export_response(refused: Counter[str], unknown: int, media_type: str) -> Re
     `unknown` spans were stored, but are of no known convention.
     """
     answer = {}
-    told = refused + Counter({UNKNOWN_SPANS_REASON: unknown})
-    if told:
-        reasons = [f"{count} spans: {reason}" for reason, count in told.items()]
+    counts = refused + Counter({UNKNOWN_SPANS_REASON: unknown})
+    if counts:
+        reasons = [f"{count} spans: {reason}" for reason, count in counts.items()]
         answer["partialSuccess"] = {
             # Protobuf writes 64-bit integers as text in JSON.
             "rejectedSpans": str(refused.total()),

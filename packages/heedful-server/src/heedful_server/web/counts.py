@@ -26,10 +26,10 @@ from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
 from heedful.store.statements import of_dialect, statements_in
+from heedful.wire import Document
 from heedful_server.web.steps import first_failure, steps_of
 
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
-Plain = dict[str, Any]
 
 
 @cache
@@ -42,7 +42,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     return statements_in(of_dialect(text, dialect), {"head": ", ".join(HEAD_PLAIN)})
 
 
-def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Plain]:
+def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Document]:
     """Return the rows of a named statement in a scope."""
     sql = statements(db.dialect)[statement]
     return [dict(row) for row in db.execute(sql, {**key_of(scope), **values})]
@@ -72,7 +72,7 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
     return text, left_out
 
 
-def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
+def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Document]:
     """Return ids and texts of lessons by name, without words from outside."""
     lessons = list[Mapping[str, Any]]()
     for name in names:
@@ -86,7 +86,7 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 
 
 @bulk
-def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
+def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Document]:
     """Return those of the lessons with these ids that are stored."""
     return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
 
@@ -105,7 +105,7 @@ def rung_name(ladder: str, rung: int) -> str:
 
 
 @bulk
-def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
+def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Document]:
     """Return what a list shows of episodes, by digest.
 
     That is the task, the first step that `failed`, what it `tried` and its `failure`,
@@ -120,7 +120,7 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         most=MAX_INLINE_CHARS,
     )
 
-    summaries = dict[str, Plain]()
+    summaries = dict[str, Document]()
     for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})
         events = episode.get("events", ())
@@ -138,7 +138,7 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
 
 
 @bulk
-def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
+def episode(db: Db, scope: Scope, digest: str) -> tuple[Document, Document]:
     """Return what is stored about an episode, and the episode with its first events.
 
     `digest` may be the id of a session, which stands for its last part. `left_out` has
@@ -161,7 +161,7 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
     if chars > MAX_LISTING_BYTES:
         unread = chars
 
-    stored_episode: Plain = json.loads(record).get("episode", {})
+    stored_episode: Document = json.loads(record).get("episode", {})
     events = stored_episode.get("events", [])
     stored_episode["events"] = events[:MAX_EPISODE_EVENTS]
     left_out = {"events": max(0, len(events) - MAX_EPISODE_EVENTS), "record": unread}
@@ -169,12 +169,12 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
 
 
 @bulk
-def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
+def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Document]:
     """Return the newest runs of pipelines."""
     return rows(db, scope, "runs", limit=limit, before=before)
 
 
-def overrides(db: Db, scope: Scope) -> list[Plain]:
+def overrides(db: Db, scope: Scope) -> list[Document]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
     current = rows(db, scope, "overrides", now=now, limit=20)

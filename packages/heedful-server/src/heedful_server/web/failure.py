@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from heedful.lessons.scope import lesson_name
 from heedful.lessons.signature import signature
@@ -11,11 +10,10 @@ from heedful.loop.record import Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 from heedful.validation import MAX_SHOWN_LINE_CHARS
+from heedful.wire import Document
 
-Plain = dict[str, Any]
 
-
-def find_remedy(stored: StoredLoop) -> Plain | None:
+def find_remedy(stored: StoredLoop) -> Document | None:
     """Return which error of the last attempt came most often; None without an error.
 
     `check` found it, and `fix` is what the check asks for. `told` is the number of

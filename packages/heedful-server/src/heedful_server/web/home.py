@@ -128,7 +128,7 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
 
 
 def _need(
-    what: str,
+    words: str,
     *,
     about: str,
     path: str = "",
@@ -138,7 +138,7 @@ def _need(
 ) -> Document:
     """Return a row of what needs a person."""
     return {
-        "what": what,
+        "what": words,
         "about": about,
         "path": path,
         "number": number,

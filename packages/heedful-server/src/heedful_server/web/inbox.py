@@ -5,11 +5,11 @@ that a prompt would show alike.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.display import counted
@@ -19,11 +19,13 @@ from heedful.lessons.lesson import Example, Match
 from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
 from heedful.lessons.render import as_messages, as_text, error_type_words
-from heedful.lessons.scope import name_scope
+from heedful.lessons.scope import Scope, name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
+from heedful_server import review
+from heedful_server.auth import Caller
 from heedful_server.web import counts
 from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
@@ -112,44 +114,77 @@ async def inbox(visit: Visit, n: int = 0) -> Document:
 async def _case_facts(
     visit: Visit, text: QuarantinedLesson, ids: Sequence[int]
 ) -> Document:
-    """Return what the page shows of a text and of its case, the texts with `ids`."""
+    """Return what the page shows of a text and of its case, the texts with `ids`.
+
+    `names` are those that a person may state for the text, and `unstated` all of its
+    sources for which nobody vouches.
+    """
     caller = visit.caller
     case = await caller.read(quarantine_store.read_entries, ids)
-    lessons = await caller.read(counts.lessons_of_texts, ids)
-    # Of texts that a prompt would show alike, one is enough.
-    texts = {_shown_parts(text): text for text in case}.values()
-    matches = [_match_of(text, lessons[text.id]) for text in texts]
-
-    sources = text.provenance.sources
+    lesson_ids = await caller.read(counts.lessons_of_texts, ids)
     # A rule has no error of its own.
     errors = [text.pattern for text in case if text.kind != "strategy"]
+    sources = text.provenance.sources
     stated = await caller.memory.quarantine.believed()
     names = text.provenance.names_to_state(stated)
-    waiting: list[int] = []
-    for source in filter(is_outside, sources):
-        waiting += await caller.read(lesson_store.held_of, source)
-    released = await caller.read(
-        quarantine_store.only_of_stated, waiting, stated.union(names)
-    )
-    # A name that a page may show as another one is stated in a terminal.
-    trust = trust_words(names)
-    command = ""
-    if trust[:1] == ["trust"]:
-        command = name_scope(quote_words(["heedful", *trust]), caller.scope)
     return {
         "text": asdict(text),
         "ids": ids,
-        "prompt": as_text(as_messages(matches), 0, matches),
+        "prompt": _preview_prompt(case, lesson_ids),
         "errors": list(dict.fromkeys(errors)),
         "run": _run_of(text),
         "names": names,
         "unstated": names_to_state(sources, stated),
         "unknown": NETWORK_SOURCE in sources,
-        "trust": command,
-        "frees": len(released) if names else 0,
-        "lesson": lessons[text.id],
+        "trust": _trust_command(names, caller.scope),
+        "frees": await _count_freed(caller, sources, stated=stated, names=names),
+        "lesson": lesson_ids[text.id],
         "revocation": await _preview_revocation(visit),
     }
+
+
+def _preview_prompt(case: Case, lesson_ids: Mapping[int, int]) -> str:
+    """Return what a prompt would show of the texts of a case, once they are released.
+
+    `lesson_ids` maps the ids of texts to those of their lessons. Of texts that would be
+    shown alike, one is enough.
+    """
+    texts = {_shown_parts(text): text for text in case}.values()
+    matches = [_match_of(text, lesson_ids[text.id]) for text in texts]
+    return as_text(as_messages(matches), 0, matches)
+
+
+def _trust_command(names: Sequence[str], scope: Scope) -> str:
+    """Return the command that states these names; "" if the page must not offer it.
+
+    A name that a page may show as another one is stated in a terminal.
+    """
+    words = trust_words(names)
+    if words[:1] != ["trust"]:
+        return ""
+    return name_scope(quote_words(["heedful", *words]), scope)
+
+
+async def _count_freed(
+    caller: Caller,
+    sources: Sequence[str],
+    *,
+    stated: frozenset[str],
+    names: Sequence[str],
+) -> int:
+    """Return how many texts of some sources a person would release by stating `names`.
+
+    `stated` are the names that count as stated already.
+    """
+    if not names:
+        return 0
+    waiting: list[int] = []
+    for source in filter(is_outside, sources):
+        waiting += await caller.read(lesson_store.held_of, source)
+    freed = await caller.read(
+        quarantine_store.only_of_stated, waiting, stated.union(names)
+    )
+    return len(freed)
 
 
 def _match_of(text: QuarantinedLesson, lesson: int) -> Match:
@@ -189,57 +224,62 @@ def _removed_words(removed: RevocationResult) -> str:
 
 
 async def _read_decided(visit: Visit) -> list[Document]:
-    """Return the newest decisions, each with the texts that may be undone together."""
+    """Return the newest decisions, each with the texts that may be undone together.
+
+    What one person decided at once is one decision about several texts.
+    """
     rulings = await visit.caller.read(exposures.rulings, MAX_READ_ROWS)
     rulings = [ruling for ruling in rulings if ruling["action"] in DECISION_WORDS]
-    examples = [ruling["record"].get("example", 0) for ruling in rulings]
+    example_ids = [ruling["record"].get("example", 0) for ruling in rulings]
     texts = {
         text.id: text
-        for text in await visit.caller.read(quarantine_store.read_entries, examples)
+        for text in await visit.caller.read(quarantine_store.read_entries, example_ids)
     }
 
     rows: list[Document] = []
     later_ids: set[int] = set()  # of the texts of later decisions
-    # What one person decided at once is one decision about several texts.
-    for (action, at, by, why), group in groupby(
-        rulings, key=itemgetter("action", "at", "by", "why")
-    ):
-        decided_together = list(group)
-        decision = DECISION_WORDS[action]
-        if action == "trust" and not decided_together[0]["record"]["stated"]:
-            decision = "no longer stated"
-        ids = [ruling["record"].get("example", 0) for ruling in decided_together]
-        ruled_states = quarantine_store.RULED_STATES.get(action, ())
-        rows.append(
-            {
-                "decision": decision,
-                "at": at,
-                "by": by,
-                "why": why,
-                # A statement is about names, a revocation about a source.
-                "subjects": [
-                    ruling["subject"]
-                    for ruling in decided_together
-                    if action in ("trust", "revoke")
-                ],
-                "texts": [
-                    {"id": id, "words": texts[id].lesson or texts[id].pattern}
-                    for id in ids
-                    if id in texts
-                ],
-                "undo": [
-                    id
-                    for id in ids
-                    if id not in later_ids
-                    and id in texts
-                    and texts[id].state in ruled_states
-                ],
-            }
-        )
-        later_ids.update(ids)
-        if len(rows) == MAX_SHOWN_ITEMS:
-            break
+    groups = groupby(rulings, key=itemgetter("action", "at", "by", "why"))
+    for _, group in islice(groups, MAX_SHOWN_ITEMS):
+        row = _decision_row(list(group), texts)
+        # Only the last decision about a text can be undone.
+        row["undo"] = [id for id in row["undo"] if id not in later_ids]
+        later_ids.update(text["id"] for text in row["texts"])
+        rows.append(row)
     return rows
+
+
+def _decision_row(
+    rulings: Sequence[Mapping[str, Any]], texts: Mapping[int, QuarantinedLesson]
+) -> Document:
+    """Return what a list shows of a decision, which consists of these rulings.
+
+    `texts` has the texts that are still stored, by id. Those that nothing has changed
+    since may be undone.
+    """
+    ruling = rulings[0]
+    action = ruling["action"]
+    decision = DECISION_WORDS[action]
+    if action == "trust" and not ruling["record"]["stated"]:
+        decision = "no longer stated"
+    # A statement is about names, a revocation about a source.
+    subjects = []
+    if action in ("trust", "revoke"):
+        subjects = [ruling["subject"] for ruling in rulings]
+    example_ids = [ruling["record"].get("example", 0) for ruling in rulings]
+    ruled_texts = [texts[id] for id in example_ids if id in texts]
+    ruled_states = quarantine_store.RULED_STATES.get(action, ())
+    return {
+        "decision": decision,
+        "at": ruling["at"],
+        "by": ruling["by"],
+        "why": ruling["why"],
+        "subjects": subjects,
+        "texts": [
+            {"id": text.id, "words": text.lesson or text.pattern}
+            for text in ruled_texts
+        ],
+        "undo": [text.id for text in ruled_texts if text.state in ruled_states],
+    }
 
 
 def _names_in(visit: Visit) -> list[str]:
@@ -270,15 +310,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     fitting = [text.id for text in texts if (text.state == "quarantined") is must_wait]
     open_ids = fitting or ids
     why = visit.form.get("why", "")
-    subject = ", ".join(map(str, open_ids))
-    caller.record(f"quarantine.{ruling}", subject, why=why)
-    quarantine = caller.memory.quarantine
-    decide = {
-        "release": quarantine.release,
-        "reject": quarantine.reject,
-        "undo": quarantine.undo,
-    }
-    await decide[ruling](open_ids, by=caller.by, why=why)
+    await review.decide(caller, ruling, open_ids, why)
 
     number = counted(len(open_ids), "text")
     earlier = len(ids) - len(open_ids)
@@ -292,9 +324,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
 
 async def release(visit: Visit) -> str:
     """Release texts: prompts may have them."""
-    note = await _review(visit, "release")
-    await visit.caller.setup.embed_soon(visit.caller.scope, since="")
-    return note
+    return await _review(visit, "release")
 
 
 async def reject(visit: Visit) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import asdict, replace
+from typing import Any
 
 from heedful.display import counted
 from heedful.errors import NotFound
@@ -211,13 +212,18 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
     return (0, 0) if meter is None else meter(loop)
 
 
+async def _ask_about_loop(visit: Visit, action: str, body: Document) -> Any:
+    """Return the answer of the route that does an action to the loop of a form."""
+    id = visit.form.get("id", "")
+    return await visit.ask("POST", f"/v1/loops/{id}/{action}", body)
+
+
 async def override(visit: Visit) -> str:
     """Let a loop go on past the rules that are ticked."""
-    id = visit.form.get("id", "")
     rule = visit.form.get("rule", "")
     decisions = visit.number("decisions", 1, least=1)
     body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
-    verdict = await visit.ask("POST", f"/v1/loops/{id}/overrides", body)
+    verdict = await _ask_about_loop(visit, "overrides", body)
 
     state = "is open; resume it in the program that ran it"
     if verdict["stopped_by"]:
@@ -233,26 +239,23 @@ async def override(visit: Visit) -> str:
 
 async def cancel(visit: Visit) -> str:
     """End a loop."""
-    path = f"/v1/loops/{visit.form.get('id', '')}/cancel"
-    await visit.ask("POST", path, {"why": visit.form.get("why", "")})
+    await _ask_about_loop(visit, "cancel", {"why": visit.form.get("why", "")})
     return "The loop is cancelled."
 
 
 async def correct(visit: Visit) -> str:
     """Give the right answer of a loop."""
-    path = f"/v1/loops/{visit.form.get('id', '')}/correction"
     body = {
         "accepted": visit.form.get("accepted", ""),
         "why": visit.form.get("why", ""),
     }
-    answers = await visit.ask("POST", path, body)
+    answers = await _ask_about_loop(visit, "correction", body)
     return "The next loops are told this answer." if answers else "It is known already."
 
 
 async def note(visit: Visit) -> str:
     """Write a note on a loop."""
-    path = f"/v1/loops/{visit.form.get('id', '')}/notes"
-    await visit.ask("POST", path, {"text": visit.form.get("text", "")})
+    await _ask_about_loop(visit, "notes", {"text": visit.form.get("text", "")})
     return "The note is saved."
 
 

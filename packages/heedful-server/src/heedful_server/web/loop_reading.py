@@ -38,6 +38,7 @@ from heedful.validation import (
     MAX_SHOWN_ROWS,
     MAX_STORED_TEXT_CHARS,
 )
+from heedful.wire import Document
 from heedful_server.web import counts
 from heedful_server.web.page_templates import stage_value
 
@@ -45,13 +46,12 @@ from heedful_server.web.page_templates import stage_value
 MAX_REDECIDED_ATTEMPTS = 200
 # With its digest, it is within what a page compares.
 MAX_PREVIEW_CHARS = 19_900
-Plain = dict[str, Any]
 
 
 @bulk
 def window(
     db: Db, scope: Scope, id: str, first: int = 0, *, reviews: bool = False
-) -> Plain:
+) -> Document:
     """Return a loop with those of its attempts that its page shows.
 
     These are a block from number `first` on, 0 for the last ones, and the best and the
@@ -59,38 +59,25 @@ def window(
     each, by its number. Without `reviews`, the result does not say what waited in
     quarantine. Raises NotFound.
     """
-    head_rows = counts.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
-    if not head_rows:
-        raise NotFound("loop", id, "the project")
-    head = head_rows[0]
+    head = _read_head(db, scope, id)
     loop_number = head.pop("n")
     stored_briefing = head.pop("briefing")
-    task, unshown_task = counts.beginning(head.pop("task"), head.pop("task_chars"))
-    last_decision = json.loads(head.pop("decision") or "{}")
-    stored_ladder = head.pop("ladder")
-    climb = None
-    if stored_ladder:
-        ladder = from_document(Ladder, json.loads(stored_ladder))
-        climb = Climb("", (), names=ladder.names)
-    head |= {name: json.loads(head[name]) for name in HEAD_DATA}
-    goals = tuple(from_document(Goal, goal) for goal in head["goals"])
-    is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
+    last_decision = head.pop("decision")
+    climb = head.pop("climb")
     is_large = head.pop("size") > MAX_READ_BYTES
+    is_long = head["attempts"] > MAX_REDECIDED_ATTEMPTS
 
-    begin = first or max(1, head["attempts"] - MAX_SHOWN_ITEMS + 1)
-    block = range(begin, min(begin + MAX_SHOWN_ITEMS, head["attempts"] + 1))
-    # If not all of them fit, the last ones stay, unless a reader began elsewhere.
-    in_order = block if first else reversed(block)
-    wanted = [*in_order, last_decision.get("best") or 1, 1]
-    numbers = _fitting_numbers(db, scope, loop_number, wanted)
-    numbers_of_block = [number for number in numbers if number in block]
-
+    block = _block_from(first, head["attempts"])
+    best = last_decision.get("best")
+    numbers = _fitting_numbers(db, scope, loop_number, [*block, best or 1, 1])
+    block_numbers = [number for number in numbers if number in block]
     rows = counts.rows(db, scope, "decided", n=loop_number, numbers=json.dumps(numbers))
     decisions = {row["attempt"]: json.loads(row["record"]) for row in rows}
     records, outputs, unshown = _read_attempts(db, scope, loop_number, numbers)
     names = counts.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
     labels = {row["own"]: row["reported"] for row in names}
     stage = StageHead(run=head["run"] or "", name=head["stage"] or id)
+    goals = tuple(from_document(Goal, goal) for goal in head["goals"])
     attempts = tuple(
         _shown_attempt(
             attempt,
@@ -107,17 +94,15 @@ def window(
     return {
         **head,
         **_memory_facts(stored_briefing, reviews=reviews),
-        "task": task,
-        "left_out": {"task": unshown_task},
         "name": id,
-        "first": min(numbers_of_block, default=1),
-        "last": max(numbers_of_block, default=0),
+        "first": min(block_numbers, default=1),
+        "last": max(block_numbers, default=0),
         "tried": StageReport(
             stage.name,
             "open",
             action="open",
             attempts=attempts,
-            kept=last_decision.get("best"),
+            kept=best,
             climb=climb,
         ),
         "unshown": unshown,
@@ -128,6 +113,40 @@ def window(
         "long": is_long or is_large,
         "cost": 0.0,
     }
+
+
+def _read_head(db: Db, scope: Scope, id: str) -> Document:
+    """Return what a loop is without its attempts: its columns, read from their JSON.
+
+    `decision` is the last one, {} without one; `climb` has the names of its rungs, None
+    without a ladder. `left_out` has the characters of the task that are not in `task`.
+    Raises NotFound.
+    """
+    rows = counts.rows(db, scope, "head", id=id, chars=MAX_STORED_TEXT_CHARS)
+    if not rows:
+        raise NotFound("loop", id, "the project")
+    (head,) = rows
+    head["task"], left_out = counts.beginning(head["task"], head.pop("task_chars"))
+    head["left_out"] = {"task": left_out}
+    head["decision"] = json.loads(head["decision"] or "{}")
+    head |= {name: json.loads(head[name]) for name in HEAD_DATA}
+    head["climb"] = None
+    stored_ladder = head.pop("ladder")
+    if stored_ladder:
+        ladder = from_document(Ladder, json.loads(stored_ladder))
+        head["climb"] = Climb("", (), names=ladder.names)
+    return head
+
+
+def _block_from(first: int, last: int) -> Sequence[int]:
+    """Return the numbers of attempts that a page shows together, those to keep first.
+
+    They begin at the number `first`. For 0 they are the last ones, the very last first:
+    if not all of them fit, it stays.
+    """
+    if first:
+        return range(first, min(first + MAX_SHOWN_ITEMS, last + 1))
+    return range(last, max(0, last - MAX_SHOWN_ITEMS), -1)
 
 
 def _shown_attempt(
@@ -156,7 +175,7 @@ def _shown_attempt(
     )
 
 
-def _describe_end(head: Plain, last_decision: Plain) -> str:
+def _describe_end(head: Document, last_decision: Document) -> str:
     """Return how a loop ended; its last decision is {} if there is none."""
     doubt = "a check raised an error" if head["state"] == "not_validated" else ""
     return describe_end(
@@ -185,7 +204,7 @@ def _fitting_numbers(db: Db, scope: Scope, n: int, wanted: Sequence[int]) -> lis
 
 def _read_attempts(
     db: Db, scope: Scope, n: int, numbers: Sequence[int]
-) -> tuple[list[Attempt], dict[int, Any], dict[int, Plain]]:
+) -> tuple[list[Attempt], dict[int, Any], dict[int, Document]]:
     """Return the attempts with these numbers, their outputs, and what is left out.
 
     That is by number the `output`, in characters, and the number of `findings`.
@@ -229,7 +248,7 @@ def _is_known(check: CheckResult) -> bool:
     return not (is_nameless and is_quiet(check))
 
 
-def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Plain:
+def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Document:
     """Return what memory said to a loop before its first attempt, and what it withheld.
 
     `told` has a row for each choice of a lesson, with how often it was made.

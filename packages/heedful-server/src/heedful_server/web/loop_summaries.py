@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from heedful.lessons.scope import Scope
 from heedful.loop.record import DOUBT_STATES
@@ -11,14 +10,13 @@ from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
 from heedful.store.recent import RecentLoop
 from heedful.validation import MAX_STORED_TEXT_CHARS
+from heedful.wire import Document
 from heedful_server.web import counts
 from heedful_server.web.loop_texts import find_folded, read_parts, snippet
 
-Plain = dict[str, Any]
-
 
 @bulk
-def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
+def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Document]:
     """Return what a list shows of loops, in their order.
 
     `finding` says why a loop has not passed: the finding of its last attempt, or why it
@@ -61,8 +59,8 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Plain]:
 
 
 def found_words(
-    db: Db, scope: Scope, summaries: Sequence[Plain], text: str
-) -> dict[int, Plain]:
+    db: Db, scope: Scope, summaries: Sequence[Document], text: str
+) -> dict[int, Document]:
     """Return where loops have a searched text that the list does not show in the task.
 
     The result maps the number of a loop to `found_in`, which names the task, an answer
@@ -74,7 +72,7 @@ def found_words(
         for loop in summaries
         if not find_folded(plain_text(loop["task"])[:160], text)
     ]
-    snippets = dict[int, Plain]()
+    snippets = dict[int, Document]()
     for loop in read_parts(db, scope, hidden):
         for part in loop.parts:
             words = " ".join(" · ".join(part.texts).split())

@@ -6,26 +6,25 @@ those that the page shows.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
 from heedful.pages.attempt_table import compared, first_equal
 from heedful.pages.run_report import STATUS_SIGNS
 from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
+from heedful.wire import Document
 from heedful_server.web.page_templates import stop_words
 
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A sign that is neither a cross nor a tick is understood only with its word.
 _STATUS_WORDS = {"warning": " warning", "not_validated": " not judged"}
-Plain = dict[str, Any]
 
 
 def make_matrix(
     attempts: Sequence[StageAttempt],
-    decisions: Mapping[int, Plain],
+    decisions: Mapping[int, Document],
     best: int | None,
-) -> Plain:
+) -> Document:
     """Return the matrix of these attempts as JSON data.
 
     A cell has a `text`, a `title` with more, and a `kind`: "good", "bad", "warn" or "".
@@ -71,7 +70,7 @@ def _is_goal(check: CheckResult) -> bool:
     return "threshold" in check.details
 
 
-def _result(attempt: StageAttempt, name: str) -> Plain:
+def _result(attempt: StageAttempt, name: str) -> Document:
     """Return the cell of a check: its worst result in an attempt, and how often."""
     results = [check for check in attempt.checks if row_name(check) == name]
     if not results:
@@ -95,7 +94,7 @@ def _change(
     before: StageAttempt | None,
     attempt: StageAttempt,
     attempts: Sequence[StageAttempt],
-) -> Plain:
+) -> Document:
     """Return the cell with the first words that an answer changed.
 
     If it is the first answer or was rewritten as a whole, the cell has its beginning.
@@ -132,7 +131,7 @@ def _snippet(words: str) -> str:
     return f"{words[:MAX_LABEL_CHARS]}…"
 
 
-def _decision(attempt: StageAttempt, decisions: Mapping[int, Plain]) -> Plain:
+def _decision(attempt: StageAttempt, decisions: Mapping[int, Document]) -> Document:
     """Return the cell with what was decided after an attempt."""
     decision = decisions.get(attempt.attempt, {})
     if not decision:

@@ -214,11 +214,12 @@ async def _rank_lessons(
     newest.sort(key=measures.place_of)
     begin = visit.number("cursor")
     end = begin + MAX_SHOWN_ROWS
+    cursor = end if end < len(newest) else 0
     return LessonPage(
         ids=[row["id"] for row in newest[begin:end]],
         silence=silence,
         verdicts=Counter(map(measures.verdict_of, newest)),
-        cursor=end if end < len(newest) else 0,
+        cursor=cursor,
     )
 
 
@@ -336,14 +337,14 @@ async def _compared_lessons(
 
     A lesson is named by its text, or by its signature if it is gone.
     """
-    shown = sorted(comparisons[:MAX_SHOWN_ROWS], key=_by_conclusion)
-    names = [comparison["lesson"] for comparison in shown]
-    stored_lessons = await visit.caller.read(counts.named, names)
+    in_order = sorted(comparisons[:MAX_SHOWN_ROWS], key=_by_conclusion)
+    names = [comparison["lesson"] for comparison in in_order]
+    lessons_by_name = await visit.caller.read(counts.named, names)
     compared = []
-    for name, comparison in zip(names, shown, strict=True):
-        stored = stored_lessons.get(name)
-        text = stored["text"] if stored else ""
-        path = f"/lessons/{stored['id']}" if stored else ""
+    for name, comparison in zip(names, in_order, strict=True):
+        lesson = lessons_by_name.get(name)
+        text = lesson["text"] if lesson else ""
+        path = f"/lessons/{lesson['id']}" if lesson else ""
         compared.append(in_words({**comparison, "name": text or name, "path": path}))
     return compared
 

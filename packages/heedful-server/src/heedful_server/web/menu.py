@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-
 
 @dataclass(frozen=True, kw_only=True)
 class MenuPage:
@@ -50,9 +47,3 @@ MOVED: Mapping[str, str] = {
     "/spend": "/",
     "/projects": "/",
 }
-
-
-async def lead_to_home(request: Request) -> Response:
-    """Lead to the data of Home, below the path to which a browser sends its cookie."""
-    path = request.url.path.removesuffix(".json")
-    return RedirectResponse(f"{path}/home.json?{request.url.query}".rstrip("?"), 303)

@@ -298,7 +298,7 @@ class Site:
                 Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
-                *(Route(old, _lead_to(place)) for old, place in MOVED.items()),
+                *(Route(old, lead_to(place)) for old, place in MOVED.items()),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
@@ -713,7 +713,7 @@ async def _menu_facts(visit: Visit) -> Document:
     return {"inbox_texts": texts, "has_keys": has_keys}
 
 
-def _lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
+def lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
     """Return the function that leads from an address of an earlier version to a page.
 
     The query stays, and data lead to data.

@@ -17,8 +17,7 @@ from heedful_server.web import (
     work,
 )
 from heedful_server.web.addresses import SITE_PATH
-from heedful_server.web.menu import lead_to_home
-from heedful_server.web.site import Site, SiteAction, SitePage
+from heedful_server.web.site import Site, SiteAction, SitePage, lead_to
 
 PAGES: tuple[SitePage, ...] = (
     *home.PAGES,
@@ -54,7 +53,8 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     icon = f"{SITE_PATH}/static/icon.svg"
     app.routes.extend(
         [
-            Route(f"{SITE_PATH}.json", lead_to_home),
+            # Browsers send the cookie only to addresses below `/ui`.
+            Route(f"{SITE_PATH}.json", lead_to("/")),
             Route(f"{SITE_PATH}{{rest:path}}", site),
             Route("/", RedirectResponse(SITE_PATH, 303)),
             Route("/favicon.ico", RedirectResponse(icon, 303)),

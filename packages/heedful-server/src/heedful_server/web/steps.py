@@ -5,13 +5,15 @@ from typing import Any
 
 from heedful.pages.run_report import text
 from heedful.validation import MAX_SHOWN_LINE_CHARS
+from heedful.wire import Document
 
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"
-Plain = dict[str, Any]
 
 
-def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plain]:
+def steps_of(
+    events: Sequence[Document], suspects: Sequence[int] = ()
+) -> list[Document]:
     """Return the steps of a trace, each with the `numbers` (from 1) of its events.
 
     A response belongs to the call with the same id, or else to the call right before it
@@ -20,8 +22,8 @@ def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plai
     response, None if unknown; `begin` and `share` are where its bar begins and how long
     it is, from 0 to 1 of the whole trace.
     """
-    step_of_call: dict[str, Plain] = {}
-    steps: list[Plain] = []
+    step_of_call: dict[str, Document] = {}
+    steps: list[Document] = []
     for number, event in enumerate(events, 1):
         step = None
         if str(event.get("type", "")).endswith(RESPONSE_ENDING):
@@ -40,13 +42,13 @@ def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plai
     return steps
 
 
-def first_error(step: Plain, events: Sequence[Plain]) -> str:
+def first_error(step: Document, events: Sequence[Document]) -> str:
     """Return the first error of a step, "" if it has none."""
     errors = (events[number - 1].get("error") for number in step["numbers"])
     return text(next(filter(None, errors), ""))
 
 
-def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
+def first_failure(steps: Sequence[Document], events: Sequence[Document]) -> Document:
     """Return the first step that failed, what it tried, and its error; "" if none.
 
     It is `recovered` if the same tool worked in a later step.
@@ -65,7 +67,7 @@ def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
     return {"failed": "", "tried": "", "failure": "", "recovered": False}
 
 
-def _new_step(event: Mapping[str, Any]) -> Plain:
+def _new_step(event: Mapping[str, Any]) -> Document:
     """Return a step that begins with an event."""
     kind = str(event.get("type") or "event")
     value = event.get("arguments") or event.get("content") or event.get("error") or ""
@@ -87,9 +89,9 @@ def _new_step(event: Mapping[str, Any]) -> Plain:
 
 def _step_of_response(
     event: Mapping[str, Any],
-    steps: Sequence[Plain],
-    step_of_call: Mapping[str, Plain],
-) -> Plain | None:
+    steps: Sequence[Document],
+    step_of_call: Mapping[str, Document],
+) -> Document | None:
     """Return the step whose call this event answers, None if there is none."""
     call = event.get("call")
     if call:
@@ -104,7 +106,7 @@ def _step_of_response(
     return last if is_answer else None
 
 
-def _measure(steps: Sequence[Plain], events: Sequence[Mapping[str, Any]]) -> None:
+def _measure(steps: Sequence[Document], events: Sequence[Mapping[str, Any]]) -> None:
     """Set how long each step took, and where its bar is."""
     times = [event["at"] for event in events if event.get("at") is not None]
     begin = min(times, default=0.0)
