@@ -109,6 +109,30 @@ def test_the_index_of_the_how_to_names_every_page():
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
 
 
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_first_words_of_a_page_say_for_whom_it_is(page):
+    lines = page.read_text("utf-8").splitlines()
+    assert lines[2].startswith(("For ", "Use this ")), lines[2]
+
+
+DOORS = sorted((ROOT / "docs" / "start").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    ("page", "most"),
+    [(ROOT / "README.md", 700), *((door, 400) for door in DOORS)],
+    ids=lambda value: value.stem if isinstance(value, Path) else "",
+)
+def test_what_a_stranger_reads_first_is_short(page, most):
+    assert len(page.read_text("utf-8").split()) <= most
+
+
+def test_every_door_is_in_the_table_of_the_readme():
+    table = (ROOT / "README.md").read_text("utf-8").partition("| you have")[2]
+    doors = re.findall(r"\]\(docs/start/([\w-]+)\.md\)", table)
+    assert sorted(doors) == [door.stem for door in DOORS]
+
+
 def test_the_index_of_examples_names_every_example():
     folder = ROOT / "examples"
     index = (folder / "README.md").read_text("utf-8")
