@@ -27,6 +27,7 @@ from heedful.lessons.proof import (
     payoffs,
     prove as prove_evidence,
     prove_cases,
+    prove_trial,
     stakes,
     usefulness,
 )
@@ -218,6 +219,19 @@ def test_among_many_lessons_more_is_asked_of_each():
     ]
     conclusions = [comparison.conclusion for comparison in prove(several).lessons]
     assert conclusions == ["hurts"] * 100
+
+
+# The same tasks with and without
+
+
+def test_pairs_compare_the_mean_results_of_the_same_tasks():
+    pairs = {(1.0, 0.0): 6, (1.0, 1.0): 2, (0.0, 1.0): 2}
+    trial = prove_trial("demo", {}, pending=0, pairs=pairs)
+    assert trial.pairs == trial.shown == trial.withheld == 10
+    assert trial.uplift.shown == 0.8
+    assert trial.uplift.withheld == 0.4
+    assert trial.uplift.gain == pytest.approx(0.4)
+    assert trial.uplift.low < 0.4 < trial.uplift.high
 
 
 # Loops with a ladder

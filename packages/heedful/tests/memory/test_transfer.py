@@ -56,6 +56,7 @@ async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     memory = await fill_memory_fully()
     other = new_memory()
     data = await export_bytes(memory)
+    assert "“pot”".encode() in data  # it can be read
     imported = await import_own(data, other)
     assert all(list_parts(data, part) for part in PARTS)
     assert imported.new == len(read_records(data)) - 1

@@ -142,22 +142,26 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
 
 
 @cases(
-    ("old", "left"),
-    {"a handful may go, even if it is most": (5, 2), "most of many stay": (6, 7)},
+    ("count", "old", "left"),
+    {
+        "a handful may go, even if it is most": (7, 5, 2),
+        "half of many may go": (12, 6, 6),
+        "most of many stay": (7, 6, 7),
+    },
 )
 async def test_a_night_removes_no_more_than_half_of_the_loops(
-    path, store, caplog, old, left
+    path, store, caplog, count, old, left
 ):
-    ids = [f"loop {n}" for n in range(7)]
+    ids = [f"loop {n}" for n in range(count)]
     await run_loops(store, ids)
     let_end(path, LONG_AGO, ids[:old])
     await jobs.expire(Tools(store=store), SCOPE)
-    assert len(ids_in(path)) == 7
+    assert len(ids_in(path)) == count
 
     await jobs.expire(Tools(store=store, ended_for=YEAR), SCOPE)
     assert len(ids_in(path)) == left
     rulings = await store.read(SCOPE, exposures.rulings, 9)
-    if left == 2:
+    if left < count:
         assert [ruling["by"] for ruling in rulings] == [WORKER_ACTOR]
         return
     assert rulings == []
