@@ -11,6 +11,9 @@ import pytest
 import heedful
 from heedful import Finding, Pipeline, Rung
 from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_to
+from heedful.store import loops
+from heedful.store.head import HEAD_DATA, HEAD_TEXTS, Head
 from heedful.testing import ScriptedModel
 from heedful.validation import MAX_SHOWN_ITEMS
 from heedful_server.web.loop_memory import describe_memory
@@ -37,6 +40,26 @@ def run(browser: Browser, id: str, **options: Any) -> None:
     browser.api.run(
         heedful.run("Weigh it.", id=id, store=store, scope=SCOPE, **options)
     )
+
+
+# -- how it began
+
+
+def test_the_page_shows_every_field_with_which_a_loop_began(browser: Browser):
+    texts = {field: f"its {field}" for field in HEAD_TEXTS if field != "kind"}
+    rules = policy_to(heedful.policies.default)
+    head = Head(task="Weigh it.", policy=rules, **texts)  # type: ignore[arg-type]
+    store = browser.api.setup.store
+    browser.api.run(store.write(SCOPE, loops.begin, "texts", head))
+    page = read_page(browser, "texts")
+    for field, text in texts.items():
+        assert f"· {field.replace('_', ' ')} {text}" in page
+
+    assert HEAD_DATA == ["goals", "policy"]
+    record(browser.api, "data", right("a"), goals=["mass >= 0.8"], policy="stage")
+    page = read_page(browser, "data")
+    assert "mass ≥ 0.8" in page
+    assert "policy stage" in page
 
 
 # -- why it ended
