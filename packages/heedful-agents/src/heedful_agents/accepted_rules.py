@@ -7,7 +7,7 @@ what was accepted lies in the user's folder.
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heedful.errors import UsageError
@@ -20,7 +20,6 @@ from heedful.store.projects import (
 
 # As `lessons.team_rules` names it, which a hook process need not import.
 RULES_PATH = Path(".heedful") / "rules.md"
-NO_CONTENT = b""
 ACCEPT_COMMAND = "heedful rules accept"
 
 
@@ -34,7 +33,7 @@ class RulesFile:
 
     path: Path
     root: Path
-    content: bytes = NO_CONTENT
+    content: bytes = b""
     problem: str = ""
 
 
@@ -48,15 +47,13 @@ def find_rules(folder: Path) -> RulesFile | None:
         return None
 
     root = repository.root
-    path = root / RULES_PATH
-    content = NO_CONTENT
-    problem = ""
+    file = RulesFile(path=root / RULES_PATH, root=root)
     try:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            content = read_project_file(path, within=root)
+        return replace(file, content=read_project_file(file.path, within=root))
+    except (FileNotFoundError, NotADirectoryError):
+        return file
     except (OSError, UsageError) as error:
-        problem = str(error)
-    return RulesFile(path=path, root=root, content=content, problem=problem)
+        return replace(file, problem=str(error))
 
 
 def doubt_about_rules(folder: Path) -> str:
@@ -81,4 +78,4 @@ def accepted_content(project: Project) -> bytes:
     """Return the content that the user accepted, b"" if there is none."""
     with suppress(OSError):
         return project.accepted_rules.read_bytes()
-    return NO_CONTENT
+    return b""

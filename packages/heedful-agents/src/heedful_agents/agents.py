@@ -43,12 +43,9 @@ NO_STOP = "cannot hold up the end of a turn"
 
 def _nested(name: str, **more: str) -> Form:
     """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
-
-    def answer(event: str, text: str) -> Answer:
-        output = {"hookEventName": event, **more, name: text}
-        return {"hookSpecificOutput": output}
-
-    return answer
+    return lambda event, text: {
+        "hookSpecificOutput": {"hookEventName": event, **more, name: text}
+    }
 
 
 def _named(name: str, **more: Any) -> Form:
@@ -61,14 +58,10 @@ def _both(name: str, **more: str) -> Form:
 
     Each of the agents that share a file of settings reads one of them.
     """
-
-    def answer(event: str, text: str) -> Answer:
-        return {
-            **_named(name, **more)(event, text),
-            **_nested(name, **more)(event, text),
-        }
-
-    return answer
+    return lambda event, text: {
+        **_named(name, **more)(event, text),
+        **_nested(name, **more)(event, text),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

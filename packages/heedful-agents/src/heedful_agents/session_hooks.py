@@ -404,20 +404,15 @@ async def _after_call(moment: Moment) -> Reply:
     """Keep the result of a call; if it failed, say what fixed that before."""
     run = moment.run
     tool = moment.tool
-    response = moment.get("tool_response")
-    text = _result_text(response)
-    error = _result_text(moment.get("error"))
-    # The user stopped the call, so it did not fail; the agent has read what it says.
-    is_stopped = moment.get("is_interrupt") is True
-    if isinstance(response, Mapping) and response.get("interrupted") is True:
-        is_stopped = True
-    if is_stopped:
-        output = Event("system_event", text or error, tool=tool, origin="tool")
-        await run.keep(output)
-        return Reply()
-
     call = moment.call
     agent = moment.subagent
+    text = _result_text(moment.get("tool_response"))
+    if _was_stopped(moment):
+        # The agent has read what it says.
+        words = text or _result_text(moment.get("error"))
+        await run.keep(Event("system_event", words, tool=tool, origin="tool"))
+        return Reply()
+
     is_kept, failed_before = await run.course(tool, moment.arguments, call)
     # No hook may have run before the call.
     if not is_kept:
@@ -426,10 +421,7 @@ async def _after_call(moment: Moment) -> Reply:
         )
         await run.keep(event)
 
-    if moment.kind == "failed":
-        error = error or text or "error"
-    elif not error and _reports_failure(moment, response):
-        error = text
+    error = _error_of(moment)
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
         return moment.advise(advice, "study")
@@ -441,6 +433,24 @@ async def _after_call(moment: Moment) -> Reply:
         advice = await run.rules_about(tool, moment.arguments)
     work: Work = "study" if failed_before else ""
     return moment.advise(advice, work)
+
+
+def _was_stopped(moment: Moment) -> bool:
+    """Return True if the user stopped a call, which therefore did not fail."""
+    response = moment.get("tool_response")
+    is_marked = isinstance(response, Mapping) and response.get("interrupted") is True
+    return is_marked or moment.get("is_interrupt") is True
+
+
+def _error_of(moment: Moment) -> str:
+    """Return what a call that has ended says of its failure; "" if it did not fail."""
+    response = moment.get("tool_response")
+    error = _result_text(moment.get("error"))
+    if moment.kind == "failed":
+        return error or _result_text(response) or "error"
+    if not error and _reports_failure(moment, response):
+        return _result_text(response)
+    return error
 
 
 def _reports_failure(moment: Moment, response: Any) -> bool:
