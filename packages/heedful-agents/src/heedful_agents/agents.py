@@ -43,9 +43,11 @@ NO_STOP = "cannot hold up the end of a turn"
 
 def _nested(name: str, **more: str) -> Form:
     """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
-    return lambda event, text: {
-        "hookSpecificOutput": {"hookEventName": event, **more, name: text}
-    }
+
+    def answer(event: str, text: str) -> Answer:
+        return {"hookSpecificOutput": {"hookEventName": event, **more, name: text}}
+
+    return answer
 
 
 def _named(name: str, **more: Any) -> Form:
@@ -58,10 +60,14 @@ def _both(name: str, **more: str) -> Form:
 
     Each of the agents that share a file of settings reads one of them.
     """
-    return lambda event, text: {
-        **_named(name, **more)(event, text),
-        **_nested(name, **more)(event, text),
-    }
+
+    def answer(event: str, text: str) -> Answer:
+        return {
+            **_named(name, **more)(event, text),
+            **_nested(name, **more)(event, text),
+        }
+
+    return answer
 
 
 @dataclass(frozen=True, kw_only=True)
