@@ -338,8 +338,7 @@ async def _explain_unreported(
 async def _on_start(moment: Moment) -> Reply:
     """Show what came back most often; a person hears what waits."""
     # After a resumption or a compaction, an agent does not know what it has read.
-    start = Event("system_event", code=moment.text("source"))
-    await moment.run.keep(start)
+    await moment.run.keep(Event("system_event", code=moment.text("source")))
     opening = moment.advise(await moment.run.opening())
     host = moment.run.host
     if host.own_memory is None or not moment.agent.says_at_start:
@@ -416,10 +415,15 @@ async def _after_call(moment: Moment) -> Reply:
     is_kept, failed_before = await run.course(tool, moment.arguments, call)
     # No hook may have run before the call.
     if not is_kept:
-        event = Event(
-            "tool_call", agent=agent, tool=tool, arguments=moment.arguments, call=call
+        await run.keep(
+            Event(
+                "tool_call",
+                agent=agent,
+                tool=tool,
+                arguments=moment.arguments,
+                call=call,
+            )
         )
-        await run.keep(event)
 
     error = _error_of(moment)
     if error:

@@ -205,14 +205,17 @@ def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...
 
 def _read_line(line: str, name: str, number: int) -> SharedRule:
     """Return the rule in a line. Raises LineError."""
+
+    def damage(reason: str) -> LineError:
+        """Return the error that says what is wrong with the line, and what to do."""
+        return LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+
     if not line.startswith(_RULE_START):
-        reason = 'a rule begins with "- ", and a remark with "> "'
-        raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+        raise damage('a rule begins with "- ", and a remark with "> "')
     if len(line) > MAX_RULE_CHARS:
-        reason = f"the rule has more than {MAX_RULE_CHARS} characters"
-        raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+        raise damage(f"the rule has more than {MAX_RULE_CHARS} characters")
     if redact(line) != line:
-        raise LineError(name, number, f"the rule has a secret; {DAMAGED_RULES_FIX}")
+        raise damage("the rule has a secret")
 
     fields = line.removeprefix(_RULE_START).split(_FIELD_SEPARATOR)
     text, *others = map(_unescape, fields)
@@ -221,8 +224,7 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
         field, _, value = other.partition(": ")
         if not value or field not in RULE_FIELDS.values() or field in values:
             names = ", ".join(f"{name}: …" for name in RULE_FIELDS.values())
-            reason = f"a field after a bar is one of {names}, each once"
-            raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+            raise damage(f"a field after a bar is one of {names}, each once")
         values[field] = value.strip()
 
     try:
@@ -236,7 +238,7 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
             trust=read_origin(values.get("trust", "user"), "trust"),
         )
     except InvalidInput as error:
-        raise LineError(name, number, f"{error}; {DAMAGED_RULES_FIX}") from error
+        raise damage(str(error)) from error
 
 
 def _escape(text: str) -> str:

@@ -299,10 +299,19 @@ async def answer_once(
     if earlier.digest:
         headers.append((b"idempotent-replayed", b"true"))
 
-    status = stored_answer["status"]
-    content = stored_answer["body"].encode("latin-1")
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": stored_answer["status"],
+            "headers": headers,
+        }
+    )
+    await send(
+        {
+            "type": "http.response.body",
+            "body": stored_answer["body"].encode("latin-1"),
+        }
+    )
 
 
 async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:

@@ -120,8 +120,7 @@ def entry_events(
     kind = text_field(entry, "type")
 
     if kind == "summary":
-        summary = text_field(entry, "summary")
-        return [Event("summary", summary, origin="outside")]
+        return [Event("summary", text_field(entry, "summary"), origin="outside")]
 
     if kind == "attachment":
         return [words_of_others(text_of(entry.get("attachment")))]

@@ -302,12 +302,11 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         return reflection
 
     storage = await engine.keep_reflection(reflection, memory)
-    hint = storage["hint"]
     return {
         **reflection,
         **storage,
         "release": name_scope(storage["release"] or "", scope),
-        "hint": name_scope(hint or "", scope),
+        "hint": name_scope(storage["hint"] or "", scope),
     }
 
 

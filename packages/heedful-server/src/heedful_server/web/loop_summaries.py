@@ -25,8 +25,9 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Documen
     that are not in `task`.
     """
     numbers = json.dumps([loop.n for loop in loops])
-    chars = MAX_STORED_TEXT_CHARS
-    heads = counts.rows(db, scope, "summaries", numbers=numbers, chars=chars)
+    heads = counts.rows(
+        db, scope, "summaries", numbers=numbers, chars=MAX_STORED_TEXT_CHARS
+    )
     head_of = {row["n"]: row for row in heads}
     rows = []
     for loop in loops:

@@ -161,13 +161,18 @@ def search_loops(db: Db, scope: Scope, text: str, before: int = 0) -> LoopMatche
     oldest = before or MAX_ROWS
     matches = list[int]()
     while time.monotonic() < deadline:
-        limit = SEARCH_BATCH_LOOPS
-        rows = counts.rows(db, scope, "newest_loop_numbers", before=oldest, limit=limit)
+        rows = counts.rows(
+            db,
+            scope,
+            "newest_loop_numbers",
+            before=oldest,
+            limit=SEARCH_BATCH_LOOPS,
+        )
         loops = [row["n"] for row in rows]
         matches += [
             loop.loop for loop in read_parts(db, scope, loops) if loop.has(query)
         ]
-        if len(loops) < limit:
+        if len(loops) < SEARCH_BATCH_LOOPS:
             return LoopMatches(tuple(matches), oldest=0)
         oldest = loops[-1]
     return LoopMatches(tuple(matches), oldest=oldest)

@@ -87,14 +87,13 @@ def describe_trace(
 ) -> str:
     """Return in one sentence how a run of an agent went, and what came of it."""
     failed = [step for step in steps if step["failed"]]
-    success = "The run says success" if failed else "The run succeeded"
     sentence = "The run ended"
     if episode["session"] and not steps:
         sentence = "The session ended"
     if episode["outcome"] in FAILED_OUTCOMES:
         sentence = "The run failed"
     elif episode["outcome"] == "success":
-        sentence = success
+        sentence = "The run says success" if failed else "The run succeeded"
     if steps:
         sentence += f" after {counted(len(steps), 'step')}"
     if failed:
