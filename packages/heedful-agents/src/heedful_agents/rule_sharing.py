@@ -227,8 +227,9 @@ def follow(
     Each rule has a check: the words that it forbids in calls, or "". `by` approved the
     file. Raises InvalidInput.
     """
-    rows = db.run("shared_sources", {"scope": token(scope)}).fetchall()
-    followed = {row["source"] for row in rows}
+    followed = {
+        row["source"] for row in db.run("shared_sources", {"scope": token(scope)})
+    }
     sources = {rule.source for rule in rules}
 
     gone = sorted(followed - sources)

@@ -46,14 +46,16 @@ async def work(visit: Visit) -> Document:
     if len(paths) == 1 and MADE_UP_ID_PART.match(text):
         visit.following = visit.link(paths[0])
 
-    counts = await visit.caller.read(episode_store.counts)
+    state_counts = await visit.caller.read(episode_store.counts)
     rows = [*pipelines, *agents]
     failed = any(row["status"] == "failed" for row in rows)
     return {
         "heading": "Runs and traces",
         "search": "Search a pipeline, a task, a finding or an id",
         "facets": [
-            facet(visit, "state", "Reflection", Counter(counts), labels=REFLECTIONS)
+            facet(
+                visit, "state", "Reflection", Counter(state_counts), labels=REFLECTIONS
+            )
         ],
         "answer": {
             "kind": "stopped" if failed else "",
@@ -71,7 +73,7 @@ async def work(visit: Visit) -> Document:
         "agents": agents,
         "failures": await known_failures(visit, limit=20),
         "unread": await visit.caller.read(unknown_spans),
-        "start": worker_command(visit, counts.get("waiting", 0)),
+        "start": worker_command(visit, state_counts.get("waiting", 0)),
         "before": "work_notes",
         "after": "work_failures",
         "unknown": unknown_filters(
