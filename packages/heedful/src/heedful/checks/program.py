@@ -410,37 +410,46 @@ async def _start_process(
 async def _collect_output(
     process: asyncio.subprocess.Process, seconds: float
 ) -> tuple[bytes, bool]:
-    """Return the output of a process, and whether it ended in time; then kill it."""
+    """Return the output of a process, and whether it ended in time; then kill it.
+
+    A process with more output than is read counts as ended.
+    """
     assert process.stdout is not None
     output = bytearray()
-    in_time = False
+    limit = asyncio.timeout(seconds)
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with limit:
                 while len(output) < _MAX_OUTPUT_BYTES:
                     part = await process.stdout.read(1 << 16)
                     if not part:
                         break
                     output += part
-
-                in_time = True
     finally:
-        # Other processes of the group may still run after the first has ended.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        await _kill_group(process, process.stdout)
 
-        # Some versions of Python wait for the process until its pipe is empty. What has
-        # left the group would keep the pipe open as long as it likes.
-        try:
-            async with asyncio.timeout(1.0):
-                while await process.stdout.read(1 << 16):
-                    pass
-        except TimeoutError:
-            process.stdout._transport.close()  # type: ignore[attr-defined]
+    return bytes(output), not limit.expired()
 
-        await asyncio.shield(process.wait())
 
-    return bytes(output), in_time
+async def _kill_group(
+    process: asyncio.subprocess.Process, pipe: asyncio.StreamReader
+) -> None:
+    """Kill a process and the others of its group, which may run longer than it.
+
+    Some versions of Python wait for a process until its pipe is empty. What has left
+    the group would keep the pipe open as long as it likes: it is closed after 1 s.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+    try:
+        async with asyncio.timeout(1.0):
+            while await pipe.read(1 << 16):
+                pass
+    except TimeoutError:
+        pipe._transport.close()  # type: ignore[attr-defined]
+
+    await asyncio.shield(process.wait())
 
 
 def _list_findings(

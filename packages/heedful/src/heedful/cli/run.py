@@ -47,7 +47,7 @@ from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.ladder import Climb, figure_ladders
-from heedful.loop.runs import Report
+from heedful.loop.runs import Report, file_safe
 from heedful.memory.memory import Memory
 from heedful.pages import write_html
 from heedful.sanitize import clean
@@ -111,22 +111,23 @@ class TaskResult:
 class TaskRun:
     """A run: the options of the command line, and the state of the run so far.
 
-    `given` is the name that the user gave, if any; `name` is that of the run, "" before
-    it begins. `rows` are the results of ended tasks. `arguments` is the whole command
-    line. `page` is the file of the report. `open_loops` have begun, but not ended.
+    Of the options, `given_name` is the name that the user gave, if any; `arguments` is
+    the whole command line. The state begins with `name`, the name of the run, "" before
+    it begins. `results` are those of ended tasks. `open_loops` are the ids of loops
+    that have begun, but not ended. `report_file` is written at the end.
     """
 
     path: Path
     tasks: Sequence[Task]
     policy: Policy
-    given: str | None
+    given_name: str | None
     resume: bool
     system: str
     settings: Settings
     arguments: Sequence[str]
     name: str = ""
-    rows: list[TaskResult] = field(default_factory=list)
-    page: Path | None = None
+    results: list[TaskResult] = field(default_factory=list)
+    report_file: Path | None = None
     open_loops: list[str] = field(default_factory=list)
 
     @property
@@ -138,15 +139,18 @@ class TaskRun:
         if not self.name:
             return ""
 
-        words = [word for word in self.arguments if word not in ("--resume", "--json")]
-        if not self.given:
-            words += ["--run", self.name]
-        command = quote_words(["heedful", *words, "--resume"])
-        sentence = f"; stored results stay; continue with:\n  {command}"
+        text = f"; stored results stay; continue with:\n  {self._resume_command()}"
         if self.open_loops:
             why = command_line("why", self.open_loops[0], db=self.settings.db)
-            sentence += f"\nlook at an open loop with:\n  {why}"
-        return sentence
+            text += f"\nlook at an open loop with:\n  {why}"
+        return text
+
+    def _resume_command(self) -> str:
+        """Return the command line of this run, with the name by which it continues."""
+        words = [word for word in self.arguments if word not in ("--resume", "--json")]
+        if not self.given_name:
+            words += ["--run", self.name]
+        return quote_words(["heedful", *words, "--resume"])
 
 
 def run(
@@ -180,7 +184,7 @@ def run(
         path=tasks,
         tasks=read_tasks(tasks),
         policy=policy,
-        given=name,
+        given_name=name,
         resume=resume,
         system=system,
         settings=values,
@@ -236,7 +240,7 @@ async def _drive(task_run: TaskRun) -> None:
         await _drive_all(task_run, driver)
 
         report = await _report_of(task_run, store, scope)
-        task_run.page = write_html(report, "reports")
+        task_run.report_file = write_html(report, "reports")
 
 
 async def _report_of(task_run: TaskRun, store: Store, scope: Scope) -> Report:
@@ -324,9 +328,9 @@ async def _drive_all(task_run: TaskRun, driver: TaskDriver) -> None:
             task_run.open_loops.append(driver.loop_of(task))
             try:
                 row = await driver.drive(task)
-                task_run.rows.append(row)
+                task_run.results.append(row)
                 task_run.open_loops.remove(row.loop)
-                say(f"{len(task_run.rows)}/{total} {row}")
+                say(f"{len(task_run.results)}/{total} {row}")
             except (errors.UserCodeError, errors.ModelError) as error:
                 errors_by_task[task.id] = error
 
@@ -351,7 +355,7 @@ async def _drive_all(task_run: TaskRun, driver: TaskDriver) -> None:
         if others:
             note = f" (nor did {len(others)} more: {', '.join(others[:5])})"
         first_error = errors_by_task[first]
-        ended = f"{len(task_run.rows)} of {counted(total, 'task')} ended"
+        ended = f"{len(task_run.results)} of {counted(total, 'task')} ended"
         first_error.add_note(f"task {first!r} did not end{note}; {ended}")
         raise first_error
 
@@ -362,7 +366,7 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     Return the exit code.
     """
     places = {task.id: place for place, task in enumerate(task_run.tasks)}
-    rows = sorted(task_run.rows, key=lambda row: places[row.id])
+    rows = sorted(task_run.results, key=lambda row: places[row.id])
     sums = {
         "tasks": len(rows),
         "at_once": sum(1 for row in rows if row.at_once),
@@ -380,15 +384,15 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         "rungs": ladders.rungs,
         "overhead": ladders.overhead if ladders.rungs else None,
         "rows": rows,
-        "report": task_run.page,
+        "report": task_run.report_file,
     }
 
     texts: list[object] = []
     if rows:
         texts.append(TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}]))
         texts += rung_table(ladders)
-    if task_run.page is not None:
-        texts.append(f"report {task_run.page}")
+    if task_run.report_file is not None:
+        texts.append(f"report {task_run.report_file}")
     failed = [row.loop for row in rows if not row.passed]
     if failed:
         texts.append(f"\n{following('why', failed[0], db=task_run.settings.db)}")
@@ -426,8 +430,8 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
     )
 
     names: Iterable[str] = (f"{_stem(task_run.path)}-{number}" for number in count(1))
-    if task_run.given:
-        names = [task_run.given]
+    if task_run.given_name:
+        names = [task_run.given_name]
 
     for name in names:
         loops_of_name, _ = await store.read(
@@ -443,7 +447,7 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
 
     # Only a given name can be taken: the numbers have no end.
     message = "add --resume to continue it, or give another name"
-    raise errors.UsageError(f"run {task_run.given!r} exists; {message}")
+    raise errors.UsageError(f"run {task_run.given_name!r} exists; {message}")
 
 
 async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
@@ -452,27 +456,25 @@ async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
     Raises NotFound.
     """
     stem = _stem(task_run.path)
-    prefix = f"{task_run.given}/" if task_run.given else f"{stem}-"
+    prefix = f"{task_run.given_name}/" if task_run.given_name else f"{stem}-"
     newest, _ = await store.read(scope, loops.newest, MAX_READ_ROWS, prefix)
     for stored_loop in newest:
         # The id of a loop of a run is RUN/TASK.
         name, slash, _ = stored_loop.id.partition("/")
         number = name.removeprefix(f"{stem}-")
-        if slash and (task_run.given or number.isdecimal()):
+        if slash and (task_run.given_name or number.isdecimal()):
             return name
 
     where = f"{store.url}; leave --resume out to begin it"
-    raise errors.NotFound("run", task_run.given or f"{stem}-…", where)
+    raise errors.NotFound("run", task_run.given_name or f"{stem}-…", where)
 
 
 def _stem(path: Path) -> str:
     """Return the name of a file without its ending, as the beginning of a run's
     name.
     """
-    # Blanks and other marks become _, as in "my tasks (2)": my_tasks__2_.
-    signs = [sign if sign.isalnum() or sign in "_.-" else "_" for sign in path.stem]
-    stem = "".join(signs)
-    return stem[:MAX_NAME_CHARS] or "tasks"
+    # "my tasks (2)" becomes my_tasks__2_.
+    return file_safe(path.stem)[:MAX_NAME_CHARS] or "tasks"
 
 
 def demo(

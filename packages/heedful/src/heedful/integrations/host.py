@@ -45,14 +45,16 @@ __all__ = ["Advice", "Host", "HostRun"]
 class Host(TaskHost):
     """heedful for the runs of one agent: its memory, its checks, and when it must stop.
 
-    `memory` is a Memory, a Store, its name, or None. `checks`, `refuse`, `goals`,
-    `policy`, `memory_key`, `model` and `context` are those of `open_loop`; without
-    checks and goals no run gets a verdict. A lookup takes at most `seconds`, the first
-    one also the time in which the embedder is loaded. Errors of heedful are logged and
-    not raised, except with `strict`. Tools in `polls` wait for something, so an agent
-    may repeat their calls. `root` is the folder of the repository in which the runs
-    work, if any: lessons name files relative to it. `everywhere` is the database of the
-    user's own memory, whose rules hold in all projects, if it is not `memory`.
+    Outputs are judged by `checks`, `refuse`, `goals`, `policy`, `memory_key`, `model`
+    and `context`, which are those of `open_loop`; without checks and goals no run gets
+    a verdict. Tools in `polls` wait for something, so an agent may repeat their calls.
+
+    The other fields are the same for each kind of host. `memory` is a Memory, a Store,
+    its name, or None. `everywhere` is the database of the user's own memory, whose
+    rules hold in all projects, if it is not `memory`. A lookup takes at most `seconds`,
+    the first one also the time in which the embedder is loaded. Errors of heedful are
+    logged and not raised, except with `strict`. `root` is the folder of the repository
+    in which the runs work, if any: lessons name files relative to it.
     """
 
     checks: Sequence[Check] = ()

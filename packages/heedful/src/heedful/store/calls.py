@@ -180,35 +180,53 @@ def _record_result(
     *,
     folder: str,
 ) -> None:
-    """Record whether a call of a session passed or failed.
+    """Record whether a call of a session passed or failed, then which file it read.
 
-    What came through a key of a service is recorded by `record_run` when the run ends,
-    if people stated the key; only the file that a passed call read is noted at once.
+    A run that comes through a key of a service is recorded by `record_run` when it
+    ends, if people stated the key: of its calls, only the file is recorded here.
     """
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
-    came_through_key = bool(db.actor.via)
-    if result["error"]:
-        if not came_through_key:
-            _record_failed_call(
-                db,
-                scope,
-                session,
-                tool=tool,
-                arguments=arguments,
-                error=result["error"],
-                folder=folder,
-            )
-        return
+    passed = not result["error"]
+    is_recorded_later = bool(db.actor.via)
+    if passed and not is_recorded_later:
+        marks = _marks_of_call(db, scope, session, tool, arguments, folder=folder)
+        _record_success(db, scope, marks, time.time())
+    elif not is_recorded_later:
+        _record_failed_call(
+            db,
+            scope,
+            session,
+            tool=tool,
+            arguments=arguments,
+            error=result["error"],
+            folder=folder,
+        )
 
-    unread = session_marks.has_unread(
-        db, scope, session, arguments=arguments, folder=folder
-    )
-    session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
-    if not came_through_key:
-        marks = marks_of(tool, arguments, folder)
-        contracts = contract_marks(tool, arguments, unread=unread)
-        _record_success(db, scope, [*marks, *contracts], time.time())
+    if passed:
+        session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
+
+
+def _marks_of_call(
+    db: Db,
+    scope: Scope,
+    session: str,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    folder: str,
+) -> list[Mark]:
+    """Return the marks of a call, in a session also those of the contracts of its tool.
+
+    Whether a contract is kept depends on the files that the session has read before.
+    """
+    marks = list(marks_of(tool, arguments, folder))
+    if session:
+        unread = session_marks.has_unread(
+            db, scope, session, arguments=arguments, folder=folder
+        )
+        marks += contract_marks(tool, arguments, unread=unread)
+    return marks
 
 
 def _record_failed_call(
@@ -257,14 +275,7 @@ def history_of(
     such sources, besides those stated in the scope.
     """
     fields = arguments_of(arguments)
-    marks = list(marks_of(tool, fields, folder))
-    if session:
-        unread = session_marks.has_unread(
-            db, scope, session, arguments=fields, folder=folder
-        )
-        marks += contract_marks(tool, fields, unread=unread)
-    failures = list[KnownFailure]()
-    waiting_entries = set[int]()
+    marks = _marks_of_call(db, scope, session, tool, fields, folder=folder)
     failed_rows = _find_failures(db, scope, session, marks)
     shows_outside = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
@@ -272,6 +283,9 @@ def history_of(
 
         names = keys.believed_names(db, scope, stated)
         shows_outside = call_origin(tool, fields, names) != "outside"
+
+    failures = list[KnownFailure]()
+    waiting_entries = set[int]()
     for rows in failed_rows:
         failure, entries = _known_failure(
             db, scope, rows, folder, shows_outside=shows_outside
@@ -280,6 +294,7 @@ def history_of(
         earlier_errors = {earlier.error for earlier in failures} - {""}
         if failure is not None and failure.error not in earlier_errors:
             failures.append(replace(failure, text=render.before_call(failure)))
+
     return ActionHistory(
         tuple(failures[:MAX_PROMPT_LESSONS]),
         tuple(sorted(waiting_entries)),
