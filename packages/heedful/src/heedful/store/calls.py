@@ -190,7 +190,9 @@ def _record_result(
     passed = not result["error"]
     is_recorded_later = bool(db.actor.via)
     if passed and not is_recorded_later:
-        marks = _marks_of_call(db, scope, session, tool, arguments, folder=folder)
+        marks = _marks_of_call(
+            db, scope, session, tool=tool, arguments=arguments, folder=folder
+        )
         _record_success(db, scope, marks, time.time())
     elif not is_recorded_later:
         _record_failed_call(
@@ -211,9 +213,9 @@ def _marks_of_call(
     db: Db,
     scope: Scope,
     session: str,
+    *,
     tool: str,
     arguments: Mapping[str, Any],
-    *,
     folder: str,
 ) -> list[Mark]:
     """Return the marks of a call, in a session also those of the contracts of its tool.
@@ -275,7 +277,9 @@ def history_of(
     such sources, besides those stated in the scope.
     """
     fields = arguments_of(arguments)
-    marks = _marks_of_call(db, scope, session, tool, fields, folder=folder)
+    marks = _marks_of_call(
+        db, scope, session, tool=tool, arguments=fields, folder=folder
+    )
     failed_rows = _find_failures(db, scope, session, marks)
     shows_outside = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
