@@ -21,7 +21,7 @@ from heedful.store import open_store
 from heedful.store.statements import SCHEMA_VERSION
 from heedful_agents import mcp_server
 from heedful_server.routes import operations
-from heedful_server.setup import Setup
+from heedful_server.setup import MAX_CACHE_SECONDS, Setup
 from tests.postgres import rows
 from tests.service.running import WAITING, Service, listening
 from tests.service.support import Api, problem, served
@@ -62,6 +62,22 @@ def test_a_database_that_is_lost_underneath_is_not_ready(
     assert (
         len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is of Linux")
+def test_a_service_is_ready_only_while_its_disk_has_room(tmp_path):
+    import resource
+
+    service = Service(tmp_path)
+    limits = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+    for bytes_at_most, ready in ((limits[0], 200), (1, 503), (limits[0], 200)):
+        resource.prlimit(
+            service.process.pid, resource.RLIMIT_FSIZE, (bytes_at_most, limits[1])
+        )
+        time.sleep(MAX_CACHE_SECONDS)
+        assert httpx.get(f"{service.url}/healthz").status_code == 200
+        assert httpx.get(f"{service.url}/readyz").status_code == ready
+    assert service.end() == 0
 
 
 def test_a_service_older_than_the_schema_is_not_ready(postgres, monkeypatch):

@@ -253,8 +253,10 @@ def _traced(
 
 
 def _loop_opened(run: Any) -> tuple[str, Attributes]:
-    policy = _heedful_attributes(policy=run.policy.name)
-    return "heedful.loop", {"heedful.loop.id": run.id, **policy}
+    return "heedful.loop", {
+        "heedful.loop.id": run.id,
+        **_heedful_attributes(policy=run.policy.name),
+    }
 
 
 def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
@@ -263,8 +265,10 @@ def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
 
 
 def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
-    number = _heedful_attributes(attempt=len(state.loop.attempts) + 1)
-    return "heedful.attempt", {"heedful.loop.id": run.id, **number}
+    return "heedful.attempt", {
+        "heedful.loop.id": run.id,
+        **_heedful_attributes(attempt=len(state.loop.attempts) + 1),
+    }
 
 
 def _attempt_closed(
@@ -323,10 +327,11 @@ def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attribute
 
 
 def _stage_closed(_: _Exporter, span: Span, report: Any, *__: object) -> None:
-    attributes = _heedful_attributes(
-        stage=report.name, attempts=len(report.attempts), status=report.status
+    span.set_attributes(
+        _heedful_attributes(
+            stage=report.name, attempts=len(report.attempts), status=report.status
+        )
     )
-    span.set_attributes(attributes)
 
 
 loop: TraceDecorator = _traced(_loop_opened, _loop_closed)

@@ -253,26 +253,9 @@ def loop_record(
     briefing = None
     if stored.briefing is not None:
         briefing = {**stored.briefing.plain(), "prompt": stored.briefing.prompt}
-    return {
-        **stored.summary(),
-        **stored.head.plain(),
-        "rungs": [] if loop.ladder is None else list(loop.ladder.names),
-        "usage_by_rung": list(map(asdict, figure_ladders([loop.climb()]).rungs)),
-        "usage": codec.to_document(loop.usage),
-        "cancelled": loop.cancelled,
-        "made": attempts,
-        "decisions": _decision_rows(stored),
-        "overrides": [asdict(override) for override in loop.overrides],
-        "notes": [asdict(note) for note in notes],
-        "briefing": briefing,
-        "verdict": loop_verdict(stored.verdict, loop),
-    }
-
-
-def _decision_rows(stored: StoredLoop) -> list[Document]:
-    """Return the decisions of a loop, each with its reason and the fatigue it saw."""
-    steps = decide.reasoning(stored.loop, stored.decisions)
-    return [
+    # Each decision has its reason, and the fatigue that it saw.
+    steps = decide.reasoning(loop, stored.decisions)
+    decisions = [
         {
             "attempt": decision.attempt,
             "verdict": codec.verdict_answer(decision.verdict),
@@ -282,6 +265,20 @@ def _decision_rows(stored: StoredLoop) -> list[Document]:
         }
         for decision, step in zip(stored.decisions, steps, strict=True)
     ]
+    return {
+        **stored.summary(),
+        **stored.head.plain(),
+        "rungs": [] if loop.ladder is None else list(loop.ladder.names),
+        "usage_by_rung": list(map(asdict, figure_ladders([loop.climb()]).rungs)),
+        "usage": codec.to_document(loop.usage),
+        "cancelled": loop.cancelled,
+        "made": attempts,
+        "decisions": decisions,
+        "overrides": [asdict(override) for override in loop.overrides],
+        "notes": [asdict(note) for note in notes],
+        "briefing": briefing,
+        "verdict": loop_verdict(stored.verdict, loop),
+    }
 
 
 def explanation_record(why: Explanation) -> Document:

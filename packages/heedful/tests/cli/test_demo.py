@@ -224,6 +224,14 @@ def test_a_recording_cannot_be_of_something_else(desk, option):
     assert "--recorded" in refused.err
 
 
+def test_a_folder_that_takes_no_results_is_named_with_what_to_do(desk):
+    desk.write("taken", "")
+    for kind in ("", " --recorded", " --pipeline"):
+        refused = desk.heedful(f"demo{kind} --model none --out taken")
+        assert refused.code == 2
+        assert "taken: File exists; name another folder" in refused.err
+
+
 # With --pipeline
 
 MODELS = """

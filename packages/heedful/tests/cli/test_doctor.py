@@ -65,9 +65,11 @@ def test_the_package_and_key_of_each_model_are_checked_once(session):
 )
 def test_a_sqlite_that_may_damage_files_is_named(session, monkeypatch, version, warned):
     monkeypatch.setattr("sqlite3.sqlite_version_info", version)
-    done = session((f"{WELL} --json", 0))
-    sign = signs(done)["sqlite"]
-    assert ("keep backups" in sign["found"]) is warned
+    text = session((WELL, 0)).out
+    assert text.startswith("! sqlite" if warned else "✓ sqlite")
+    sign = signs(session((f"{WELL} --json", 0)))["sqlite"]
+    assert sign["well"]
+    assert ("keep backups" in sign["advice"]) is warned
 
 
 def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):

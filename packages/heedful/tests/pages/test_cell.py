@@ -45,6 +45,7 @@ async def make_records() -> dict[str, Any]:
     return {
         "passed result": result,
         "stopped result": stopped,
+        "explanation": stopped.explain(),
         "report": report,
         "matches": matches,
         "no match": await heedful.Memory(":memory:").recall("t"),
@@ -77,7 +78,7 @@ async def test_a_record_fits_one_screen(kind: str) -> None:
     assert "\x1b" not in str(record)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "explanation"])
 async def test_the_html_of_a_record_is_escaped_and_styles_itself_only(kind) -> None:
     record = (await make_records())[kind]
     html = record._repr_html_()

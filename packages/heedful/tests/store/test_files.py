@@ -130,6 +130,32 @@ async def test_a_damaged_file_is_said_to_be_damaged(path):
         await commit(path, 40)
 
 
+@pytest.fixture
+def read_only(path, monkeypatch):
+    """A file in a folder that nobody may write to, as on a read-only medium."""
+    monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+    return path
+
+
+async def test_a_file_in_a_read_only_folder_is_read_and_nothing_is_made(read_only):
+    file = read_only.rename(read_only.with_name("a ?#%.db"))
+    with opened(file) as store:
+        assert (await store.read(SCOPE, loops.read, "a")).head.task != "newer"
+        assert os.listdir(file.parent) == [file.name]
+        # The folder may be read-only here, and writable in another place.
+        database(file, """update loop set task = '"newer"'""")
+        assert (await store.read(SCOPE, loops.read, "a")).head.task == "newer"
+
+
+async def test_changes_that_cannot_be_read_are_no_half_truth(read_only):
+    log = read_only.with_name("a.db-wal")
+    log.write_bytes(b"a log")
+    with pytest.raises(StoreUnavailable, match="copy both files"):
+        await read(read_only)
+    log.write_bytes(b"")
+    assert await read(read_only) == 1
+
+
 CHANGED = """
 import asyncio, os, shutil, sys
 from heedful.errors import StoreError

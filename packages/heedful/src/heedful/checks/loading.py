@@ -115,7 +115,13 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
 
     Raises UnknownName, InvalidInput.
     """
-    parameters = _read_signature(name, factory)
+    try:
+        parameters = signature(factory)
+    except (TypeError, ValueError) as error:
+        # Some functions written in C have no signature.
+        raise InvalidInput(
+            "name of a check", name, f"a Python function ({error})"
+        ) from error
     positional = _take_positional(parameters, arguments)
     try:
         parameters.bind_partial(*positional, **arguments)
@@ -150,17 +156,6 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
         "a check: callable(candidate, context)",
     )
     return check
-
-
-def _read_signature(name: str, factory: Check) -> Signature:
-    """Return the signature of a function. Raises InvalidInput if it has none."""
-    try:
-        return signature(factory)
-    except (TypeError, ValueError) as error:
-        # Some functions written in C have no signature.
-        raise InvalidInput(
-            "name of a check", name, f"a Python function ({error})"
-        ) from error
 
 
 def _take_positional(

@@ -72,18 +72,22 @@ order by 1
 class Sign:
     """The result of one check: whether all is well, and what was found.
 
-    If it is not well, `todo` says what to do about it.
+    If it is not well, `todo` says what to do about it. What works, and yet needs
+    attention, has `advice`.
     """
 
     name: str
     well: bool
     found: str
     todo: str = ""
+    advice: str = ""
 
     def __str__(self) -> str:
-        if self.well:
-            return f"✓ {self.name}: {self.found}"
-        return f"✗ {self.name}: {self.found}; {self.todo}"
+        if not self.well:
+            return f"✗ {self.name}: {self.found}; {self.todo}"
+        if self.advice:
+            return f"! {self.name}: {self.found}; {self.advice}"
+        return f"✓ {self.name}: {self.found}"
 
 
 def doctor() -> int:
@@ -124,19 +128,20 @@ def _check_sqlite() -> Sign:
             "select sqlite_compileoption_used('ENABLE_FTS5')"
         ).fetchone()
 
-    version = sqlite3.sqlite_version
+    advice = ""
     # Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely,
     # two connections that write and move the log into the file at once damage it.
     if sqlite3.sqlite_version_info < (3, 51, 3):
-        version += (
-            "; in rare cases a SQLite before 3.51.3 damages a file that several "
+        advice = (
+            "in rare cases a SQLite before 3.51.3 damages a file that several "
             "programs write to: keep backups (heedful db copy)"
         )
     return Sign(
         name="sqlite",
         well=sqlite3.sqlite_version_info >= (3, 35) and has_fts5 == 1,
-        found=version,
+        found=sqlite3.sqlite_version,
         todo="use a Python with SQLite 3.35 or newer and FTS5",
+        advice=advice,
     )
 
 

@@ -655,7 +655,13 @@ def harden(
     if list_:
         if lesson is not None or chosen:
             raise UsageError("--list lists all checks: give no lesson and no decision")
-        return _list_checks(limit)
+        return emit(
+            ask(lambda memory: LessonChecks(memory).list(limit)),
+            LESSON_CHECK_COLUMNS,
+            key="checks",
+            text_columns=3,
+            empty=f"no lesson is a check in {where()}; {PROPOSE_COMMAND} proposes one",
+        )
 
     if lesson is None:
         raise UsageError(f"no lesson is named: {PROPOSE_COMMAND}, or --list")
@@ -676,18 +682,6 @@ def harden(
         return await checks.propose(lesson)
 
     return _show_check(ask(decide))
-
-
-def _list_checks(limit: int) -> int:
-    """Print the checks, newest decision first."""
-    checks = ask(lambda memory: LessonChecks(memory).list(limit))
-    return emit(
-        checks,
-        LESSON_CHECK_COLUMNS,
-        key="checks",
-        text_columns=3,
-        empty=f"no lesson is a check in {where()}; {PROPOSE_COMMAND} proposes one",
-    )
 
 
 def _show_check(check: LessonCheck) -> int:

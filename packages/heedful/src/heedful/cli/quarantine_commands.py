@@ -302,7 +302,16 @@ def trust(
     these sources are released. Without names, list the trusted sources.
     """
     if listed or not (names or remove):
-        return _list_trusted()
+        # The names of the settings are among them.
+        trusted = sorted(ask(lambda memory: memory.quarantine.stated()))
+        return emit(
+            [{"name": name} for name in trusted],
+            columns("name"),
+            key="trusted",
+            text_columns=1,
+            empty="no source is trusted: what comes from outside waits",
+            then=following("quarantine", "log"),
+        )
 
     async def decide(memory: Memory) -> list[int]:
         actor = by or getuser()
@@ -324,19 +333,6 @@ def trust(
         lines.append(f"no longer trusted: {', '.join(map(clean_name, remove))}")
     document = {"stated": names or [], "removed": remove or [], "released": released}
     return answer(document, lines, following("trust", list=True))
-
-
-def _list_trusted() -> int:
-    """List the trusted names, those of the settings among them."""
-    trusted = sorted(ask(lambda memory: memory.quarantine.stated()))
-    return emit(
-        [{"name": name} for name in trusted],
-        columns("name"),
-        key="trusted",
-        text_columns=1,
-        empty="no source is trusted: what comes from outside waits",
-        then=following("quarantine", "log"),
-    )
 
 
 def clean_name(name: str) -> str:

@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -529,6 +530,7 @@ def demo(
         f"{command}"
     )
 
+    _prepare_folder(out, command)
     if pipeline:
         demo_pipeline = _import_demo("pipeline")
         result = run_interruptibly(demo_pipeline.run(values, out), lambda: last_words)
@@ -545,12 +547,24 @@ def demo(
         )
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
-    out.mkdir(parents=True, exist_ok=True)
     measured = run_interruptibly(
         lab.measure(plan, values, out, again=command, db=db), lambda: last_words
     )
     lab.write(measured, out, json=current_command().json, families=every_task)
     return 0
+
+
+def _prepare_folder(out: Path, command: str) -> None:
+    """Make the folder for results. Raises UsageError if it cannot be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise errors.UsageError(
+            f"no results can be written to {out.absolute()}: {error.strerror}; name "
+            f"another folder: {command} --out FOLDER"
+        ) from error
 
 
 def _show_recorded(
@@ -560,7 +574,6 @@ def _show_recorded(
     if a person can see them here.
     """
     recording = _import_demo("recording")
-    out.mkdir(parents=True, exist_ok=True)
     measured = run_interruptibly(
         recording.replay(values, out, command, every_task=every_task),
         lambda: "interrupted",

@@ -285,7 +285,10 @@ class EpisodeBuilder:
         events = _behind_calls(events)
 
         if task is None:
-            task = _first_prompt(events)
+            # The first message of a user, if possible of the main chain.
+            prompts = [event for event in events if event.type == "user_message"]
+            prompts.sort(key=lambda prompt: prompt.agent != "")
+            task = prompts[0].content if prompts else ""
 
         if fault is not None:
             fault = Fault(
@@ -351,13 +354,6 @@ def _behind_calls(events: list[Event]) -> list[Event]:
     ]
     order = sorted(range(len(events)), key=lambda n: (places[n], places[n] != n))
     return [events[position] for position in order]
-
-
-def _first_prompt(events: list[Event]) -> str:
-    """Return the first message of a user, if possible of the main chain."""
-    prompts = [event for event in events if event.type == "user_message"]
-    prompts.sort(key=lambda prompt: prompt.agent != "")  # side chains have an agent
-    return prompts[0].content if prompts else ""
 
 
 def _outcome_of(events: list[Event], fault: Fault | None) -> Ended:

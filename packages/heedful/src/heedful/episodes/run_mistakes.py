@@ -34,7 +34,6 @@ from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
     CallIndex,
-    Correction,
     FoundFix,
     asked_delay,
     asks_to_wait,
@@ -454,7 +453,21 @@ class MistakeFinder:
         run = self.run
         correction = find_correction(run)
         if correction is not None:
-            yield self._refused_answer(correction)
+            # An answer was refused before another one.
+            remark = self.events[correction.remark]
+            fix = Fix(
+                kind="command",
+                calls=(self._answer(correction.accepted),),
+                is_proven=self._is_proven,
+            )
+            yield self._mistake(
+                correction.remark,
+                remark.error or remark.content,
+                action=self._answer(correction.answer),
+                fix=fix,
+                positions=(correction.answer, correction.remark, correction.accepted),
+                fix_steps=(correction.accepted,),
+            )
         for position, failure in enumerate(run.failure):
             if failure and run.act[position] is None and run.roles[position] != "act":
                 yield self._event_mistake(position)
@@ -481,23 +494,6 @@ class MistakeFinder:
         if fault is not None and (fault.message or fault.category):
             error = _text_with_words(error_line(fault.message)) or fault.category
             yield self._mistake(last, error, check=RUN_CHECK)
-
-    def _refused_answer(self, correction: Correction) -> FoundMistake:
-        """Return the mistake of an answer that was refused before another one."""
-        remark = self.events[correction.remark]
-        fix = Fix(
-            kind="command",
-            calls=(self._answer(correction.accepted),),
-            is_proven=self._is_proven,
-        )
-        return self._mistake(
-            correction.remark,
-            remark.error or remark.content,
-            action=self._answer(correction.answer),
-            fix=fix,
-            positions=(correction.answer, correction.remark, correction.accepted),
-            fix_steps=(correction.accepted,),
-        )
 
     def _answer(self, position: int) -> Call:
         """Return an answer of the agent as the call of a mistake."""

@@ -119,7 +119,9 @@ class HeedfulPlugin(Adapter, Plugin):
         run.spent += _usage_in(message)
         text = text_in(message["content"])
         run.hear(text)
-        wants_object = _wants_object(event.agent)
+        wants_object = any(
+            map(_makes_object, event.agent.tool_registry.dynamic_tools.values())
+        )
         # Some models answer with JSON when they must answer with an object.
         output: Any = json_data(text) if wants_object else text
         is_talk = wants_object and isinstance(output, str)
@@ -242,11 +244,6 @@ def _result_text(result: ToolResult) -> str:
 def _makes_object(tool: Any) -> bool:
     """Return True for the tool by which a model answers with an object."""
     return getattr(tool, "tool_type", "") == "structured_output"
-
-
-def _wants_object(agent: Any) -> bool:
-    """Return True if the agent must answer with an object."""
-    return any(map(_makes_object, agent.tool_registry.dynamic_tools.values()))
 
 
 def _valid_object(tool: Any, arguments: Any) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ from heedful.loop.stop import (
     limit_words,
     rule_name,
 )
+from heedful.notebook import html_form
 from heedful.sanitize import clean
 from heedful.validation import MAX_LISTED_ITEMS
 
@@ -400,6 +401,8 @@ class Explanation:
     deafness: str = ""
     suspects: tuple[str, ...] = ()
     failure: str = ""
+
+    _repr_html_ = html_form
 
     @property
     def ways(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ such as "always" is a rule. Each of both is a lesson.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain
 
@@ -96,7 +96,11 @@ async def learn_session(
         )
         for finding in finder.found
     ]
-    lessons += _lessons_of_user(run, rules, redact(episode.task), source)
+    # Of two equal lessons the first is kept, and a correction has its task.
+    task = redact(episode.task)
+    corrections = correction_lessons(run.events, task=task, source=source)
+    words_of_user = [*corrections, *(rule_lesson(rule, source) for rule in rules)]
+    lessons += [replace(lesson, sources=(USER_SOURCE,)) for lesson in words_of_user]
     by_signature: dict[str, Lesson] = {}
     for lesson in lessons:
         lesson = replace(lesson, sources=tuple(sorted({*lesson.sources, *sources})))
@@ -139,18 +143,6 @@ def _rules_of(run: Course) -> list[str]:
     messages = [e.content for e in run.events if _is_of_user(e)]
     rules = (read_rules(mask_personal(redact(message))) for message in messages)
     return list(dict.fromkeys(chain.from_iterable(rules)))
-
-
-def _lessons_of_user(
-    run: Course, rules: Iterable[str], task: str, source: str
-) -> list[Lesson]:
-    """Return the lessons from what the user says: corrections, and then rules.
-
-    Of two equal lessons the first is kept, and a correction has its task.
-    """
-    corrections = correction_lessons(run.events, task=task, source=source)
-    lessons = [*corrections, *(rule_lesson(rule, source) for rule in rules)]
-    return [replace(lesson, sources=(USER_SOURCE,)) for lesson in lessons]
 
 
 def _is_of_user(event: Event) -> bool:

@@ -615,10 +615,9 @@ def _create(file: File) -> Iterator[BinaryIO]:
             "file", name, "a name that is free: a file with it exists"
         ) from error
     except OSError as error:
-        reason = error.strerror or error
         raise StoreUnavailable(
-            f"{name or 'the export'} cannot be written ({reason}); check the path and "
-            "the disk"
+            f"{name or 'the export'} cannot be written ({error.strerror or error}); "
+            "check the path and the disk"
         ) from error
 
 
@@ -634,8 +633,7 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         with open(name, "rb") as opened:
             yield opened, name
     except OSError as error:
-        reason = error.strerror or error
-        message = f"it cannot be read ({reason}); check the path"
+        message = f"it cannot be read ({error.strerror or error}); check the path"
         raise LineError(name, 0, message) from error
 
 

@@ -12,12 +12,14 @@ from heedful.drive.result import Result
 from heedful.lessons.lesson import Lesson, Match, Matches
 from heedful.lessons.proof import Proof
 from heedful.lessons.proof_words import say_missing, word_gain
+from heedful.loop.explain import Explanation
 from heedful.loop.runs import Report
 from heedful.pages.run_report import STYLE_FILE, environment
 
 # The template has a macro for each kind of record.
 _MACROS: tuple[tuple[type, str], ...] = (
     (Result, "result"),
+    (Explanation, "explanation"),
     (Report, "report"),
     (Matches, "matches"),
     (Match, "match"),

@@ -230,7 +230,14 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     only in a question without such a number, and their value is "".
     """
     text = _words_of(question)
-    numbers = _stage_numbers(text)
+    # "steps 2 and 3", or "4th stage"
+    matches = re.findall(
+        r" (?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
+        r"| (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
+        text,
+    )
+    words = " ".join(chain.from_iterable(matches)).split()
+    numbers = [int(word) for word in words if word.isdigit()]
     if not numbers:
         return _find_named_stages(report, text), ""
 
@@ -247,17 +254,6 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
             count = counted(len(report.stages), "stage")
             missing = f"stage {number}: the run has {count}"
     return meanings, missing
-
-
-def _stage_numbers(text: str) -> list[int]:
-    """Return the numbers of stages: 2 and 3 for "steps 2 and 3", 4 for "4th stage"."""
-    numbers = re.findall(
-        r" (?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
-        r"| (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
-        text,
-    )
-    words = " ".join(chain.from_iterable(numbers)).split()
-    return [int(word) for word in words if word.isdigit()]
 
 
 def _words_of(text: str) -> str:

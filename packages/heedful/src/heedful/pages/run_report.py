@@ -138,10 +138,9 @@ def _write(path: Path, text: str) -> Path:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        reason = error.strerror or error
         raise StoreUnavailable(
-            f"the report {path} cannot be written ({reason}); check the folder and "
-            "the disk"
+            f"the report {path} cannot be written ({error.strerror or error}); check "
+            "the folder and the disk"
         ) from error
     return path
 

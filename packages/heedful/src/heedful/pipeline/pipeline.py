@@ -456,7 +456,8 @@ class PipelineRun:
             for stage in pipeline.stages[len(self._reports) :]
         ]
         began = run.created if run else self._began
-        last_decision = self._last_decision()
+        attempts = chain.from_iterable(stage.attempts for stage in self._reports)
+        last_decision = max((attempt.timestamp for attempt in attempts), default=0.0)
         report = runs.Report(
             pipeline.name,
             self.id,
@@ -489,11 +490,6 @@ class PipelineRun:
         if pipeline.reports is not None:
             write(report, pipeline.reports)
         return report
-
-    def _last_decision(self) -> float:
-        """Return the time of the last decision on an attempt of a stage."""
-        attempts = chain.from_iterable(stage.attempts for stage in self._reports)
-        return max((attempt.timestamp for attempt in attempts), default=0.0)
 
     def say(self, line: str, level: int = logging.INFO) -> None:
         """Log a line of progress; print it on standard error if progress is shown."""

@@ -40,7 +40,7 @@ from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.lesson_check import LessonCheck
+    pass
 
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
@@ -299,11 +299,15 @@ def history_of(
         if failure is not None and failure.error not in earlier_errors:
             failures.append(replace(failure, text=render.before_call(failure)))
 
+    call = whole_call(tool, arguments)
+    checks = exposures.active_checks(db, scope, calls=True)
     return ActionHistory(
         tuple(failures[:MAX_PROMPT_LESSONS]),
         tuple(sorted(waiting_entries)),
         marks=tuple(rows[0]["digest"] for rows in failed_rows),
-        checks=_checks_of(db, scope, tool, arguments),
+        checks=tuple(
+            check for check in checks if check.refuses_call(call.tool, call.name)
+        ),
         rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
     )
 
@@ -435,18 +439,6 @@ def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
         return whole_call(call.tool, call.text, folder) == mark
     words = [call.text, *chain.from_iterable(call.arguments)]
     return mark.kind == "call" or any(mark.name in word.casefold() for word in words)
-
-
-def _checks_of(
-    db: Db, scope: Scope, tool: str, arguments: Mapping[str, Any] | str
-) -> "tuple[LessonCheck, ...]":
-    """Return the active checks of lessons that refuse this action."""
-    call = whole_call(tool, arguments)
-    return tuple(
-        check
-        for check in exposures.active_checks(db, scope, calls=True)
-        if check.refuses_call(call.tool, call.name)
-    )
 
 
 def knowledge_of(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from heedful import errors
@@ -91,10 +92,14 @@ class Connection(sqlite3.Connection, Db):
 
     dialect: Dialect = "sqlite"
     place: DatabasePath = DatabasePath(IN_MEMORY_PATH)
+    # True if SQLite takes no locks, and does not see that another program writes.
+    immutable: bool = False
 
     def check(self) -> None:
-        """Check that the file may still be written. Raises StoreError."""
+        """Check that the file may still be written, and has room. Raises StoreError."""
         self.place.check()
+        # It changes nothing, but writes a page, which a full disk refuses.
+        self.execute(f"pragma application_id = {APPLICATION_ID}")
 
     def close(self) -> None:
         """Close the connection, and note that it is lost."""
@@ -187,6 +192,8 @@ class Thread(Threads[Connection]):
                 return self._run(db, works)
             finally:
                 _roll_back(db)
+                if db.immutable:
+                    db.close()
         except SQLITE_ERRORS as error:
             raise translate_error(error, str(self._place.path)) from error
         finally:
@@ -238,7 +245,7 @@ def _commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
         results.append((value, error))
 
     try:
-        db.check()
+        db.place.check()
     except errors.StoreUnavailable:
         db.execute("rollback")
         # SQLite would write a log into another file at this path.
@@ -434,6 +441,7 @@ def connect(
             "method spawn or forkserver"
         )
 
+    address = _address_to_read(place.path) if reads else place.path
     try:
         if place.opened is not None:
             place.check(writes=False)
@@ -441,11 +449,12 @@ def connect(
             create_file(place.path)
 
         db = sqlite3.connect(
-            place.path,
+            address,
             busy_seconds,
             isolation_level=None,
             check_same_thread=False,
             factory=Connection,
+            uri=True,
         )
     except (OSError, sqlite3.OperationalError) as error:
         raise errors.StoreUnavailable(_opening_problem(place.path, error)) from error
@@ -453,6 +462,7 @@ def connect(
     db.row_factory = sqlite3.Row
     db.url = path
     db.place = place
+    db.immutable = address != place.path
     with ExitStack() as failure:
         failure.callback(db.close)  # which rolls back what was not committed
         db.create_function("store_clock", 0, time.time)
@@ -470,6 +480,26 @@ def connect(
         failure.pop_all()
 
     return db
+
+
+def _address_to_read(path: str) -> str:
+    """Return the address of a file; it says so if no program can write in its folder.
+
+    SQLite reads a log there only if the log has an index, and a file without a log only
+    as immutable (https://sqlite.org/wal.html#readonly). Raises StoreUnavailable.
+    """
+    if os.access(os.path.dirname(path), os.W_OK):
+        return path
+
+    log = f"{path}-wal"
+    if not os.path.exists(log) or os.path.getsize(log) == 0:
+        return f"{Path(path).as_uri()}?immutable=1"
+    if os.path.exists(f"{path}-shm"):
+        return path
+    raise errors.StoreUnavailable(
+        f"the newest changes of {path} are in {log}, which cannot be read in a "
+        "read-only folder; copy both files into a folder that is writable"
+    )
 
 
 def create_file(path: str) -> None:

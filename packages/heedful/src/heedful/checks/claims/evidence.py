@@ -607,10 +607,6 @@ class Evidence:
         """Return whether `numbers` has an absolute value from `low` to `high`."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
 
-    def rows_on(self, date: Date) -> list[EvidenceRow]:
-        """Return the rows with a date that agrees with `date`."""
-        return [row for other, row in self.dates if other.agrees(date)]
-
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
         """Yield the names of rows in a text from left to right, each with its rows.
 

@@ -101,7 +101,7 @@ class Sentence:
             if between and _SPAN_WORDS.issuperset(between):
                 mentions.pop()
             elif positions:
-                rows = self.evidence.rows_on(date)
+                rows = [row for day, row in self.evidence.dates if day.agrees(date)]
                 mentions.append(Mention(positions[0], positions[-1], rows))
             last = positions[-1] if positions else last
         with_rows = [mention for mention in mentions if mention.rows]
