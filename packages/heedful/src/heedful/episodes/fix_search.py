@@ -12,7 +12,7 @@ a failure, or that a person refused is no fix. Pure.
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
@@ -391,16 +391,14 @@ def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
 
 def _other_failures(
     run: Course, failed: int, working_call: int, retries: Sequence[int]
-) -> list[int]:
-    """Return the retries that failed before one worked, if they are like either."""
-    failures = []
+) -> Iterator[int]:
+    """Yield the retries that failed before one worked, if they are like either."""
     for call in retries:
         if call <= working_call and call_failed(run, call):
             error = _result_text(run, call)
             others = (working_call, failed)
             if any(_likeness_of(run, call, other, error) > 0 for other in others):
-                failures.append(call)
-    return failures
+                yield call
 
 
 def _find_shown(run: Course, failed: int, working_call: int) -> list[int]:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 
 from heedful.episodes.comparison import LETTERS_PATTERN
 from heedful.episodes.course import Course
@@ -79,12 +79,8 @@ class Procedure:
 
 def tools_in_order(run: Course) -> tuple[str, ...]:
     """Return the tools that a run called, one that is called again in a row once."""
-    tools: list[str] = []
-    for event in run.events:
-        is_call = event.type == "tool_call" and event.tool
-        if is_call and tools[-1:] != [event.tool]:
-            tools.append(event.tool)
-    return tuple(tools)
+    calls = [event.tool for event in run.events if event.type == "tool_call"]
+    return tuple(tool for tool, _ in groupby(filter(None, calls)))
 
 
 def _words_of(task: str) -> Sequence[str]:

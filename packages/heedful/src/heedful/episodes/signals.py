@@ -5,12 +5,15 @@ where the values in the answer first appeared. No step is named as the
 cause of the failure: on recorded failures no rule of this kind beats a constant answer
 (`make quality ONLY=whowhen`).
 
-Each rule of `SIGNAL_RULES` is a function from the course of an episode to signals.
+`signals_of` asks each of its rules, which are functions from the course of an episode
+to signals.
 """
 
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from heedful.episodes.course import (
@@ -60,111 +63,6 @@ class Signal:
         return f"event {self.id or self.at}: {self.words}"
 
 
-def _make_signal(
-    events: Sequence[Event],
-    kind: Kind,
-    position: int,
-    *,
-    evidence: Sequence[int],
-    strength: float,
-    words: str,
-    values: tuple[str, ...] = (),
-) -> Signal:
-    """Return the signal whose decisive event is at `position`, with the events' ids."""
-    positions = tuple(evidence[:MAX_EVIDENCE_EVENTS])
-    return Signal(
-        kind,
-        position,
-        evidence=positions,
-        strength=strength,
-        words=words,
-        id=events[position].id,
-        evidence_ids=tuple(events[place].id for place in positions),
-        values=values,
-    )
-
-
-def repeated_step(
-    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
-) -> Signal | None:
-    """Return the first step made at least `times` (2 or more) times in a row, or None.
-
-    A step is a tool call with its result; two steps are equal if agent, tool, arguments
-    (as JSON) and result are equal. Agents may talk in between. Anything else restarts
-    the count: another step, a user message, a system event. Tools in `polls` are never
-    reported. The evidence is the first 20 calls; the words say how many there are.
-    Raises InvalidInput.
-
-    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
-    >>> str(repeated_step(5 * step))
-    'event 2: look: the same arguments and the same result 5 times in a row'
-    """
-    check_integer("times", times, least=2)
-    require(
-        not isinstance(polls, str),
-        "polls",
-        polls,
-        "a collection of tool names, such as a list",
-    )
-
-    results = answered(events)
-    # The calls of each row of equal steps.
-    rows_of_calls: list[list[int]] = []
-    # What the last step was; () if it has no result, or is no step.
-    last_step: tuple[str, ...] = ()
-    for position, event in enumerate(events):
-        if event.type in NO_NEWS_EVENTS:
-            continue
-        step: tuple[str, ...] = ()
-        if position in results and event.tool not in polls:
-            result = events[results[position]]
-            arguments = canonical_json(call_arguments(event))
-            step = (event.agent, event.tool, arguments, result.content, result.error)
-        if step != last_step:
-            rows_of_calls.append([])
-        if step:
-            rows_of_calls[-1].append(position)
-        last_step = step
-
-    calls = next((row for row in rows_of_calls if len(row) >= times), None)
-    if calls is None:
-        return None
-
-    count = len(calls)
-    tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
-    return _make_signal(
-        events,
-        "repeated",
-        calls[1],
-        evidence=calls,
-        # Certain at 5 times, where a loop is stopped if nobody says otherwise.
-        strength=min(1.0, count / 5),
-        words=f"{tool}: the same arguments and the same result {count} times in a row",
-    )
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1.
-
-    Data that JSON cannot hold are returned as the JSON of their `repr`.
-    """
-    try:
-        text = json.dumps(value, sort_keys=True, default=json_default)
-        if "." not in text:
-            return text
-
-        data = json.loads(text, parse_float=_whole_or_float)
-        return json.dumps(data, sort_keys=True)
-    except (ValueError, TypeError, RecursionError):
-        return json.dumps(repr(value))
-
-
-def _whole_or_float(digits: str) -> float | int:
-    """Read a number that has a point or an exponent: 1.0 is the integer 1."""
-    number = float(digits)
-    return int(number) if number.is_integer() else number
-
-
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
@@ -191,11 +89,6 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
     return tuple(sorted(signs, key=lambda signal: (signal.at, signal.kind)))
 
 
-def quote(text: str) -> str:
-    """Return a text on one line, cut to 120 characters, without control characters."""
-    return clean(text, 120)
-
-
 def _answer_signals(run: Course) -> Iterator[Signal]:
     """Yield the steps where the values of a wrong answer first appeared."""
     answer = run.answer
@@ -204,13 +97,13 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
         return
 
     # From the end to the start, so that the first step with a value is set last.
-    first_step: dict[str, int] = {}
+    step_of_value: dict[str, int] = {}
     for position in reversed(range(len(run.events))):
-        first_step |= dict.fromkeys(run.values[position], run.step_of(position))
+        step_of_value |= dict.fromkeys(run.values[position], run.step_of(position))
 
     values_by_step: dict[int, list[str]] = {}
     for value in sorted(run.values[answer]):
-        values_by_step.setdefault(first_step[value], []).append(value)
+        values_by_step.setdefault(step_of_value[value], []).append(value)
 
     name = "run" if outcome == "partial" else "failed run"
     for step, step_values in sorted(values_by_step.items()):
@@ -274,3 +167,119 @@ def unknown_tool_signals(run: Course) -> Iterator[Signal]:
             strength=1.0,
             words=f"calls {tool}, which is not among the tools that were offered",
         )
+
+
+def repeated_step(
+    events: Sequence[Event], times: int = 5, polls: Collection[str] = ()
+) -> Signal | None:
+    """Return the first step made at least `times` (2 or more) times in a row, or None.
+
+    A step is a tool call with its result; two steps are equal if agent, tool, arguments
+    (as JSON) and result are equal. Agents may talk in between. Anything else restarts
+    the count: another step, a user message, a system event. Tools in `polls` are never
+    reported. The evidence is the first 20 calls; the words say how many there are.
+    Raises InvalidInput.
+
+    >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
+    >>> str(repeated_step(5 * step))
+    'event 2: look: the same arguments and the same result 5 times in a row'
+    """
+    check_integer("times", times, least=2)
+    require(
+        not isinstance(polls, str),
+        "polls",
+        polls,
+        "a collection of tool names, such as a list",
+    )
+
+    for step, row in groupby(_steps(events, polls), key=itemgetter(1)):
+        calls = [position for position, _ in row]
+        if step and len(calls) >= times:
+            return _repeated_signal(events, calls)
+    return None
+
+
+def _steps(
+    events: Sequence[Event], polls: Collection[str]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the position of each event with news, and the step that it is.
+
+    An event that is no step, or is a call of `polls` or without a result, has (): it
+    ends a row of equal steps.
+    """
+    results = answered(events)
+    for position, event in enumerate(events):
+        if event.type in NO_NEWS_EVENTS:
+            continue
+        step: tuple[str, ...] = ()
+        if position in results and event.tool not in polls:
+            result = events[results[position]]
+            arguments = canonical_json(call_arguments(event))
+            step = (event.agent, event.tool, arguments, result.content, result.error)
+        yield position, step
+
+
+def _repeated_signal(events: Sequence[Event], calls: Sequence[int]) -> Signal:
+    """Return the signal that a step was repeated; its second call is decisive."""
+    count = len(calls)
+    tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
+    return _make_signal(
+        events,
+        "repeated",
+        calls[1],
+        evidence=calls,
+        # Certain at 5 times, where a loop is stopped if nobody says otherwise.
+        strength=min(1.0, count / 5),
+        words=f"{tool}: the same arguments and the same result {count} times in a row",
+    )
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON that is the same for equal data: keys are sorted, and 1.0 is 1.
+
+    Data that JSON cannot hold are returned as the JSON of their `repr`.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, default=json_default)
+        if "." not in text:
+            return text
+
+        data = json.loads(text, parse_float=_whole_or_float)
+        return json.dumps(data, sort_keys=True)
+    except (ValueError, TypeError, RecursionError):
+        return json.dumps(repr(value))
+
+
+def _whole_or_float(digits: str) -> float | int:
+    """Read a number that has a point or an exponent: 1.0 is the integer 1."""
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _make_signal(
+    events: Sequence[Event],
+    kind: Kind,
+    position: int,
+    *,
+    evidence: Sequence[int],
+    strength: float,
+    words: str,
+    values: tuple[str, ...] = (),
+) -> Signal:
+    """Return the signal whose decisive event is at `position`, with the events' ids."""
+    positions = tuple(evidence[:MAX_EVIDENCE_EVENTS])
+    return Signal(
+        kind,
+        position,
+        evidence=positions,
+        strength=strength,
+        words=words,
+        id=events[position].id,
+        evidence_ids=tuple(events[place].id for place in positions),
+        values=values,
+    )
+
+
+def quote(text: str) -> str:
+    """Return a text on one line, cut to 120 characters, without control characters."""
+    return clean(text, 120)

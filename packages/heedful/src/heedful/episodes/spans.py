@@ -272,11 +272,9 @@ class _EventLog:
         Returns "" if the tool has no open call.
         """
         calls = self._open.get(event.tool, {})
-        for call, arguments in islice(calls.items(), MAX_COMPARED_CALLS):
-            if arguments == event.arguments:
-                return call
-
-        return next(iter(calls), "")
+        compared = islice(calls.items(), MAX_COMPARED_CALLS)
+        equal = [call for call, arguments in compared if arguments == event.arguments]
+        return next(iter(equal or calls), "")
 
     def end(self, step: SpanStep, time: int) -> None:
         """Record the output and the error of a step that ends."""

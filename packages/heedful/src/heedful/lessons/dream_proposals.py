@@ -19,7 +19,13 @@ from typing import Literal, NamedTuple
 
 from heedful.lessons import render
 from heedful.lessons.lesson import Signature
-from heedful.lessons.links import LessonWords, Link, link_lesson, weigh_links
+from heedful.lessons.links import (
+    LessonWords,
+    Link,
+    LinkedLesson,
+    link_lesson,
+    weigh_links,
+)
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
 from heedful.lessons.scope import MIN_SAME_RUNS, digest_of
@@ -184,43 +190,56 @@ def find_recurrences(
     runs: Mapping[int, Collection[str]],
     now: float,
 ) -> list[Recurrence]:
-    """Return the reflections that these lessons call for, by the thing.
+    """Return the reflections that these lessons call for, one for each thing.
 
     `lessons` may be cited, by id; `words` are those of all lessons in use, and `runs`
-    the runs that saw each lesson. A failure that one reflection cites does not count
-    for another one.
+    the runs that saw each lesson. Things with most failures come first, and a failure
+    that one reflection cites does not count for another one.
     """
-    linked = [(lesson, link_lesson(_failing_words(lesson))) for lesson in words]
-    weights = weigh_links([account for _, account in linked])
+    linked = [link_lesson(_failing_words(lesson)) for lesson in words]
+    groups = {
+        link: _distinct_failures(failures)
+        for link, failures in _failures_by_link(lessons, linked, runs).items()
+    }
 
-    groups: dict[Link, list[Failure]] = defaultdict(list)
-    for lesson, account in linked:
+    recurrences = []
+    cited_ids = set[int]()
+    for link in sorted(groups, key=lambda link: (-len(groups[link]), link)):
+        failures = groups[link][:MAX_LISTED_ITEMS]
+        new_ids = {failure.lesson.id for failure in failures} - cited_ids
+        is_recurring = (
+            len(new_ids) >= MIN_RECURRING_FAILURES
+            and len(_runs_of(groups[link])) >= MIN_SAME_RUNS
+        )
+        if is_recurring and sum(failure.is_cured for failure in failures) > 1:
+            recurrence = _reflect(link, failures, now)
+            recurrences.append(recurrence)
+            cited_ids.update(recurrence.cited_ids)
+
+    return recurrences
+
+
+def _failures_by_link(
+    lessons: Mapping[int, DreamLesson],
+    linked: Sequence[LinkedLesson],
+    runs: Mapping[int, Collection[str]],
+) -> dict[Link, list[Failure]]:
+    """Return the failures that name a thing, by the thing.
+
+    They were put right, or came back in another run. What most lessons name, or none
+    but one, and a shell are no such things.
+    """
+    weights = weigh_links(linked)
+    failures_by_link: dict[Link, list[Failure]] = defaultdict(list)
+    for lesson in linked:
         if lesson.id not in lessons:
             continue
         failure = _failure_of(lessons[lesson.id], runs.get(lesson.id, ()))
         if failure.is_cured or len(failure.runs) >= MIN_SAME_RUNS:
-            for link in account.links:
+            for link in lesson.links:
                 if weights[link] and not is_shell(link.name):
-                    groups[link].append(failure)
-
-    distinct = {link: _distinct_failures(group) for link, group in groups.items()}
-    distinct = {
-        link: failures
-        for link, failures in distinct.items()
-        if len(_runs_of(failures)) >= MIN_SAME_RUNS
-    }
-    recurrences = []
-    cited = set[int]()
-    for link in sorted(distinct, key=lambda link: (-len(distinct[link]), link)):
-        failures = distinct[link][:MAX_LISTED_ITEMS]
-        new_ids = {failure.lesson.id for failure in failures} - cited
-        cured = [failure for failure in failures if failure.is_cured]
-        if len(new_ids) >= MIN_RECURRING_FAILURES and len(cured) > 1:
-            recurrence = _reflect(link, failures, now)
-            recurrences.append(recurrence)
-            cited.update(recurrence.cited_ids)
-
-    return recurrences
+                    failures_by_link[link].append(failure)
+    return failures_by_link
 
 
 def _failing_words(lesson: LessonWords) -> LessonWords:

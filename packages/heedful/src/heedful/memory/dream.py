@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -153,67 +153,54 @@ async def consolidate(
     lessons = {lesson.id: lesson for lesson in material}
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
-    superseded = await asyncio.to_thread(lambda: [*find_superseded(sources)])
-    superseded_ids = set(
-        chain.from_iterable(
-            proposal.members
-            for proposal in superseded
-            if proposal.outcome == "proposed"
-        )
-    )
-    recurrences = await _find_recurrences(memory, sources, superseded_ids, now)
+    superseded = await asyncio.to_thread(list, find_superseded(sources))
+    recurrences = await _find_recurrences(memory, sources, superseded, now)
     drafts = await _draft_reflections(memory, recurrences)
-    silence = "" if recurrences else say("nothing recurs")
-    proposals = [
-        *superseded,
-        *(
-            Proposal(
-                "reflect",
-                recurrence.cited_ids,
-                survivor=survivor,
-                why=recurrence.why,
-            )
-            for survivor, recurrence in zip(drafts, recurrences, strict=True)
-        ),
-    ]
-    if not dry_run:
-        report = {"before": len(lessons), "silence": silence}
-        id = await memory.store.write(
-            memory.scope,
-            store_dream,
-            report,
-            proposals=proposals,
-            expected=lessons,
-            by=by,
-            reflections=drafts,
-        )
-        return await Dreams(memory).show(id)
 
-    members = chain.from_iterable(proposal.members for proposal in proposals)
-    involved_ids = {*members, *(proposal.survivor for proposal in proposals)}
-    texts = {id: lessons[id].text for id in involved_ids & lessons.keys()}
-    texts |= {survivor: lesson.text for survivor, lesson in drafts.items()}
-    return Dream(
-        0,
+    silence = "" if recurrences else say("nothing recurs")
+    reflected = [
+        Proposal("reflect", recurrence.cited_ids, survivor=draft_id, why=recurrence.why)
+        for draft_id, recurrence in zip(drafts, recurrences, strict=True)
+    ]
+    proposals = [*superseded, *reflected]
+
+    if dry_run:
+        return Dream(
+            0,
+            by=by,
+            at=now,
+            before=len(lessons),
+            proposals=tuple(proposals),
+            silence=silence,
+            texts=_texts_of(proposals, lessons, drafts),
+        )
+
+    id = await memory.store.write(
+        memory.scope,
+        store_dream,
+        {"before": len(lessons), "silence": silence},
+        proposals=proposals,
+        expected=lessons,
         by=by,
-        at=now,
-        before=len(lessons),
-        proposals=tuple(proposals),
-        silence=silence,
-        texts=texts,
+        reflections=drafts,
     )
+    return await Dreams(memory).show(id)
 
 
 async def _find_recurrences(
     memory: Memory,
     sources: Sequence[DreamLesson],
-    superseded_ids: Collection[int],
+    superseded: Sequence[Proposal],
     now: float,
 ) -> list[Recurrence]:
     """Return what recurs among the lessons without a part in quarantine.
 
-    It leaves out those with `superseded_ids`, which others replace.
+    A lesson that `superseded` proposes to replace is left out.
     """
+    members = [
+        proposal.members for proposal in superseded if proposal.outcome == "proposed"
+    ]
+    superseded_ids = set(chain.from_iterable(members))
     citable = {
         lesson.id: lesson
         for lesson in sources
@@ -263,6 +250,18 @@ async def _draft_reflections(
     return drafts
 
 
+def _texts_of(
+    proposals: Sequence[Proposal],
+    lessons: Mapping[int, DreamLesson],
+    drafts: Mapping[int, Lesson],
+) -> dict[int, str]:
+    """Return the texts of the lessons and drafts that proposals name, by id."""
+    members = chain.from_iterable(proposal.members for proposal in proposals)
+    named_ids = {*members, *(proposal.survivor for proposal in proposals)}
+    texts = {id: lessons[id].text for id in named_ids & lessons.keys()}
+    return texts | {id: draft.text for id, draft in drafts.items()}
+
+
 def read_material(db: Db, scope: Scope) -> list[DreamLesson]:
     """Return the lessons that recall may find, sorted by name."""
     lessons = []
@@ -292,7 +291,7 @@ def store_dream(
     proposals: Sequence[Proposal],
     expected: Mapping[int, DreamLesson],
     by: str,
-    reflections: Mapping[int, Lesson] | None = None,
+    reflections: Mapping[int, Lesson],
 ) -> int:
     """Store a dream's report and carry out its proposals; return the dream's id.
 
@@ -316,13 +315,12 @@ def store_dream(
     results = []
     for proposal in proposals:
         if proposal.action == "reflect" and proposal.outcome == "proposed":
-            lesson = (reflections or {})[proposal.survivor]
             results += _write_reflection(
                 db,
                 scope,
                 id,
                 proposal=proposal,
-                reflection=lesson,
+                reflection=reflections[proposal.survivor],
                 expected=expected,
             )
         else:
@@ -367,10 +365,15 @@ def _carry_out(
             "dream": dream_id,
             "before": lesson.state,
         }
-        db.insert("link", link)
-        db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
+        _supersede(db, lesson.id, link)
 
     return "done"
+
+
+def _supersede(db: Db, id: int, link: Plain) -> None:
+    """End the lesson with this id; a rollback restores it by its `link`."""
+    db.insert("link", link)
+    db.update("lesson", {"id": id}, {"state": "superseded"})
 
 
 def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:
@@ -431,34 +434,42 @@ def _write_reflection(
         return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
 
     reflected = replace(proposal, survivor=answer.id, outcome="done")
-    results = [reflected]
+    earlier = _supersede_earlier(db, key, reflected, reflection, dream_id=dream_id)
+    return [reflected, *earlier]
+
+
+def _supersede_earlier(
+    db: Db, key: Plain, reflected: Proposal, reflection: Lesson, dream_id: int
+) -> Iterator[Proposal]:
+    """Supersede the earlier reflections about the same thing; yield what was done.
+
+    `reflected` is the proposal that wrote the new `reflection`.
+    """
+    kind = reflection.kind
     same_thing = {
         **key,
-        "kind": reflection.kind,
+        "kind": kind,
         "pattern": reflection.signature.pattern,
         "state": "unverified",
     }
     for row in db.select("*", "lesson", same_thing):
-        if row["id"] == answer.id:
+        if row["id"] == reflected.survivor:
             continue
         link = {
             **key,
             "child": name_of(row),
             "relation": "became",
-            "parent": name_of(name),
+            "parent": f"{kind}/{reflection.signature.digest}",
             "dream": dream_id,
+            "before": row["state"],
         }
-        db.insert("link", link)
-        db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
-        results.append(
-            replace(
-                reflected,
-                action="supersede",
-                members=(row["id"],),
-                why="the new reflection cites what is known now",
-            )
+        _supersede(db, row["id"], link)
+        yield replace(
+            reflected,
+            action="supersede",
+            members=(row["id"],),
+            why="the new reflection cites what is known now",
         )
-    return results
 
 
 def _count_reflection(

@@ -203,9 +203,10 @@ def _check_examples(lesson: int, material: Material) -> None:
 def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]:
     """Return the memory key and the trust of a lesson, and what its check is made from.
 
-    Examples of other lessons of the memory key belong to it, too, if they broke the
-    same rule. Raises NotFound, and InvalidInput for a lesson that is not trusted or not
-    in use.
+    The check of a strategy, which a run taught, is made from the commands that it
+    replaced; that of another lesson, from its examples. What belongs to neither must
+    pass the check, so it is `harmless`. Raises NotFound, and InvalidInput for a lesson
+    that is not trusted or not in use.
     """
     lesson = _trusted_lesson(db, scope, id)
     if lesson["kind"] == "reflection":
@@ -223,26 +224,7 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
         return "", lesson["trust"], commands
 
     memory_key = lesson["memory_key"]
-    values = {
-        "scope": token(scope),
-        "id": id,
-        "memory_key": memory_key,
-        "limit": 1_000,
-    }
-    rows = db.run("trusted_examples", values).fetchall()
-    examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
-    rules = {
-        _rule_of(row, example) for row, example in examples if row["lesson_id"] == id
-    }
-
-    same_rule: list[Example] = []
-    others: list[Example] = []
-    for row, example in examples:
-        is_rejected = memory_key and example.rejected
-        if row["lesson_id"] == id or (is_rejected and _rule_of(row, example) in rules):
-            same_rule.append(example)
-        else:
-            others.append(example)
+    same_rule, others = _examples_by_rule(db, scope, id, memory_key)
     harmless = [example.accepted for example in others]
     # What a caller remembers is about a tool; what loops teach, about answers.
     is_call = lesson["kind"] == "error"
@@ -261,6 +243,38 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
         is_call=is_call,
     )
     return memory_key, lesson["trust"], material
+
+
+def _examples_by_rule(
+    db: Db, scope: Scope, id: int, memory_key: str
+) -> tuple[list[Example], list[Example]]:
+    """Return the examples that broke a rule of a lesson, and all other examples.
+
+    Those of the lesson itself belong to the first, and so do rejected outputs of other
+    lessons of the memory key that broke the same rule.
+    """
+    values = {
+        "scope": token(scope),
+        "id": id,
+        "memory_key": memory_key,
+        "limit": 1_000,
+    }
+    rows = db.run("trusted_examples", values).fetchall()
+    examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
+    own_rules = {
+        _rule_of(row, example) for row, example in examples if row["lesson_id"] == id
+    }
+
+    same_rule: list[Example] = []
+    others: list[Example] = []
+    for row, example in examples:
+        is_own = row["lesson_id"] == id
+        is_rejected = memory_key and example.rejected
+        if is_own or (is_rejected and _rule_of(row, example) in own_rules):
+            same_rule.append(example)
+        else:
+            others.append(example)
+    return same_rule, others
 
 
 def _no_rule(db: Db, scope: Scope, id: int) -> InvalidInput:

@@ -380,62 +380,71 @@ def _import_untrusted(
 
 
 def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
-    """Write what is new of a lesson that an operator confirms."""
-    key = key_of(scope)
-    now = time.time()
-    name = {**key, "kind": record.kind, "signature": record.signature}
-    rows = db.select("id, text, author", "lesson", name)
+    """Write what is new of a lesson that an operator confirms.
 
-    is_new = not rows
-    if is_new:
-        text = storable(record.text)
-        columns = {
-            "kind": record.kind,
-            "signature": record.signature,
-            "words": record.words,
-            "trust": record.trust,
-            "importance": record.importance,
-            "pinned": record.pinned,
-            "error_type": storable(record.error_type),
-            "pattern": storable(record.pattern),
-            "text": text,
-            "mark": words_digest(text),
-            "source": storable(record.source),
-            "tags": json.dumps([storable(tag) for tag in record.tags]),
-            "meta": storable_json(record.meta),
-            "mistake": lesson_store.mistake_json(record.mistake),
-            "state": state_from_older(record.state),
-        }
-        rows = db.run(
-            "upsert_lesson", {**key, **columns, "now": now, "renews": 0, "raises": 0}
-        ).fetchall()
-        changes = {
-            "state": columns["state"],
-            "useful": record.useful,
-            "seen": record.seen,
-            "first_seen": record.first_seen or record.last_seen or now,
-            "last_seen": record.last_seen or now,
-            "last_shown": record.last_shown,
-        }
-        db.update("lesson", {"id": rows[0]["id"]}, changes)
-    else:
-        values = {
-            "id": rows[0]["id"],
+    A stored lesson keeps its words, trust and state: its counts may rise, and it gets
+    the examples that it lacks. The result counts the lesson as new or known.
+    """
+    now = time.time()
+    name = {**key_of(scope), "kind": record.kind, "signature": record.signature}
+    stored = db.select("id, text, author", "lesson", name)
+    if stored:
+        row = stored[0]
+        counts = {
+            "id": row["id"],
             "seen": record.seen,
             "first_seen": record.first_seen or now,
             "last_seen": record.last_seen,
         }
-        db.send("merge_counts", values)
+        db.send("merge_counts", counts)
+    else:
+        row = _insert_lesson(db, scope, record, now)
 
-    lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
+    lesson = {**name, **dict(row), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
-
-    for link in record.links if is_new else ():
-        row = {**key, **asdict(link), "child": name_of(lesson)}
-        db.insert("link", row, CONFLICT_SKIP_SQL)
     return Counter(
-        waiting=states.count("quarantined"), new=int(is_new), known=int(not is_new)
+        waiting=states.count("quarantined"), new=int(not stored), known=len(stored)
     )
+
+
+def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Row:
+    """Store a new lesson with its links, but without examples; return its row."""
+    text = storable(record.text)
+    columns = {
+        **key_of(scope),
+        "kind": record.kind,
+        "signature": record.signature,
+        "words": record.words,
+        "trust": record.trust,
+        "importance": record.importance,
+        "pinned": record.pinned,
+        "error_type": storable(record.error_type),
+        "pattern": storable(record.pattern),
+        "text": text,
+        "mark": words_digest(text),
+        "source": storable(record.source),
+        "tags": json.dumps([storable(tag) for tag in record.tags]),
+        "meta": storable_json(record.meta),
+        "mistake": lesson_store.mistake_json(record.mistake),
+        "state": state_from_older(record.state),
+    }
+    [row] = db.run(
+        "upsert_lesson", {**columns, "now": now, "renews": 0, "raises": 0}
+    ).fetchall()
+
+    changes = {
+        "state": columns["state"],
+        "useful": record.useful,
+        "seen": record.seen,
+        "first_seen": record.first_seen or record.last_seen or now,
+        "last_seen": record.last_seen or now,
+        "last_shown": record.last_shown,
+    }
+    db.update("lesson", {"id": row["id"]}, changes)
+    for link in record.links:
+        link_row = {**key_of(scope), **asdict(link), "child": name_of(columns)}
+        db.insert("link", link_row, CONFLICT_SKIP_SQL)
+    return row
 
 
 def _write_example(

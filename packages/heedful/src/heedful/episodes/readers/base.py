@@ -149,10 +149,10 @@ def _outcome_by_word(word: str) -> Ended | None:
     """Return the outcome that a word stands for, such as `error_max_turns`."""
     if TIMEOUT_CODE_PATTERN.search(word):
         return "timeout"
-    for pattern, outcome in OUTCOME_PATTERNS.items():
-        if re.match(pattern, word):
-            return outcome
-    return None
+    patterns = OUTCOME_PATTERNS.items()
+    return next(
+        (outcome for pattern, outcome in patterns if re.match(pattern, word)), None
+    )
 
 
 def fault_of(fields: Mapping[str, Any]) -> Fault | None:

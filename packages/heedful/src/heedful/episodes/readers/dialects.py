@@ -36,11 +36,9 @@ def as_chat_message(value: Any) -> Mapping[str, Any] | None:
             return value
         inner = words if isinstance(words, Mapping) else {"content": words}
         return {**inner, "role": value["role"]}
-    for translate in (_of_langchain, _of_autogen, _of_sharegpt, _item_of_responses):
-        message = translate(value)
-        if message is not None:
-            return message
-    return None
+    dialects = (_of_langchain, _of_autogen, _of_sharegpt, _item_of_responses)
+    messages = (translate(value) for translate in dialects)
+    return next((message for message in messages if message is not None), None)
 
 
 def is_chat_message(value: Any) -> bool:
