@@ -1,5 +1,10 @@
 """Failures: which results of calls say that the call failed. Pure.
 
+What a program marks is believed before what it writes, because the same words are an
+error in one output and data in another. "exit code 1" is a failure whatever stands
+above it; "error: no such branch" is one if the result is not marked, but the same line
+in the middle of a log that `cat` prints is not.
+
 A result fails by the first of these that says anything: the mark of its format, an exit
 status at its beginning or its end, a field of its data, and then its text. A text alone
 counts only if the tool marks no failure in the run: it begins with an error, or it is a

@@ -1,5 +1,11 @@
 """Fixes: which call worked after another had failed, and what made the difference.
 
+A failed call was put right by what the run did until the same call worked, or by a call
+that worked in its place: the run shows what helped, and the error alone does not.
+`pytest` fails, `pip install yaml` and `pytest` work: the fix is the step in between.
+`cat a.txt` fails, `ls` and `cat b.txt` work: the fix is the other path, which `ls`
+showed.
+
 The fix of a failed call is the first later success of the same call, or the success of
 the call that is most like it, with what lay between. Between a call that failed and the
 same call, a step is the fix if nothing else lay there, or if the error names it; edits
@@ -7,6 +13,9 @@ are if they change what the error names. Which of several other steps it was, an
 run shows. A call that only looks is no fix, unless it found what the next call has.
 Trouble that passes by itself teaches waiting only. A call that failed, that only hides
 a failure, or that a person refused is no fix. Pure.
+
+`find_fix` comes first, with what it calls in this order; then what several functions
+read of a call, then failures that need no fix, and last `find_correction`.
 """
 
 import math
@@ -235,6 +244,81 @@ def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
     return any(word.lstrip("-") in error for word in new if word.startswith("-"))
 
 
+def _most_alike(
+    run: Course, failed: int, later: Iterable[int], error: str
+) -> int | None:
+    """Return the call that worked and is most like the failed one, None if none is."""
+    likeness = {call: _likeness_of(run, failed, call, error) for call in later}
+    alike = [call for call in likeness if likeness[call] > 0]
+    return max(alike, key=likeness.__getitem__, default=None)
+
+
+def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
+    """Return how alike two calls of one tool are; 0 if one is not the other's retry."""
+    old = run.events[failed]
+    new = run.events[other]
+    share = likeness_of_calls(old, new, error)
+    if share > 0 or not begin_alike(old, new):
+        return share
+    return FOUND_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
+
+
+def _find_other_way(run: Course, failed: int) -> int | None:
+    """Return a call of another tool or program for the same thing, None without one.
+
+    It names what the failed call names; of several calls it is the first that has most
+    of these names. A look is another way only for a call that looks, and a change of
+    the thing never is.
+    """
+    event = run.events[failed]
+    names = _thing_names(event)
+    start = failed + 1
+    calls = (n for n in range(start, len(run.events)) if run.roles[n] == "act")
+
+    other: int | None = None
+    highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
+    for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
+        candidate = run.events[call]
+        if not call_worked(run, call):
+            continue
+        if candidate.tool == event.tool and begin_alike(event, candidate):
+            continue
+        if _changes_things(candidate):
+            continue
+        if is_look(candidate) and not is_look(event):
+            continue
+
+        common = len(names & _thing_names(candidate))
+        if common > highest and _result_text(run, call).strip():
+            other = call
+            highest = common
+    return other
+
+
+def _thing_names(event: Event) -> set[str]:
+    """Return the names of things in a call: paths, ids, long values."""
+    names = set(_THING_PATTERN.findall(text_of_call(event)))
+    names |= _long_values(event)
+    return {name for name in names if not name.startswith("-")}
+
+
+def _long_values(event: Event) -> set[str]:
+    """Return the values of a call that are long enough to name something."""
+    return {value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS}
+
+
+def _other_failures(
+    run: Course, failed: int, working_call: int, retries: Sequence[int]
+) -> Iterator[int]:
+    """Yield the retries that failed before one worked, if they are like either."""
+    for call in retries:
+        if call <= working_call and call_failed(run, call):
+            error = _result_text(run, call)
+            others = (working_call, failed)
+            if any(_likeness_of(run, call, other, error) > 0 for other in others):
+                yield call
+
+
 def _fix_between(
     run: Course,
     failed_calls: Sequence[int],
@@ -312,6 +396,16 @@ def _is_about(run: Course, step: int, error: str) -> bool:
     return not _named(run.events[step]).isdisjoint(_names_in(error))
 
 
+def _without_replaced(run: Course, edits: Sequence[int]) -> list[int]:
+    """Return the edits that no later one takes back."""
+    lasting: list[int] = []
+    for step in edits:
+        event = run.events[step]
+        lasting = [n for n in lasting if not replaces(event, run.events[n])]
+        lasting.append(step)
+    return lasting
+
+
 def _changed_call(
     run: Course, failed_calls: Sequence[int], working_call: int, error: str
 ) -> FoundFix | None:
@@ -346,61 +440,6 @@ def _changed_call(
     )
 
 
-def _kind_of(failed: Event, success: Event) -> FixKind:
-    """Return the kind of a fix by what differs between two calls."""
-    if failed.tool != success.tool:
-        return "tool"
-    if command_of(given_to(success)):
-        return "command"
-    changed = {name.lower() for name, _, _ in differences(failed, success)}
-    return "path" if changed and changed <= set(PATH_ARGUMENTS) else "arguments"
-
-
-def found_nothing(run: Course, call: int) -> bool:
-    """Return whether a command looked for something, and only its exit code 1 says no.
-
-    Any other status, such as 404 or 503, is that of a step that failed.
-    """
-    result = run.result[call]
-    event = run.events[call]
-    command = command_of(given_to(event))
-    if result is None or not command or not looks(event.tool, command):
-        return False
-    has_words = not is_bare_status(run.failure[result])
-    return not has_words and status_words(run.events[result]) == "exit code 1"
-
-
-def _most_alike(
-    run: Course, failed: int, later: Iterable[int], error: str
-) -> int | None:
-    """Return the call that worked and is most like the failed one, None if none is."""
-    likeness = {call: _likeness_of(run, failed, call, error) for call in later}
-    alike = [call for call in likeness if likeness[call] > 0]
-    return max(alike, key=likeness.__getitem__, default=None)
-
-
-def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
-    """Return how alike two calls of one tool are; 0 if one is not the other's retry."""
-    old = run.events[failed]
-    new = run.events[other]
-    share = likeness_of_calls(old, new, error)
-    if share > 0 or not begin_alike(old, new):
-        return share
-    return FOUND_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
-
-
-def _other_failures(
-    run: Course, failed: int, working_call: int, retries: Sequence[int]
-) -> Iterator[int]:
-    """Yield the retries that failed before one worked, if they are like either."""
-    for call in retries:
-        if call <= working_call and call_failed(run, call):
-            error = _result_text(run, call)
-            others = (working_call, failed)
-            if any(_likeness_of(run, call, other, error) > 0 for other in others):
-                yield call
-
-
 def _find_shown(run: Course, failed: int, working_call: int) -> list[int]:
     """Return the calls in between whose results first showed a new value of a call."""
     unexplained = _new_tokens(run, failed, working_call)
@@ -423,20 +462,14 @@ def _new_tokens(run: Course, failed: int, working_call: int) -> set[str]:
     return {token for token in tokens if token not in before}
 
 
-def _has_token(text: str, token: str) -> bool:
-    """Return whether a text in lower case has a token; a number stands alone."""
-    if token.isdigit():
-        return re.search(rf"(?<!\d){token}(?!\d)", text) is not None
-    return token in text
-
-
-def _result_text(run: Course, call: int) -> str:
-    """Return what the result of a call says, in lower case."""
-    result = run.result[call]
-    if result is None:
-        return ""
-    event = run.events[result]
-    return ends(f"{event.error}\n{event.content}").lower()
+def _kind_of(failed: Event, success: Event) -> FixKind:
+    """Return the kind of a fix by what differs between two calls."""
+    if failed.tool != success.tool:
+        return "tool"
+    if command_of(given_to(success)):
+        return "command"
+    changed = {name.lower() for name, _, _ in differences(failed, success)}
+    return "path" if changed and changed <= set(PATH_ARGUMENTS) else "arguments"
 
 
 def _good_calls(run: Course, start: int, end: int) -> list[int]:
@@ -453,14 +486,49 @@ def _good_calls(run: Course, start: int, end: int) -> list[int]:
     ]
 
 
-def _without_replaced(run: Course, edits: Sequence[int]) -> list[int]:
-    """Return the edits that no later one takes back."""
-    lasting: list[int] = []
-    for step in edits:
-        event = run.events[step]
-        lasting = [n for n in lasting if not replaces(event, run.events[n])]
-        lasting.append(step)
-    return lasting
+def _result_text(run: Course, call: int) -> str:
+    """Return what the result of a call says, in lower case."""
+    result = run.result[call]
+    if result is None:
+        return ""
+    event = run.events[result]
+    return ends(f"{event.error}\n{event.content}").lower()
+
+
+def _messages(run: Course, start: int, end: int) -> str:
+    """Return what the user says between two positions."""
+    events = run.events[start:end]
+    return " ".join(e.content for e in events if e.type == "user_message")
+
+
+def _has_token(text: str, token: str) -> bool:
+    """Return whether a text in lower case has a token; a number stands alone."""
+    if token.isdigit():
+        return re.search(rf"(?<!\d){token}(?!\d)", text) is not None
+    return token in text
+
+
+def _named(event: Event) -> set[str]:
+    """Return the names in a call: paths with their parts, ids, and whole values."""
+    text = text_of_call(event)
+    names = set(_THING_PATTERN.findall(text))
+    parts = _split_names(names)
+    values = {value for value in leaves(event).values() if len(value.split()) == 1}
+    tokens = {token for token in tokens_of(text) if len(token) > MIN_WORD_CHARS}
+    return {name.lower() for name in names | parts | values | tokens if len(name) > 2}
+
+
+def _names_in(text: str) -> set[str]:
+    """Return the names in an error: quoted texts, paths, and words with marks."""
+    quoted = set(map("".join, QUOTED_TEXT_PATTERN.findall(text)))
+    names = set(_THING_PATTERN.findall(text))
+    parts = _split_names(names)
+    return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
+
+
+def _split_names(names: Iterable[str]) -> set[str]:
+    """Return the parts of paths and of names such as "image:tag"."""
+    return set(" ".join(names).replace("/", " ").replace(":", " ").split())
 
 
 def is_look(event: Event) -> bool:
@@ -477,6 +545,20 @@ def _command(event: Event) -> str:
     """Return the only or the longest argument of a call, in lower case."""
     longest = max(named_arguments(event).values(), key=len, default="")
     return (only_text(event) or longest).lower().lstrip()
+
+
+def found_nothing(run: Course, call: int) -> bool:
+    """Return whether a command looked for something, and only its exit code 1 says no.
+
+    Any other status, such as 404 or 503, is that of a step that failed.
+    """
+    result = run.result[call]
+    event = run.events[call]
+    command = command_of(given_to(event))
+    if result is None or not command or not looks(event.tool, command):
+        return False
+    has_words = not is_bare_status(run.failure[result])
+    return not has_words and status_words(run.events[result]) == "exit code 1"
 
 
 def is_wait(run: Course, step: int, failed: int) -> bool:
@@ -534,29 +616,6 @@ def waited(run: Course, failed: int, working_call: int) -> float | None:
     return delay
 
 
-def _named(event: Event) -> set[str]:
-    """Return the names in a call: paths with their parts, ids, and whole values."""
-    text = text_of_call(event)
-    names = set(_THING_PATTERN.findall(text))
-    parts = _split_names(names)
-    values = {value for value in leaves(event).values() if len(value.split()) == 1}
-    tokens = {token for token in tokens_of(text) if len(token) > MIN_WORD_CHARS}
-    return {name.lower() for name in names | parts | values | tokens if len(name) > 2}
-
-
-def _split_names(names: Iterable[str]) -> set[str]:
-    """Return the parts of paths and of names such as "image:tag"."""
-    return set(" ".join(names).replace("/", " ").replace(":", " ").split())
-
-
-def _names_in(text: str) -> set[str]:
-    """Return the names in an error: quoted texts, paths, and words with marks."""
-    quoted = set(map("".join, QUOTED_TEXT_PATTERN.findall(text)))
-    names = set(_THING_PATTERN.findall(text))
-    parts = _split_names(names)
-    return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
-
-
 def was_wanted(run: Course, failed: int, working_call: int) -> bool:
     """Return whether the user wanted both calls: the first by the task, then another.
 
@@ -577,54 +636,41 @@ def was_wanted(run: Course, failed: int, working_call: int) -> bool:
     return new <= task or new <= tokens_of(_messages(run, failed, working_call))
 
 
-def _messages(run: Course, start: int, end: int) -> str:
-    """Return what the user says between two positions."""
-    events = run.events[start:end]
-    return " ".join(e.content for e in events if e.type == "user_message")
+def was_dropped(run: Course, failed: int) -> bool:
+    """Return whether the user answered a failure, and the call was not tried again.
 
-
-def _find_other_way(run: Course, failed: int) -> int | None:
-    """Return a call of another tool or program for the same thing, None without one.
-
-    It names what the failed call names; of several calls it is the first that has most
-    of these names. A look is another way only for a call that looks, and a change of
-    the thing never is.
+    Then the user asked for something else: there was nothing to fix.
     """
-    event = run.events[failed]
-    names = _thing_names(event)
-    start = failed + 1
-    calls = (n for n in range(start, len(run.events)) if run.roles[n] == "act")
-
-    other: int | None = None
-    highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
-    for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
-        candidate = run.events[call]
-        if not call_worked(run, call):
-            continue
-        if candidate.tool == event.tool and begin_alike(event, candidate):
-            continue
-        if _changes_things(candidate):
-            continue
-        if is_look(candidate) and not is_look(event):
-            continue
-
-        common = len(names & _thing_names(candidate))
-        if common > highest and _result_text(run, call).strip():
-            other = call
-            highest = common
-    return other
+    result = run.result[failed] or failed
+    later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
+    next_call = (*later, len(run.events))[0]
+    if not _messages(run, result, next_call):
+        return False
+    tool = run.events[failed].tool
+    same = [n for n in later if run.events[n].tool == tool]
+    error = _result_text(run, failed)
+    return not any(_likeness_of(run, failed, call, error) for call in same)
 
 
-def _thing_names(event: Event) -> set[str]:
-    """Return the names of things in a call: paths, ids, long values."""
-    names = set(_THING_PATTERN.findall(text_of_call(event)))
-    names |= _long_values(event)
-    return {name for name in names if not name.startswith("-")}
+def was_meant(run: Course, failed: int) -> bool:
+    """Return whether a failure was wanted: the task asks for it, or the agent says so.
 
+    The agent says it before its next call.
+    """
+    task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
+    if _PROBING_TASK_PATTERN.search(task):
+        return True
+    text = _result_text(run, failed)
+    says_absent = any(sign in text for sign in ("not found", "no such", "not exist"))
+    if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
+        return True
 
-def _long_values(event: Event) -> set[str]:
-    """Return the values of a call that are long enough to name something."""
-    return {value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS}
+    for position in range((run.result[failed] or failed) + 1, len(run.events)):
+        if run.roles[position] == "act":
+            break
+        if run.roles[position] == "said":
+            return _EXPECTED_PATTERN.search(run.events[position].content) is not None
+    return False
 
 
 def find_correction(run: Course) -> Correction | None:
@@ -679,40 +725,3 @@ def _holds(text: str, part: str) -> bool:
     words = " ".join(TOKEN_PATTERN.findall(text.lower()))
     part_words = " ".join(TOKEN_PATTERN.findall(part.lower()))
     return f" {part_words} " in f" {words} "
-
-
-def was_dropped(run: Course, failed: int) -> bool:
-    """Return whether the user answered a failure, and the call was not tried again.
-
-    Then the user asked for something else: there was nothing to fix.
-    """
-    result = run.result[failed] or failed
-    later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
-    next_call = (*later, len(run.events))[0]
-    if not _messages(run, result, next_call):
-        return False
-    tool = run.events[failed].tool
-    same = [n for n in later if run.events[n].tool == tool]
-    error = _result_text(run, failed)
-    return not any(_likeness_of(run, failed, call, error) for call in same)
-
-
-def was_meant(run: Course, failed: int) -> bool:
-    """Return whether a failure was wanted: the task asks for it, or the agent says so.
-
-    The agent says it before its next call.
-    """
-    task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
-    if _PROBING_TASK_PATTERN.search(task):
-        return True
-    text = _result_text(run, failed)
-    says_absent = any(sign in text for sign in ("not found", "no such", "not exist"))
-    if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
-        return True
-
-    for position in range((run.result[failed] or failed) + 1, len(run.events)):
-        if run.roles[position] == "act":
-            break
-        if run.roles[position] == "said":
-            return _EXPECTED_PATTERN.search(run.events[position].content) is not None
-    return False
