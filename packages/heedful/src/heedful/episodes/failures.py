@@ -154,15 +154,16 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
     False
     """
     data = _data_of(text)
-    head = OUTPUT_HEAD_LINES
-    if command and looks("", command):
-        head = 1
-    codes = _codes_of(text, data, head)
+    is_look = bool(command) and looks("", command)
+    head_lines = 1 if is_look else OUTPUT_HEAD_LINES
+    codes = _codes_of(text, data, head_lines)
     if codes:
         return any(map(_is_error, codes))
     if isinstance(data, Mapping):
         return marks_failure(data)
-    return isinstance(data, str) and not marked and _says_failure(data, command)
+    return (
+        isinstance(data, str) and not marked and _says_failure(data, command, is_look)
+    )
 
 
 def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
@@ -215,29 +216,38 @@ def _data_of(text: str) -> Any:
     return data
 
 
-def _says_failure(text: str, command: str) -> bool:
-    """Return whether a text without any mark of a failure says that a call failed."""
+def _says_failure(text: str, command: str, is_look: bool) -> bool:
+    """Return whether a text without any mark of a failure says that a call failed.
+
+    A text that begins by repeating the command is what the command was to print.
+    """
     lines = text.strip().splitlines() or [""]
     if " " in lines[0] and lines[0] in command:
         return False
-    is_look = bool(command) and looks("", command)
+
     most_chars = MAX_LOOK_STATEMENT_CHARS if is_look else MAX_OUTPUT_STATEMENT_CHARS
     is_short = len(text) <= most_chars and len(lines) <= OUTPUT_TAIL_LINES
-    if (is_short and _STATEMENT_PATTERN.match(text)) or _ERROR_START_PATTERN.search(
-        text
-    ):
+    if is_short and _STATEMENT_PATTERN.match(text):
+        return True
+    if _ERROR_START_PATTERN.search(text):
+        return True
+    if any(_is_complaint(line, command) for line in (lines[0], lines[-1])):
         return True
 
-    programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
-    for line in (lines[0], lines[-1]):
-        name, _, words = line.partition(": ")
-        is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
-        if command and is_own and _WRONG_PATTERN.search(words):
-            return True
     if is_look:
         return len(lines) == 1 and re.search(_REFUSAL, text) is not None
-    is_run = command != ""
-    return is_run and _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
+    return command != "" and _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
+
+
+def _is_complaint(line: str, command: str) -> bool:
+    """Return whether a program of the command says in a line what is wrong.
+
+    It begins the line with its name, or the shell does: "ls: cannot access 'srcc'".
+    """
+    programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
+    name, _, words = line.partition(": ")
+    is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
+    return command != "" and is_own and _WRONG_PATTERN.search(words) is not None
 
 
 def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
