@@ -150,6 +150,39 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     assert proof.recurrence.shown == 1.0
 
 
+@pytest.mark.parametrize(
+    ("tool", "name", "warning"),
+    [
+        pytest.param("query", "sql", "no such column", id="a tool of the agent"),
+        pytest.param("web_search", "q", "", id="words from outside wait"),
+        pytest.param("bash", "command", "", id="a shell fails for its moment"),
+    ],
+)
+@pytest.mark.parametrize("checks", [(), (severity,)], ids=["unchecked", "checked"])
+async def test_what_a_tool_got_wrong_is_in_the_first_prompt_of_the_next_run(
+    tmp_path: Path, tool: str, name: str, warning: str, checks: Any
+) -> None:
+    memory = Memory(in_file(str(tmp_path / "a.db")), holdout=0)
+    host = patient_host(memory=memory, strict=True, checks=checks)
+    first = host.run("one", "count the orders of Oslo")
+    assert not await first.recall()
+    error = "no such column: day; columns: id, at"
+    for call, value in (("c1", "select day from a"), ("c2", "select at from a")):
+        await first.before(tool, {name: value}, call)
+        if call == "c1":
+            await first.seen(tool, error, call)
+        else:
+            await first.keep(Event("tool_response", "42", tool=tool, call=call))
+    await first.learn(ends="success")
+    second = host.run("two", "what does Bergen pay in March?")
+    text = (await second.recall()).text
+    assert warning in text
+    assert bool(warning) is ("no such column" in text)
+    if warning:
+        assert "select at from a" in text
+        assert "no such column" not in (await second.recall()).text  # once in a run
+
+
 def test_what_is_no_host_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"host is 'heedful\.db'; it must be a Host"):
         checked_host("heedful.db")

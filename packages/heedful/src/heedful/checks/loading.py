@@ -136,7 +136,15 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
             f"what {name!r} is given", arguments, f"arguments that it takes ({error})"
         ) from error
 
-    missing = _missing_parameters(parameters, arguments)
+    variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    # The required parameters without an argument.
+    missing = [
+        parameter.name
+        for parameter in parameters.parameters.values()
+        if parameter.default is Parameter.empty
+        and parameter.kind not in variable
+        and parameter.name not in arguments
+    ]
     # The candidate and the context; what has a short name is a factory.
     if len(missing) == 2 and name not in known():
         if not arguments:
@@ -170,20 +178,6 @@ def _take_positional(
             values = arguments.pop(parameter.name, ())
             return tuple(values) if isinstance(values, list | tuple) else (values,)
     return ()
-
-
-def _missing_parameters(
-    parameters: Signature, arguments: Mapping[str, Any]
-) -> list[str]:
-    """Return the names of the required parameters without an argument."""
-    variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    return [
-        parameter.name
-        for parameter in parameters.parameters.values()
-        if parameter.default is Parameter.empty
-        and parameter.kind not in variable
-        and parameter.name not in arguments
-    ]
 
 
 def _call_factory(

@@ -248,13 +248,14 @@ def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
         signs = [_check_row_level_security(db, values.db)]
     else:
         result = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-        integrity = Sign(
-            name="database",
-            well=result == "ok",
-            found=f"{values.db}, {result}",
-            todo=DATABASE_FIX,
-        )
-        signs = [integrity]
+        signs = [
+            Sign(
+                name="database",
+                well=result == "ok",
+                found=f"{values.db}, {result}",
+                todo=DATABASE_FIX,
+            )
+        ]
 
     space = space_of(embedder_of(values))
     if space:
@@ -312,8 +313,12 @@ def fetch(
         chosen = (next(needed, None) or weights.find("embedded"),)
 
     names = [file.name for file in chosen]
-    is_one = source is None or len(chosen) == 1
-    require(is_one, "--from", source, f"for one file: name {' or '.join(names)}")
+    require(
+        source is None or len(chosen) == 1,
+        "--from",
+        source,
+        f"for one file: name {' or '.join(names)}",
+    )
 
     paths = []
     for file in chosen:

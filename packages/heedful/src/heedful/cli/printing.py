@@ -220,7 +220,9 @@ class TextTable:
         if self.cut_column:
             style = {"overflow": "ellipsis", "no_wrap": True}
         for row in self.rows:
-            cells = self._cells_of(row)
+            cells = row
+            if isinstance(self.columns, Mapping):
+                cells = [_cell_of(row, column) for column in self.columns.values()]
             texts = [Text(clean(str(cell), 200), **style) for cell in cells]
             table.add_row(*texts)
 
@@ -233,12 +235,6 @@ class TextTable:
             console.print(table, crop=False)
         # A blank beyond the last column of a terminal would make an empty line.
         return "\n".join(map(str.rstrip, captured.get().splitlines()))
-
-    def _cells_of(self, row: Any) -> Sequence[Any]:
-        """Return the cells of a row."""
-        if isinstance(self.columns, Mapping):
-            return [_cell_of(row, column) for column in self.columns.values()]
-        return list(row)
 
 
 def _cell_of(record: Any, column: Column) -> Any:

@@ -104,7 +104,21 @@ def proof(
     document = {
         "model": model,
         "sentence": proof_words.sentence,
-        **_proof_document(evidence, pairs),
+        "pooled": evidence.proof.pooled,
+        "balance": evidence.proof.balance,
+        "models": evidence.proof.models,
+        "mean_cost": evidence.proof.mean_cost,
+        "ladders": evidence.proof.ladders,
+        "lessons": [
+            {**_lesson_document(lesson, result), "loops": evidence.loops_of(result)}
+            for lesson, result in pairs
+        ],
+        "pending": evidence.proof.pending,
+        "ended": evidence.past.ended,
+        "verdict": evidence.past.verdict,
+        "holdout": evidence.holdout,
+        "trials": evidence.proof.trials,
+        "reminders": evidence.reminders,
     }
     ladders = ladder_tables(evidence.proof.ladders)
     trial_texts = [
@@ -135,30 +149,6 @@ def proof(
         more=len(comparisons) - len(pairs),
     )
     return answer(document, [text, *trial_texts], ladders, _next_command(pairs))
-
-
-def _proof_document(
-    evidence: LessonEvidence,
-    pairs: Sequence[tuple[StoredLesson | None, proofs.Comparison]],
-) -> dict[str, Any]:
-    """Return a proof as JSON data, with these lessons."""
-    return {
-        "pooled": evidence.proof.pooled,
-        "balance": evidence.proof.balance,
-        "models": evidence.proof.models,
-        "mean_cost": evidence.proof.mean_cost,
-        "ladders": evidence.proof.ladders,
-        "lessons": [
-            {**_lesson_document(lesson, result), "loops": evidence.loops_of(result)}
-            for lesson, result in pairs
-        ],
-        "pending": evidence.proof.pending,
-        "ended": evidence.past.ended,
-        "verdict": evidence.past.verdict,
-        "holdout": evidence.holdout,
-        "trials": evidence.proof.trials,
-        "reminders": evidence.reminders,
-    }
 
 
 def _silence_words(proof: proofs.Proof, model: str) -> str:

@@ -75,7 +75,10 @@ async def retrieve_similar(
     matches = await memory.recall(prompt, limit=50)
     likenesses: list[tuple[float, Match]] = []
     for match in matches:
-        similarity = _similarity(prompt_words, frozenset(words(match.example.task)))
+        task_words = frozenset(words(match.example.task))
+        # The Jaccard index; 0 for two texts without words.
+        either = prompt_words | task_words
+        similarity = len(prompt_words & task_words) / (len(either) or 1)
         if match.example.wrong:
             likenesses.append((similarity, match))
     likenesses.sort(key=itemgetter(0), reverse=True)
@@ -93,12 +96,6 @@ async def retrieve_similar(
         for _, match in similar[:limit]
     ]
     return Records(entries, silence=silence)
-
-
-def _similarity(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the Jaccard index of two sets of words; 0 for two empty ones."""
-    either = first | second
-    return len(first & second) / len(either) if either else 0.0
 
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:

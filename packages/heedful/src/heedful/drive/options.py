@@ -94,9 +94,14 @@ class LoopSettings(Generic[C]):
         has_judge = self.evaluate is None or callable(self.evaluate)
         require(has_judge, "evaluate", self.evaluate, allowed)
 
-        self.loop_goals: tuple[record.Goal, ...] = (
-            _validate_goals(self.goals) or self.policy.goals
+        is_list = isinstance(self.goals, Sequence) and not isinstance(self.goals, str)
+        allowed = 'a list of Goal or text: ["quality >= 0.8"]'
+        require(is_list, "goals", self.goals, allowed)
+        own_goals = tuple(
+            goal if isinstance(goal, record.Goal) else policies.goal(goal)
+            for goal in self.goals
         )
+        self.loop_goals: tuple[record.Goal, ...] = own_goals or self.policy.goals
         record.check_goals(self.loop_goals)
 
         if self.timeout is not None:
@@ -154,15 +159,6 @@ def validate_refusing(refuse: Refusing) -> None:
         allowed_kind = "an exception of yours: an error of heedful refuses no answer"
         is_own = issubclass(kind, errors.HeedfulError)
         require(not is_own, "refuse", kind, allowed_kind)
-
-
-def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
-    """Return the goals, read from text where they are text. Raises InvalidInput."""
-    is_list = isinstance(goals, Sequence) and not isinstance(goals, str)
-    require(is_list, "goals", goals, 'a list of Goal or text: ["quality >= 0.8"]')
-    return tuple(
-        goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
-    )
 
 
 def add_resume_hint(error: errors.HeedfulError, lease: journal.Lease) -> None:

@@ -356,12 +356,19 @@ class MistakeFinder:
         digest = ""
         if steps:
             digest = self._command_digest(steps[-1])
+        between = self.events[found_fix.failed_calls[-1] : found_fix.working_call]
         return Fix(
             kind=kind,
             calls=calls,
             changes=changes,
             seconds=seconds,
-            was_asked=self._was_asked(found_fix),
+            # The user answered a question before the call that worked.
+            was_asked=any(
+                before.type == "llm_response"
+                and event.type == "user_message"
+                and not {"?", "？"}.isdisjoint(before.content)
+                for before, event in pairwise(between)
+            ),
             is_proven=self._is_proven,
             digest=digest,
         )
@@ -430,16 +437,6 @@ class MistakeFinder:
         present = {name: value for name, value in changes.items() if value is not None}
         masked = dict(_masked(present, leave_out))
         return tuple((name, masked.get(name)) for name in changes)
-
-    def _was_asked(self, found_fix: FoundFix) -> bool:
-        """Return whether the user answered a question before the call that worked."""
-        events = self.events[found_fix.failed_calls[-1] : found_fix.working_call]
-        return any(
-            before.type == "llm_response"
-            and event.type == "user_message"
-            and not {"?", "？"}.isdisjoint(before.content)
-            for before, event in pairwise(events)
-        )
 
     def _command_digest(self, step: int) -> str:
         """Return the digest by which the command of a step is found; "" without one."""

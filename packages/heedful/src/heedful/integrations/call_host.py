@@ -204,7 +204,7 @@ class CallRun:
             advice = await self._offer(
                 memory,
                 history.warnings,
-                event,
+                [event],
                 marks=[f"told {digest}" for digest in history.marks],
                 unlearnt=next(iter(unlearnt), ""),
                 release=history.release,
@@ -256,7 +256,7 @@ class CallRun:
 
             marks = user_rules.told_lessons(lessons)
             return await self._offer(
-                memory, lessons, event, marks=marks, release=seen.release
+                memory, lessons, [event], marks=marks, release=seen.release
             )
 
         return await self._ask("ask about an error", look, call)
@@ -388,20 +388,20 @@ class CallRun:
         self,
         memory: CallMemory,
         lessons: Mapping[int, str],
-        event: Event,
+        events: Sequence[Event] = (),
         *,
         marks: Sequence[str],
         unlearnt: str = "",
         release: str = "",
     ) -> Advice:
-        """Return the lessons that have room and are not withheld; keep the event.
+        """Return the lessons that have room and are not withheld; keep the events.
 
         `marks` say what is told, `unlearnt` is the mark of what is told without a
         lesson. `release` is the command that releases what waits in quarantine.
         """
         fit = fitting_texts(await self._aged(memory, lessons), self.room)
         announced = await self._record(
-            [event],
+            events,
             lessons=list(fit),
             marks=marks if fit else (),
             unlearnt=unlearnt,

@@ -29,8 +29,9 @@ from heedful.loop.decide import Done, Policy, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Evaluation, Finding, Goal
 from heedful.loop.stop import Stop
 from heedful.memory.memory import Memory
+from heedful.memory.session_brief import tool_mistakes
 from heedful.memory.sessions import Learned, learn_session
-from heedful.store import episodes, loops
+from heedful.store import episodes, loops, user_rules
 from heedful.validation import refuses_unknown_options, require
 
 if TYPE_CHECKING:
@@ -110,15 +111,31 @@ class HostRun(PromptRun):
     unjudged: Done | None = None
 
     async def _advise(self, task: str) -> Advice:
-        """Return the hint of the loop if there is one, else lessons on the task."""
-        if not self.judges:
-            return await super()._advise(task)
-        loop = await self._open()
-        return Advice(
-            text=loop.hint,
-            examples=loop.briefing.examples,
-            silence=loop.briefing.silence,
-        )
+        """Return the hint of the loop if there is one, else lessons on the task.
+
+        What calls of the agent's own tools got wrong in earlier runs is above it.
+        """
+        if self.judges:
+            loop = await self._open()
+            advice = Advice(
+                text=loop.hint,
+                examples=loop.briefing.examples,
+                silence=loop.briefing.silence,
+            )
+        else:
+            advice = await super()._advise(task)
+
+        memory = self.host.own_memory
+        if memory is None:
+            return advice
+        mistakes = await memory.store.read(memory.scope, tool_mistakes)
+        for lesson in await self._known(memory, mistakes):
+            del mistakes[lesson]
+        marks = user_rules.told_lessons(mistakes)
+        warning = await self._offer(memory, mistakes, marks=marks)
+        if mistakes and not advice:
+            return warning
+        return advice.below(warning.text)
 
     async def verdict(
         self,

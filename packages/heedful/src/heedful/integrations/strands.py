@@ -116,7 +116,13 @@ class HeedfulPlugin(Adapter, Plugin):
             return
 
         message = response.message
-        run.spent += _usage_in(message)
+        usage: Any = message["metadata"].get("usage") or {}
+        parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+        run.spent += Usage(
+            1,
+            sum(usage.get(part) or 0 for part in parts),
+            completion_tokens=usage.get("outputTokens") or 0,
+        )
         text = text_in(message["content"])
         run.hear(text)
         wants_object = any(
@@ -214,17 +220,6 @@ def _result_calls(message: Message) -> list[str]:
         for block in message["content"]
         if "toolResult" in block
     ]
-
-
-def _usage_in(message: Message) -> Usage:
-    """Return the usage of the call of the model that made a message."""
-    usage: Any = message["metadata"].get("usage") or {}
-    parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-    return Usage(
-        1,
-        sum(usage.get(part) or 0 for part in parts),
-        completion_tokens=usage.get("outputTokens") or 0,
-    )
 
 
 def _message(role: Any, text: str) -> Message:

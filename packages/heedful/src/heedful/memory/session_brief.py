@@ -45,6 +45,7 @@ class BriefLine:
 
     `calls` were lost in `sessions` of the newest `of` sessions, last at the time
     `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one.
+    It `is_of_tool` if the call was no command of a shell, but had arguments.
     """
 
     text: str
@@ -55,6 +56,7 @@ class BriefLine:
     failed: float
     lesson: int = 0
     has_fix: bool = False
+    is_of_tool: bool = False
 
     def __str__(self) -> str:
         day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
@@ -110,7 +112,7 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     # More candidates than lines: several tools may break the same contract.
     since = {"since": window["since"], "limit": 4 * MAX_SHOWN_ITEMS}
     calls = db.all("brief_calls", scope, **since)
-    errors = db.all("brief_errors", scope, **since)
+    errors = db.all("brief_errors", scope, sessions=MIN_LESSON_SESSIONS, **since)
     sessions = window["sessions"]
     lines: dict[str, BriefLine] = {}
     told_ids = set[int]()
@@ -131,6 +133,20 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
     costly_lines = [line for line in lines.values() if line.calls >= least_calls]
     costly_lines.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
     return tuple(costly_lines[:MAX_SHOWN_ITEMS])
+
+
+def tool_mistakes(db: Db, scope: Scope) -> dict[int, str]:
+    """Return what calls of an agent's own tools got wrong, and what put it right.
+
+    The texts are by their lessons. One run is enough: the next has these tools, too. A
+    shell fails for reasons of its moment.
+    """
+    [window] = db.all("brief_since", scope, sessions=BRIEF_SESSIONS)
+    rows = db.all(
+        "brief_errors", scope, sessions=1, since=window["since"], limit=MAX_SHOWN_ITEMS
+    )
+    lines = _error_lines(db, scope, rows, of=1)
+    return {line.lesson: line.text for line in lines if line.is_of_tool}
 
 
 def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
@@ -170,8 +186,7 @@ def _is_of_contract(row: Row, names: Set[str]) -> bool:
 def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[BriefLine]:
     """Yield a line for each error that came back and whose lesson may be told."""
     for row in rows:
-        is_usable = row["state"] in ("unverified", "verified")
-        if row["sessions"] < MIN_LESSON_SESSIONS or not is_usable:
+        if row["state"] not in ("unverified", "verified"):
             continue
         mistake = from_json(row["mistake"])
         if mistake is None or has_failed_fix(db, scope, mistake):
@@ -186,6 +201,7 @@ def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[Bri
                 failed=row["failed"],
                 lesson=row["id"],
                 has_fix=True,
+                is_of_tool=bool(mistake.action and mistake.action.arguments),
             )
 
 

@@ -610,10 +610,12 @@ def _create(file: File) -> Iterator[BinaryIO]:
     StoreUnavailable.
     """
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
-    only_owner = partial(os.open, mode=0o600)
     try:
         if isinstance(file, str | os.PathLike):
-            with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
+            with (
+                open(name, "xb", opener=partial(os.open, mode=0o600)) as out,
+                ExitStack() as undo,
+            ):
                 undo.callback(os.unlink, name)
                 yield out
                 undo.pop_all()  # the file is complete: keep it

@@ -712,7 +712,10 @@ class StageRunner:
             )
 
             for lesson in seen.lessons:
-                if lesson["signature"] in withheld or not _has_known_fix(lesson):
+                # Nobody has fixed the mistake of an unverified check yet.
+                is_fixed = lesson["state"] == "unverified" and lesson["kind"] != "check"
+                has_fix = is_fixed or lesson["state"] == "verified"
+                if lesson["signature"] in withheld or not has_fix:
                     continue
                 (told,) = await memory.store.read(
                     memory.scope, search.with_told_words, [lesson]
@@ -772,15 +775,6 @@ class StageRunner:
             if check.status in ("warning", "failed"):
                 sign = STATUS_SIGNS[check.status]
                 say(f"      {sign} {check.check_name}: {check.message}")
-
-
-def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
-    """Return whether a stored lesson says how its mistake was fixed.
-
-    An unverified lesson of kind "check" does not: nobody has fixed its mistake yet.
-    """
-    is_fixed = lesson["state"] == "unverified" and lesson["kind"] != "check"
-    return is_fixed or bool(lesson["state"] == "verified")
 
 
 async def validate(

@@ -268,7 +268,9 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     phrases = _column_phrases(sentence, quantity)
     subject = sentence.subject(quantity)
     if sentence.header:
-        subject = _header_rows(sentence, quantity) or subject
+        # The rows that the cell above the number names.
+        mentions = evidence.mentions(_header_cell(sentence, quantity))
+        subject = list(chain.from_iterable(m.rows for m in mentions)) or subject
 
     for rows, by_whole_name in ((subject, False), (evidence.singles, True)):
         for phrase in phrases:
@@ -289,12 +291,6 @@ def _header_cell(sentence: Sentence, quantity: Quantity) -> list[text_parts.Toke
     """Return the tokens of the cell above a number in a table."""
     column = sentence.lows[: quantity.first].count("|")
     return list(sentence.header[column]) if column < len(sentence.header) else []
-
-
-def _header_rows(sentence: Sentence, quantity: Quantity) -> list[EvidenceRow]:
-    """Return the rows that the cell above a number in a table names."""
-    mentions = sentence.evidence.mentions(_header_cell(sentence, quantity))
-    return list(chain.from_iterable(mention.rows for mention in mentions))
 
 
 def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:

@@ -70,12 +70,12 @@ select min(at) as since, count(*) as sessions from (
   order by at desc limit :sessions) as newest;
 
 -- name: brief_errors
--- The errors that came back since, those first that cost most calls, each with the lesson about it.
+-- The errors of so many :sessions since, those first that cost most calls, each with the lesson about it.
 select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake
 from (
   select tenant, project, digest as signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
   from call_failure where tenant = :tenant and project = :project and at >= :since and kind = 'error'
-  group by tenant, project, digest having count(*) > 1) as g
+  group by tenant, project, digest having count(*) >= :sessions) as g
 join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
 order by g.calls desc, g.sessions desc, l.id limit :limit;
 
