@@ -31,6 +31,12 @@ ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
 # Whatever becomes of the hook, its exit code is 0: 2 blocks the action in most agents,
 # and any other denies it in some.
 SHELL_GUARD = " || true"
+# At a start, the user reads why the hooks do nothing, for example after their Python
+# was removed.
+SHELL_GUARD_AT_START = (
+    """ || echo '{"systemMessage": "heedful: its hooks cannot start, so they do """
+    """nothing; install heedful again, then run: heedful hook install"}'"""
+)
 _SHELL_COMMAND = f"{{command}}{SHELL_GUARD}"
 NO_CONTEXT_BEFORE = "no advice before a call, except with deny: it takes none there"
 NO_FAILURE_EVENT = (
@@ -78,8 +84,9 @@ class Agent:
     fields that are not named as in Claude Code, and `other_names` those of some of its
     versions. `takes` are our events whose answer may add context. `context`, `deny` and
     `block` make an answer from the name of the event and a text.
-    `project` and `user` are its files of settings, "" if it has none there. Folders in
-    `marks` and programs in `programs` show that it is on this machine.
+    `project` and `user` are its files of settings, "" if it has none there; `team` is
+    the file of the project that teams commit, if `project` is for the user alone.
+    Folders in `marks` and programs in `programs` show that it is on this machine.
     """
 
     title: str
@@ -105,6 +112,7 @@ class Agent:
 
     form: SettingsForm = "groups"
     project: str = ""
+    team: str = ""
     user: str = ""
     # The environment variable with the folder of the user, and the usual folder.
     home: tuple[str, str] = ("", "")
@@ -150,11 +158,6 @@ class Agent:
             return Path.home() / place.removeprefix("~/")
         return project / place
 
-    def settings_file(self, project: Path, user: bool) -> Path | None:
-        """Return the file of settings of the agent, None if it has none there."""
-        place = self.user if user else self.project
-        return self.path_of(place, project) if place else None
-
 
 _SHARED_EVENTS: Mapping[str, Kind] = {
     "SessionStart": "start",
@@ -169,6 +172,8 @@ _EVENTS_WITHOUT_FAILURE: Mapping[str, Kind] = {
     name: kind for name, kind in _SHARED_EVENTS.items() if kind != "failed"
 }
 _CONTEXT_MOMENTS = frozenset[Kind](get_args(Kind)) - {"stop", "end"}
+# The agent that is meant where none is named.
+DEFAULT_AGENT = "claude-code"
 AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent(
         title="Claude Code",
@@ -178,7 +183,8 @@ AGENTS: Mapping[str, Agent] = {
         has_transcript=True,
         says_at_start=True,
         notice_events=("SessionStart", "Stop"),
-        project=".claude/settings.json",
+        project=".claude/settings.local.json",
+        team=".claude/settings.json",
         user="~/.claude/settings.json",
         home=("CLAUDE_CONFIG_DIR", "~/.claude"),
         marks=(".claude", "~/.claude"),
@@ -216,7 +222,11 @@ AGENTS: Mapping[str, Agent] = {
             "powershell": "{command}; exit 0",
         },
         limit="timeoutSec",
-        also_reads=(".claude/settings.json", "~/.claude/settings.json"),
+        also_reads=(
+            ".claude/settings.local.json",
+            ".claude/settings.json",
+            "~/.claude/settings.json",
+        ),
         cannot=(
             NO_PROMPT_CONTEXT,
             "VS Code says neither that a call failed nor that a session ended",

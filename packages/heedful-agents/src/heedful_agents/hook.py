@@ -33,6 +33,7 @@ from heedful.validation import MAX_READ_BYTES, hex_digest
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import (
     AGENTS,
+    DEFAULT_AGENT,
     Agent,
     Answer,
     Kind,
@@ -68,7 +69,6 @@ HOOK_SETTINGS: Mapping[str, tuple[Any, tuple[type, ...]]] = {
     "strict": (False, (bool,)),
     "hook": ({}, (dict,)),
 }
-DEFAULT_AGENT = "claude-code"
 
 
 def detach(work: str, session: str, folder: Path) -> None:

@@ -28,7 +28,13 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
-from heedful_agents.agents import AGENTS, Agent
+from heedful_agents.agents import (
+    AGENTS,
+    DEFAULT_AGENT,
+    SHELL_GUARD,
+    SHELL_GUARD_AT_START,
+    Agent,
+)
 from heedful_agents.file_changes import (
     Backup,
     FileChange,
@@ -37,8 +43,6 @@ from heedful_agents.file_changes import (
     read_text,
 )
 
-# The agent that is meant where none is named.
-INSTALL_AGENT = "claude-code"
 # The time that an agent gives to a hook; while a turn stops, commands of the project
 # run.
 HOOK_LIMIT_SECONDS = 3
@@ -49,49 +53,41 @@ _EVENTS_NAME = "hooks"
 _OWN_FILE_WORDS = "`heedful hook uninstall` removes the"
 _BEGIN_MARK = "<!-- heedful: begin -->"
 _END_MARK = "<!-- heedful: end -->"
+# The command of the hook process in a file that a team commits.
+TEAM_COMMAND = "heedful-hook"
 # The command of a hook of heedful: "/bin/heedful-hook Stop --strict" or
 # "python -m heedful_agents.hook Stop || true".
 HOOK_COMMAND_PATTERN = re.compile(
     r"""(?i)^((\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'?"""
     r"""|\S.* -m heedful(_agents|\.integrations)\.hook) """
-    r"""\w+( --.*)?( \|\| true|; exit 0)?$"""
+    r"""\w+( --\S.*?)?( \|\| (true|echo '.*')|; exit 0)?$"""
 )
 
 
-def settings_path(name: str, user: bool) -> Path | None:
-    """Return the file of settings of an agent, None if it has none there.
+def settings_paths(name: str, user: bool) -> list[Path]:
+    """Return the files of settings of an agent, that of the team at the end.
 
-    Raises UsageError if that of the project is elsewhere, because of a link in it.
+    Raises UsageError if one of the project is elsewhere, because of a link in it.
     """
     root = project_root(Path.cwd())
-    path = AGENTS[name].settings_file(root, user)
-    if path is not None and not user:
-        check_within(path, root)
-    return path
+    agent = AGENTS[name]
+    places = [agent.user] if user else [agent.project, agent.team]
+    paths = [agent.path_of(place, root) for place in places if place]
+    if not user:
+        for path in paths:
+            check_within(path, root)
+    return paths
 
 
 def past_sessions() -> Path | None:
     """Return the folder of Claude Code's sessions of this project, if any."""
     name = re.sub(r"[^A-Za-z0-9]", "-", str(project_root(Path.cwd())))
-    settings = settings_path(INSTALL_AGENT, user=True)
-    folder = settings.parent / "projects" / name if settings else None
-    return folder if folder and folder.is_dir() else None
+    folder = settings_paths(DEFAULT_AGENT, user=True)[0].parent / "projects" / name
+    return folder if folder.is_dir() else None
 
 
-def command(everywhere: bool = False) -> str:
-    """Return the command of the hook process, with its path if it runs `everywhere`.
-
-    An agent may not find a program of an environment that is active here, so it gets
-    the Python.
-    """
-    program = shutil.which("heedful-hook")
-    environments = map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    is_in_environment = program is not None and any(
-        folder and Path(program).is_relative_to(folder) for folder in environments
-    )
-    if program and not is_in_environment:
-        return shlex.quote(program) if everywhere else "heedful-hook"
-
+def command() -> str:
+    """Return the command of the hook process, which any shell of this machine finds."""
     # With -P no file of the folder in which an agent works is taken for a module.
     return f"{shlex.quote(sys.executable)} -P -m heedful_agents.hook"
 
@@ -99,13 +95,15 @@ def command(everywhere: bool = False) -> str:
 def agent_hooks(name: str, run: str) -> dict[str, list[dict[str, Any]]]:
     """Return the hooks or groups of hooks of an agent, for each event a command."""
     agent = AGENTS[name]
-    option = "" if name == INSTALL_AGENT else f" --agent {name}"
+    option = "" if name == DEFAULT_AGENT else f" --agent {name}"
     items: dict[str, list[dict[str, Any]]] = {}
     for event, kind in agent.events.items():
         seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
         line = f"{run} {event}{option}"
+        says_at_start = kind == "start" and agent.says_at_start
+        guard = SHELL_GUARD_AT_START if says_at_start else SHELL_GUARD
         item: dict[str, object] = {
-            field: text.replace("{command}", line)
+            field: text.replace("{command}", line).replace(SHELL_GUARD, guard)
             for field, text in agent.entry.items()
         }
         item[agent.limit] = seconds * agent.units_per_second
@@ -117,18 +115,38 @@ def agent_hooks(name: str, run: str) -> dict[str, list[dict[str, Any]]]:
     return items
 
 
-def plan(name: str, user: bool, *, run: str = "", section: str = "") -> FileChange:
-    """Return the change that installs the hooks of an agent.
+def plan(
+    name: str, user: bool, *, section: str = "", team: bool = False
+) -> list[FileChange]:
+    """Return the changes that install the hooks of an agent in one file.
 
-    `run` is the command of the hook process, and `section` the text for an agent
-    without hooks. Raises UsageError if the agent has no such settings, or if they are
-    malformed.
+    `section` is the text for an agent without hooks, and `team` says that the file is
+    the one that a team commits, as it is if this has the hooks of a team already.
+    Raises UsageError if the agent has no such settings, or if they are malformed.
+    """
+    paths = settings_paths(name, user)
+    if not paths:
+        raise UsageError(f"{AGENTS[name].title} has no such settings; without --user")
+
+    path = paths[0]
+    run = command()
+    present = next(iter(installed(name, paths[-1]).values()), "")
+    if team or present.startswith(f"{TEAM_COMMAND} "):
+        path = paths[-1]
+        run = TEAM_COMMAND
+    addition = _addition(name, path, run=run, section=section, within=_top(user))
+    removals = plan_removals(name, user)
+    return [addition, *(change for change in removals if change.path != path)]
+
+
+def _addition(
+    name: str, path: Path, *, run: str, section: str, within: Path
+) -> FileChange:
+    """Return the change that adds the hooks of an agent to a file. Raises UsageError.
+
+    `run` is the command of the hook process.
     """
     agent = AGENTS[name]
-    path = settings_path(name, user)
-    if path is None:
-        raise UsageError(f"{agent.title} has no such settings; without --user")
-
     before = read_text(path)
     backup: Backup = ""
     if agent.form == "section":
@@ -146,19 +164,20 @@ def plan(name: str, user: bool, *, run: str = "", section: str = "") -> FileChan
         if present != wanted:
             after = add_hooks(path, remove_hooks(path, after), wanted, agent.head)
             backup = "" if present or before is None else "keep"
-    return FileChange(path, before, after, backup=backup, within=_top(user))
+    return FileChange(path, before, after, backup=backup, within=within)
 
 
-def plan_removal(name: str, user: bool) -> FileChange | None:
-    """Return the change that takes out the hooks of an agent, None without settings.
+def plan_removals(name: str, user: bool) -> list[FileChange]:
+    """Return the changes that take the hooks of an agent out of its files.
 
-    It restores the backup if nothing else has changed. Raises UsageError.
+    They restore the backup if nothing else has changed. Raises UsageError.
     """
     agent = AGENTS[name]
-    path = settings_path(name, user)
-    if path is None:
-        return None
+    return [_removal(agent, path, _top(user)) for path in settings_paths(name, user)]
 
+
+def _removal(agent: Agent, path: Path, within: Path) -> FileChange:
+    """Return the change that takes the hooks of an agent out of a file."""
     before = read_text(path)
     if before is None:
         return FileChange(path, None, None)
@@ -172,7 +191,7 @@ def plan_removal(name: str, user: bool) -> FileChange | None:
     elif own_hooks(path, before):
         backup = "drop"
         after = _without_hooks(agent, path, before)
-    return FileChange(path, before, after, backup=backup, within=_top(user))
+    return FileChange(path, before, after, backup=backup, within=within)
 
 
 def _without_hooks(agent: Agent, path: Path, text: str) -> str | None:
@@ -192,15 +211,14 @@ def _without_hooks(agent: Agent, path: Path, text: str) -> str | None:
     return None if held_nothing_else else after
 
 
-def installed(name: str, user: bool) -> dict[str, str]:
-    """Return the command of heedful for each event in the settings of an agent.
+def installed(name: str, path: Path) -> dict[str, str]:
+    """Return the command of heedful for each event in a file of settings of an agent.
 
     It is "" in a plugin, which makes its commands by itself. Raises UsageError.
     """
     agent = AGENTS[name]
-    path = settings_path(name, user)
-    text = read_text(path) if path else None
-    if path is None or agent.form == "section":
+    text = read_text(path)
+    if agent.form == "section":
         return {}
     if agent.form == "plugin":
         return dict.fromkeys(agent.events, "") if _is_own_file(text) else {}
@@ -259,8 +277,11 @@ def own_commands(items: Sequence[Any]) -> list[str]:
     values = chain.from_iterable(
         entry.values() for entry in entries if isinstance(entry, dict)
     )
-    texts = [value for value in values if isinstance(value, str)]
-    return [text for text in texts if HOOK_COMMAND_PATTERN.search(text)]
+    return [
+        value
+        for value in values
+        if isinstance(value, str) and HOOK_COMMAND_PATTERN.search(value)
+    ]
 
 
 def add_hooks(
@@ -353,8 +374,7 @@ def _around_section(text: str) -> tuple[str, str] | None:
 
 def _plugin_text(name: str, run: str) -> str:
     """Return the plugin of an agent that runs TypeScript."""
-    template = Template((_TEMPLATES / "plugin.ts").read_text("utf-8"))
-    return template.substitute(
+    return Template((_TEMPLATES / "plugin.ts").read_text("utf-8")).substitute(
         command=json.dumps(run),
         agent=json.dumps(name),
         milliseconds=HOOK_LIMIT_SECONDS * 1_000,

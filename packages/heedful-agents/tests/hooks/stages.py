@@ -93,8 +93,9 @@ def make_stage(folder: Path, name: str) -> Stage:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place.folder)
         patch.setenv("HOME", str(place.home))
-        apply_all([install.plan(name, user=False, run="heedful-hook")])
-        commands = install.installed(name, user=False)
+        apply_all(install.plan(name, user=False, team=True))
+        path = install.settings_paths(name, user=False)[-1]
+        commands = install.installed(name, path)
 
     lines: dict[Kind, str] = {}
     events: dict[Kind, Mapping[str, Any]] = {}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,6 @@ from tests.cli.support import Desk
 from tests.hooks.support import environment
 
 SECTION = "## What earlier sessions taught\n\n- Rule: never use npm"
-RUN = "heedful-hook"
 PLACES = [
     pytest.param(name, user, id=f"{name}, {'user' if user else 'project'}")
     for name, agent in AGENTS.items()
@@ -52,13 +54,15 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def put_in(name: str, user: bool = False) -> None:
-    apply_all([install.plan(name, user, run=RUN, section=SECTION)])
+    apply_all(install.plan(name, user, section=SECTION))
 
 
 def take_out(name: str, user: bool = False) -> None:
-    change = install.plan_removal(name, user)
-    assert change is not None
-    apply_all([change])
+    apply_all(install.plan_removals(name, user))
+
+
+def path_of(name: str, user: bool = False) -> Path:
+    return install.settings_paths(name, user)[0]
 
 
 def run_hook_command(shop: Path, line: str, code: int = 0) -> Any:
@@ -75,8 +79,9 @@ def test_installed_hooks_are_found_and_removed_with_their_files(
 ) -> None:
     put_in(name, user)
     assert files_in(shop.parent)
-    assert not install.plan(name, user, run=RUN, section=SECTION)
-    assert set(install.installed(name, user)) == set(AGENTS[name].events)
+    assert not any(install.plan(name, user, section=SECTION))
+    commands = install.installed(name, path_of(name, user))
+    assert set(commands) == set(AGENTS[name].events)
 
     take_out(name, user)
     assert files_in(shop.parent) == {}
@@ -128,8 +133,7 @@ TEXTS = st.lists(
 def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
     name: str, shop: Path, data: st.DataObject
 ) -> None:
-    path = install.settings_path(name, user=False)
-    assert path is not None
+    path = path_of(name)
     text = data.draw(TEXTS if name == "agents-md" else json_texts())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
@@ -153,12 +157,12 @@ def test_settings_behind_a_link_are_written_there_and_updated(shop: Path) -> Non
     put_in("claude-code", user=True)
     assert b'\r\n\t],\r\n\t"hooks": {' in path.read_bytes()
 
-    moved = path.read_bytes().replace(b'"heedful-hook ', b'"/gone/heedful-hook ')
-    path.write_bytes(moved.replace(b"{", b'{"own": 1,', 1))
-    assert "/gone/heedful-hook is gone" in run_hook_command(shop, "status").out
+    moved = path.read_text().replace(shlex.quote(sys.executable), "/gone/python")
+    path.write_text(moved.replace("{", '{"own": 1,', 1))
+    assert "/gone/python is gone" in run_hook_command(shop, "status").out
     put_in("claude-code", user=True)
     take_out("claude-code", user=True)
-    assert install.installed("claude-code", user=True) == {}
+    assert install.installed("claude-code", path) == {}
     assert json.loads(path.read_bytes()) == {"own": 1, "a": [1, 2]}
     assert path.is_symlink()
 
@@ -179,8 +183,7 @@ def test_settings_behind_a_link_are_written_there_and_updated(shop: Path) -> Non
 def test_settings_that_are_wrong_stay_and_none_is_written(
     name: str, text: str, shop: Path
 ) -> None:
-    path = install.settings_path(name, user=False)
-    assert path is not None
+    path = path_of(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     before = files_in(shop.parent)
@@ -194,16 +197,104 @@ def test_settings_that_are_wrong_stay_and_none_is_written(
 
 
 def test_a_file_that_is_read_only_stays_with_all_others(shop: Path) -> None:
-    path = shop / ".claude/settings.json"
+    path = path_of("claude-code")
     path.parent.mkdir()
     path.write_text("{}")
-    change = install.plan("claude-code", user=False, run=RUN)
+    change, _ = install.plan("claude-code", user=False)
     path.chmod(0o444)
     other = FileChange(shop / "new" / "other.json", None, "{}")
     with pytest.raises(UsageError, match="read-only"):
         apply_all([other, change])
     assert path.read_text() == "{}"
     assert not other.path.exists()
+
+
+LOCAL = ".claude/settings.local.json"
+SHARED = ".claude/settings.json"
+
+
+def events_in(shop: Path) -> dict[str, list[str]]:
+    """Return the events with hooks in each file of the project, by `hook status`."""
+    settings = run_hook_command(shop, "status --json").json["settings"]
+    return {
+        str(Path(file).relative_to(shop)): events
+        for file, events in settings.items()
+        if events and Path(file).is_relative_to(shop)
+    }
+
+
+def test_a_path_of_this_machine_is_not_in_the_file_that_a_team_commits(
+    shop: Path,
+) -> None:
+    (shop / ".claude").mkdir()
+    (shop / SHARED).write_text('{"model": "opus"}')
+    result = run_hook_command(shop, "install --yes")
+    assert (shop / SHARED).read_text() == '{"model": "opus"}'
+    assert sys.executable in (shop / LOCAL).read_text()
+    assert "keep it out of git" in result.out
+    assert "first word" in result.out
+
+
+def test_hooks_with_a_path_move_out_of_the_file_that_a_team_commits(
+    shop: Path,
+) -> None:
+    put_in("claude-code")
+    text = '{\n  "model": "opus"'
+    moved = (shop / LOCAL).read_text().replace("{", f"{text},", 1)
+    (shop / LOCAL).unlink()
+    (shop / SHARED).write_text(moved)
+    assert list(events_in(shop)) == [SHARED]
+
+    run_hook_command(shop, "install --yes")
+    assert list(events_in(shop)) == [LOCAL]
+    assert (shop / SHARED).read_text() == f"{text}\n}}\n"
+
+
+def test_hooks_that_a_team_has_committed_stay_where_they_are(shop: Path) -> None:
+    put_in("claude-code")
+    run_hook_command(shop, "install --team --yes")
+    assert list(events_in(shop)) == [SHARED]
+    text = (shop / SHARED).read_text()
+    assert sys.executable not in text
+    assert "heedful-hook PreToolUse" in text
+
+    result = run_hook_command(shop, "install --yes")
+    assert "installed already" in result.out
+    assert (shop / SHARED).read_text() == text
+    run_hook_command(shop, "uninstall --yes")
+    assert events_in(shop) == {}
+
+
+def run_in_bare_shell(shop: Path, line: str, event: str) -> Any:
+    """Run a command of a hook in a shell that knows no environment of Python."""
+    return subprocess.run(
+        ["/bin/sh", "-c", line],
+        input=json.dumps({"hook_event_name": event, "session_id": "s", "cwd": "."}),
+        cwd=shop,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(shop.parent / "home")},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("event", AGENTS["claude-code"].events)
+def test_an_installed_command_answers_in_any_shell_and_never_blocks(
+    event: str, shop: Path
+) -> None:
+    line = install.agent_hooks("claude-code", install.command())[event][0]
+    line = line["hooks"][0]["command"]
+    done = run_in_bare_shell(shop, line, event)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+    gone = line.replace(shlex.quote(sys.executable), "/gone/python")
+    done = run_in_bare_shell(shop, gone, event)
+    assert done.returncode == 0
+    if event == "SessionStart":
+        assert "install heedful again" in json.loads(done.stdout)["systemMessage"]
+    else:
+        assert done.stdout == ""
 
 
 def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> None:

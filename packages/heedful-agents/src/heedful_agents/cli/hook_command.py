@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ from heedful.store.projects import (
 )
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
-from heedful_agents.agents import AGENTS
+from heedful_agents.agents import AGENTS, DEFAULT_AGENT
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
@@ -100,9 +101,8 @@ def _commands_by_file(name: str) -> dict[str, dict[str, str]]:
     commands: dict[str, dict[str, str]] = {}
     for user in (False, True):
         try:
-            path = plans.settings_path(name, user)
-            if path is not None:
-                commands[str(path)] = plans.installed(name, user)
+            for path in plans.settings_paths(name, user):
+                commands[str(path)] = plans.installed(name, path)
         except UsageError as error:
             say(str(error))
     return commands
@@ -153,7 +153,7 @@ def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
 def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     """Return the agents that a command is about. Raises UsageError."""
     if not is_all:
-        targets = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
+        targets = list(dict.fromkeys(agents or [DEFAULT_AGENT]))
         unknown = ", ".join(name for name in targets if name not in AGENTS)
         if unknown:
             raise UsageError(
@@ -171,13 +171,12 @@ def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     return list(signs)
 
 
-def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
+def _plan(names: Sequence[str], user: bool, team: bool) -> list[FileChange]:
     """Return the changes that install the hooks of agents. Raises UsageError."""
-    run = plans.command(everywhere=user)
     changes = []
     for name in names:
         text = section() if AGENTS[name].form == "section" else ""
-        changes.append(plans.plan(name, user, run=run, section=text))
+        changes += plans.plan(name, user, section=text, team=team)
     # Agents may share a file, such as AGENTS.md.
     return list(dict.fromkeys(changes))
 
@@ -186,6 +185,9 @@ def _plan(names: Sequence[str], user: bool) -> list[FileChange]:
 def install(
     agents: Agents = None,
     user: User = False,
+    team: Annotated[
+        bool, Option("--team", help="In files that a team commits, without a path.")
+    ] = False,
     is_all: All = False,
     listed: Annotated[
         bool, Option("--list", help="List the agents, and what each cannot do.")
@@ -198,18 +200,29 @@ def install(
     targets = _agents_of(agents, is_all)
     if is_all and user:
         targets = [name for name in targets if AGENTS[name].user]
-    changes = _plan(targets, user)
+    changes = _plan(targets, user, team)
     memory_lines = [] if user else _describe_memory()
     written = _write_if_agreed(changes, yes)
 
-    lines = ["the hooks are installed already"]
+    lines = ["the hooks are installed already", *memory_lines]
     if written:
-        lines = [f"wrote {', '.join(written)}"]
-    lines += memory_lines
-    if written:
-        lines += describe_limits(targets)
+        lines = [
+            f"wrote {', '.join(written)}",
+            *memory_lines,
+            (
+                "heedful reads each tool call from the next session on; its first word "
+                "comes when the agent is about to repeat a call that failed and has "
+                "not worked since"
+            ),
+            *describe_limits(targets),
+        ]
+    if not user and any(plans.command() in change.diff for change in changes):
+        lines.append(
+            "the hooks name a program of this machine: keep it out of git, or write "
+            "hooks that a team can commit with --team"
+        )
     past_sessions = plans.past_sessions()
-    if plans.INSTALL_AGENT in targets and past_sessions is not None:
+    if DEFAULT_AGENT in targets and past_sessions is not None:
         command = command_line("learn-sessions", past_sessions)
         lines.append(f"to learn from past sessions: {command}")
     return answer({"written": written}, lines)
@@ -240,9 +253,9 @@ def uninstall(
         raise UsageError("--all and names exclude each other; give one of them")
     targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
 
-    removals = [plans.plan_removal(name, user) for name in targets]
+    removals = [plans.plan_removals(name, user) for name in targets]
     # Agents may share a file, such as AGENTS.md.
-    changes = [change for change in dict.fromkeys(removals) if change is not None]
+    changes = list(dict.fromkeys(chain.from_iterable(removals)))
     written = _write_if_agreed(changes, yes)
     lines = [f"no hooks in {change.path}" for change in changes]
     if written:
@@ -318,7 +331,7 @@ def status() -> int:
     lines = []
     for name in AGENTS:
         for file, commands in _commands_by_file(name).items():
-            if not commands and name != plans.INSTALL_AGENT:
+            if not commands and name != DEFAULT_AGENT:
                 continue
             events_by_file[file] = list(commands)
             lines.append(f"{file}: {', '.join(commands) or 'no hooks'}")
@@ -347,7 +360,7 @@ def run(
     event: Annotated[
         str, Argument(help="The agent's name of the event, as PreToolUse.")
     ],
-    agent: Annotated[str, Option(help="The coding agent.")] = plans.INSTALL_AGENT,
+    agent: Annotated[str, Option(help="The coding agent.")] = DEFAULT_AGENT,
     strict: Annotated[
         bool, Option("--strict", help="Print errors to standard error.")
     ] = False,

@@ -7,8 +7,6 @@ from heedful.cli.settings import Settings, settings
 from heedful.errors import PackageMissing
 from heedful_agents.mcp_server import server_of
 
-PACKAGES = ("mcp", "heedful_server")
-
 
 def mcp() -> int:
     """Serve heedful's tools to an agent over MCP, on standard input and output.
@@ -16,7 +14,7 @@ def mcp() -> int:
     The agent recalls lessons, looks up errors, and reports attempts. What it sends has
     the source agent:mcp. `heedful serve` has the same tools at /mcp.
     """
-    for package in PACKAGES:
+    for package in ("mcp", "heedful_server"):
         if find_spec(package) is None:
             raise PackageMissing("heedful mcp", package, "mcp")
 

@@ -160,6 +160,7 @@ def _write_shared(repository: Repository, old_text: str | None, new_text: str) -
         write_private(project.accepted_rules, new_text.encode())
 
 
+@rules.command()
 def accept(
     yes: Annotated[bool, Option("--yes", help="Accept without a question.")] = False,
 ) -> int:
@@ -311,6 +312,3 @@ def retire_rule(
     )
     words = f"retired: {clean(retired.text, MAX_SHOWN_TEXT_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))
-
-
-rules.command("accept")(accept)
