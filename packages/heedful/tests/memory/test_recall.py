@@ -99,6 +99,28 @@ async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(memory)
 # Rendering and logs
 
 
+async def test_what_is_held_back_is_in_the_log_and_in_the_notice_of_a_loop(caplog):
+    memory = heedful.Memory(":memory:", holdout=0)
+
+    async def run(task: str) -> heedful.Result:
+        return await heedful.run(
+            task,
+            generate=lambda task, hint: "P1" if hint else "high",
+            checks=[lambda answer: [] if answer == "P1" else ["use P1"]],
+            memory=memory,
+            memory_key=task,
+        )
+
+    await run("weigh the parcel in Oslo")
+    with caplog.at_level("INFO", "heedful"):
+        result = await run("weigh a verse about rain, and sing it in the evening")
+    assert result.briefing is not None
+    [message] = [record.getMessage() for record in caplog.records]
+    assert result.briefing.silence in message
+    nearest = "shown nothing: lesson 1 is not shown: it is about another task; to "
+    assert result.briefing.notice.startswith(nearest)
+
+
 def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog):
     async def scenario() -> None:
         memory = heedful.Memory(":memory:", max_entries=1)

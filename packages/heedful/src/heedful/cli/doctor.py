@@ -320,12 +320,14 @@ def fetch(
         f"for one file: name {' or '.join(names)}",
     )
 
-    paths = []
-    for file in chosen:
-        fetching = weights.fetch(
-            file, path=source, cache=values.cache, progress=printing.fetched
+    paths = [
+        run_interruptibly(
+            weights.fetch(
+                file, path=source, cache=values.cache, progress=printing.fetched
+            )
         )
-        paths.append(run_interruptibly(fetching))
+        for file in chosen
+    ]
 
     files = [
         {"name": name, "path": path} for name, path in zip(names, paths, strict=True)

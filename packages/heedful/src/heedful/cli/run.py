@@ -33,6 +33,7 @@ from heedful.cli.printing import (
     command_line,
     current_command,
     following,
+    name_database,
     say,
 )
 from heedful.cli.proof_command import rung_table
@@ -102,7 +103,7 @@ class TaskResult:
         if self.climb is not None and self.climb.answered_by:
             line += f", rung {self.climb.answered_by}"
         if self.memory:
-            line += f", memory {self.memory}"
+            line += f", memory {name_database(self.memory)}"
         if self.stopped_by:
             line += f", stopped by {self.stopped_by}"
         return line
@@ -307,7 +308,7 @@ class TaskDriver:
             seconds=result.usage.seconds,
             stopped_by=result.stopped_by[0].rule if result.stopped_by else "",
             candidate=result.candidate,
-            memory=result.briefing.summary if result.briefing else "",
+            memory=result.briefing.notice if result.briefing else "",
             climb=result.loop.climb(),
         )
 

@@ -214,7 +214,9 @@ def find_fix(
             successes = [
                 call for call in successes if _has_named(run, failed, call, text)
             ]
-        working_call = _most_alike(run, failed, successes, text) or working_call
+        likeness = {call: _likeness_of(run, failed, call, text) for call in successes}
+        alike = [call for call in likeness if likeness[call] > 0]
+        working_call = max(alike, key=likeness.__getitem__, default=working_call)
         if working_call is None and not needs_work:
             working_call = _find_other_way(run, failed)
     if working_call is None:
@@ -242,15 +244,6 @@ def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
     words = set(text_of_call(run.events[call]).lower().split())
     new = words - set(text_of_call(run.events[failed]).lower().split())
     return any(word.lstrip("-") in error for word in new if word.startswith("-"))
-
-
-def _most_alike(
-    run: Course, failed: int, later: Iterable[int], error: str
-) -> int | None:
-    """Return the call that worked and is most like the failed one, None if none is."""
-    likeness = {call: _likeness_of(run, failed, call, error) for call in later}
-    alike = [call for call in likeness if likeness[call] > 0]
-    return max(alike, key=likeness.__getitem__, default=None)
 
 
 def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:

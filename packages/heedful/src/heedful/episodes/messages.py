@@ -59,7 +59,19 @@ def message_events(
         if kind.endswith(("_call_output", "_call_response", "tool_result")):
             events.append(_result_event(part, names, agent))
         elif kind.endswith(("_call", "tool_use")) or "toolCallId" in part:
-            call = _call_event(part, kind, agent)
+            function = first_of(part, "function", "custom")
+            fields = {**part, **function} if isinstance(function, Mapping) else part
+            call = Event(
+                "tool_call",
+                agent=agent,
+                tool=_tool_of(fields) or kind.removeprefix("tool_"),
+                arguments=arguments_of(
+                    first_of(
+                        fields, "arguments", "args", "input", "action", "parameters"
+                    )
+                ),
+                call=_call_id(part),
+            )
             if call.call in calls:  # some formats have it in two places
                 continue
             if call.call:
@@ -77,21 +89,6 @@ def message_events(
                 _add_text(events, Event(text_event, text, agent=agent), kind)
 
     return events
-
-
-def _call_event(part: Mapping[str, Any], kind: str, agent: str) -> Event:
-    """Return the event of a tool call in a message."""
-    function = first_of(part, "function", "custom")
-    fields = {**part, **function} if isinstance(function, Mapping) else part
-    return Event(
-        "tool_call",
-        agent=agent,
-        tool=_tool_of(fields) or kind.removeprefix("tool_"),
-        arguments=arguments_of(
-            first_of(fields, "arguments", "args", "input", "action", "parameters")
-        ),
-        call=_call_id(part),
-    )
 
 
 def _result_event(

@@ -131,8 +131,9 @@ class HostRun(PromptRun):
         mistakes = await memory.store.read(memory.scope, tool_mistakes)
         for lesson in await self._known(memory, mistakes):
             del mistakes[lesson]
-        marks = user_rules.told_lessons(mistakes)
-        warning = await self._offer(memory, mistakes, marks=marks)
+        warning = await self._offer(
+            memory, mistakes, marks=user_rules.told_lessons(mistakes)
+        )
         if mistakes and not advice:
             return warning
         return advice.below(warning.text)

@@ -339,6 +339,13 @@ class Briefing:
         return f"shown {counts['told'] or 'nothing'}{withheld}"
 
     @property
+    def notice(self) -> str:
+        """The summary, with what is held back if nothing is shown, and what to do."""
+        codes = ("lesson", "text waits", "texts wait")
+        held_back = [silence for silence in self.silences if silence.code in codes]
+        return ": ".join([self.summary, *(silence.sentence for silence in held_back)])
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """A line for each choice, after a line with the reason if nothing is shown."""
         lines = []

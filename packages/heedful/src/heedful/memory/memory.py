@@ -520,6 +520,8 @@ class Memory(CallMemory):
             vector=vector,
             checks=lesson_checks,
         )
+        if briefing.silence:
+            _log.info("heedful: loop %s: memory: %s", loop, briefing.silence)
         text = render.as_text(briefing.examples, advice=briefing.advice)
         return replace(briefing, prompt=text)
 
