@@ -283,14 +283,14 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
         # A second database for the same roles, such as one to restore into.
         monkeypatch.setenv("HEEDFUL_DATABASE", f"{service}_copy")
         assert psql_output(words, script).returncode == 0
-        migrate = ["db", "migrate", "--store", server().url(f"{service}_copy", owner)]
+        migrate = ["db", "migrate", "--db", server().url(f"{service}_copy", owner)]
         assert CliRunner().invoke(app, migrate).exit_code == 0
 
         owned = server().url(service, owner)
         served = server().url(service, service)
         assert (
             CliRunner()
-            .invoke(app, ["db", "migrate", "--store", owned, "--role", service])
+            .invoke(app, ["db", "migrate", "--db", owned, "--role", service])
             .exit_code
             == 0
         )

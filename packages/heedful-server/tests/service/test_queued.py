@@ -331,7 +331,7 @@ async def test_what_does_not_end_in_time_is_given_back_at_once(url, heard, monke
 
 
 def worker(folder, url, *options):
-    command = [*IMPATIENT, "worker", "--store", url, *options]
+    command = [*IMPATIENT, "worker", "--db", url, *options]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),

@@ -325,7 +325,7 @@ _NOT_FOUND_REMEDIES = {
     "example": "; heedful quarantine list shows the ids of waiting examples",
     "source": "; heedful quarantine list shows the sources of waiting examples",
     "lesson": "; heedful lessons shows the ids",
-    "dream": "; heedful dream log shows the ids",
+    "dream": "; heedful consolidate log shows the ids",
 }
 
 

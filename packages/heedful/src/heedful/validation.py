@@ -27,6 +27,8 @@ ATTEMPT_LIMIT_CURES = {
         "the first one included"
     ),
 }
+# Options of Memory that are given elsewhere, and what to write.
+MEMORY_CURES = {"holdout": 'memory=Memory("heedful.db", holdout=0) withholds nothing'}
 # inspect.CO_VARKEYWORDS: a function takes any option; that module is slow to import.
 ANY_OPTION_FLAG = 0x08
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
@@ -170,7 +172,7 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
                 for option, cure in ATTEMPT_LIMIT_CURES.items()
                 if is_limit_of_attempts and option in known
             )
-            cure = next(cures, "")
+            cure = next(cures, MEMORY_CURES.get(name, ""))
             raise UnknownName(f"option of {owner}", name, known, cure)
 
 

@@ -224,9 +224,8 @@ def test_bad_input_is_one_json_document(heedful_, desk, line, kind):
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
     overview = heedful_("--help")
-    assert [line[:-1] for line in overview.out.splitlines() if line.endswith(":")][
-        1:
-    ] == [*command_groups()]
+    titles = re.findall(r"^(\S.*):$", overview.out, re.MULTILINE)
+    assert titles[1:] == [*command_groups()]
     words = " ".join(overview.out.split())
     commands = ChainMap(*command_groups().values())
     for name, (_, summary) in commands.items():
@@ -241,6 +240,37 @@ def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
         assert summary.split()[0] in done.out
     assert heedful_("--version").out.startswith("heedful ")
     assert heedful_("").code == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["why", "loops", "lessons", "before", "recall", "proof"]
+)
+def test_the_example_of_a_command_in_the_help_runs(name, heedful_):
+    _, summary = command_groups()["Begin with"][name]
+    example = summary.partition(": heedful ")[2]
+    assert example.startswith(name)
+    done = heedful_(example)
+    assert done.code < 2, done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        pytest.param("lessons list", "lessons", id="lessons are listed by their name"),
+        pytest.param("loops list", "loops", id="loops are listed by their name"),
+        pytest.param("lesson list", "lessons", id="one lesson, and a list"),
+        pytest.param("loop", "loops", id="one loop"),
+        pytest.param("dream log", "consolidate", id="the earlier word for consolidate"),
+    ],
+)
+def test_another_word_for_a_command_works_and_the_name_is_said(line, name, heedful_):
+    done = heedful_(line)
+    assert done.code == 0
+    assert f"is called heedful {name}\n" in done.err
+
+
+def test_db_is_the_only_option_that_names_a_database(heedful_):
+    assert "No such option" in heedful_("loops --store heedful.db").err
 
 
 def test_the_package_runs_as_a_module():

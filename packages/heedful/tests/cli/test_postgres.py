@@ -121,11 +121,11 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, e
     assert code == 1
     assert signs["database"]["well"] is False
     owner = secret(empty.owner)
-    done = invoke(f"db migrate --store {owner} --role heedful")
+    done = invoke(f"db migrate --db {owner} --role heedful")
     assert done.code == 0, done
     assert "has the schema of this heedful now" in done.out
     assert "role heedful may serve" in done.out
-    again = invoke(f"db migrate --store {owner} --json").json
+    again = invoke(f"db migrate --db {owner} --json").json
     assert again["created"] is False
     desk.tasks([task("red")])
     assert desk.heedful("run tasks.jsonl --model toy:answer").code == 0
@@ -202,13 +202,13 @@ def test_a_failed_job_belongs_to_its_tenant(invoke, failed, command):
 
 
 def test_a_worker_of_loops_that_drives_none_says_what_it_needs(invoke, postgres):
-    done = invoke(f"worker --store {postgres.service} --queues loops")
+    done = invoke(f"worker --db {postgres.service} --queues loops")
     assert done.code == 2
     assert "this worker drives no loops; add --drives" in done.err
 
 
 def test_a_worker_that_begins_without_a_database_does_not_wait_for_it(invoke):
-    done = invoke("worker --store postgresql://me@127.0.0.1:1/x --model none")
+    done = invoke("worker --db postgresql://me@127.0.0.1:1/x --model none")
     assert done.code == 4
     assert "port 1 failed: Connection refused" in done.err
     assert "waits for it" not in done.err

@@ -150,6 +150,16 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     ),
     (lambda: self_correcting(check=[]), errors.UnknownName, r"did you mean 'checks'\?"),
     (
+        lambda: self_correcting(holdout=0),
+        errors.UnknownName,
+        r'memory=Memory\("heedful.db", holdout=0\)',
+    ),
+    (
+        lambda: self_correcting(policy="attempts=2"),
+        errors.InvalidInput,
+        r"as in attempts\.limit=2",
+    ),
+    (
         lambda: once(scope="mine", memory=":memory:"),
         errors.InvalidInput,
         r"scope is 'mine'; it must be heedful\.Scope",
@@ -216,6 +226,8 @@ REFUSED_NAMES = [
     "a check that answers a number",
     "a check that answers a list of numbers",
     "check for checks",
+    "the share of a memory that is withheld, for a loop",
+    "a rule with a number in the place of a field",
     "a text as scope",
     "retries for run in the place of max_attempts",
     "max_attempts for open_loop in the place of a policy",

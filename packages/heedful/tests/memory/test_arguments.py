@@ -185,8 +185,8 @@ async def test_what_is_not_found_says_where_to_look(memory):
             lambda: memory.quarantine.revoke("nobody", by="ada"),
         ),
         ("heedful lessons", lambda: memory.pin(9, by="ada")),
-        ("heedful dream log", lambda: Dreams(memory).show(9)),
-        ("heedful dream log", lambda: Dreams(memory).rollback(9, by="ada")),
+        ("heedful consolidate log", lambda: Dreams(memory).show(9)),
+        ("heedful consolidate log", lambda: Dreams(memory).rollback(9, by="ada")),
     ):
         with pytest.raises(NotFound, match=f"default/default; {remedy} shows"):
             await call()

@@ -81,7 +81,9 @@ async def test_a_chain_of_dreams_is_undone_from_its_end(memory):
     await state_rule(memory, "Retry 7 times.")
     second_dream = await consolidate(memory)
     assert second_dream.done[0].members == (first_dream.done[0].survivor,)
-    with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
+    with pytest.raises(
+        RollbackRefused, match="heedful consolidate rollback 2"
+    ) as refused:
         await roll_back(memory, first_dream.id)
     assert refused.value.id == 1
     assert refused.value.first == 2

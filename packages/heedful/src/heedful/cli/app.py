@@ -25,40 +25,73 @@ from heedful.errors import PackageMissing
 # The commands of this package. `heedful --help` has more if others are installed.
 OWN_GROUPS = {
     "Begin with": {
-        "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
+        "run": (
+            "run:run",
+            (
+                "Drive every task of a file until it passes or is stopped: "
+                "heedful run tasks.jsonl"
+            ),
+        ),
         "demo": (
             "run:demo",
-            "Run tasks with and without memory, and compare the results.",
+            (
+                "Run tasks with and without memory, and compare the results: "
+                "heedful demo --recorded"
+            ),
         ),
         "why": (
             "loop_commands:why",
-            "Explain why a loop or a stage continued and why it stopped.",
+            (
+                "Explain why a loop or a stage continued and why it stopped: "
+                "heedful why last"
+            ),
         ),
         "loops": (
             "loop_commands:loops",
-            "List the newest loops; override, cancel, correct them.",
+            (
+                "List the newest loops; override, cancel, correct them: "
+                "heedful loops --state failed"
+            ),
         ),
         "lessons": (
             "lesson_commands:lessons",
-            "List the lessons; show, edit, pin, prune, harden them.",
+            "List the lessons; show, edit, pin, prune, harden them: heedful lessons 1",
         ),
         "seen": (
             "lesson_commands:seen",
-            "Say whether an error was seen, and what fixed it.",
+            (
+                "Say whether an error was seen before, and what fixed it: "
+                "make 2>&1 | heedful seen"
+            ),
         ),
         "before": (
             "lesson_commands:before",
-            "Say how a command failed before, and what fixed it.",
+            (
+                "Say how a command or call failed before, and what fixed it: "
+                "heedful before -- npm test"
+            ),
         ),
         "recall": (
             "lesson_commands:recall",
-            "Show the answers that memory recalls for a task.",
+            (
+                "Show the answers and advice that memory recalls for a task: "
+                "heedful recall 'a task'"
+            ),
         ),
         "proof": (
             "proof_command:proof",
-            "Show whether memory helps, with confidence intervals.",
+            (
+                "Show whether memory helps, with confidence intervals: "
+                "heedful proof --json"
+            ),
         ),
-        "doctor": ("doctor:doctor", "Check what heedful needs, and say how to fix it."),
+        "doctor": (
+            "doctor:doctor",
+            (
+                "Check what heedful needs here, and say how to repair it: "
+                "heedful doctor --json"
+            ),
+        ),
     },
     "Learn and keep": {
         "reflect": (
@@ -73,7 +106,10 @@ OWN_GROUPS = {
             "quarantine_commands:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
-        "dream": ("dreams:dreams", "Reflect on what recurs, and end outdated rules."),
+        "consolidate": (
+            "dreams:dreams",
+            "Reflect on what recurs, and end outdated rules.",
+        ),
         "export": ("transfer_commands:export", "Write all lessons to a file."),
         "import": (
             "transfer_commands:import_",
@@ -101,20 +137,26 @@ COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("key", "serve", "worker"), "server"),
     "ui": "ui",
 }
-# How commands were called in earlier versions, and how they are called now.
+# What people write, also from earlier versions, and how the command is called.
 RENAMED_COMMANDS = {
     "ask": "why",
     "audit list": "key audit",
     "cancel": "loops cancel",
     "correct": "loops correct",
+    "dream": "consolidate",
     "harden": "lessons harden",
     "jobs": "worker jobs",
     "judge check": "model judge",
+    "lesson": "lessons",
+    "lessons list": "lessons",
+    "loop": "loops",
+    "loops list": "loops",
     "migrate": "db migrate",
     "override": "loops override",
     "pin": "lessons pin",
     "prune": "lessons prune",
     "reembed": "lessons reembed",
+    "rules list": "rules",
     "runs": "loops runs",
     "share": "rules share",
 }
@@ -248,7 +290,7 @@ def _shared(
     ] = None,
     tenant: Annotated[str | None, _setting_option("The tenant. [the setting]")] = None,
     db: Annotated[
-        str | None, _setting_option("The database. [heedful.db]", "--db", "--store")
+        str | None, _setting_option("The database. [heedful.db]", "--db")
     ] = None,
     json: Annotated[
         bool, Option("--json", help="Print exactly one JSON document.")
@@ -314,8 +356,9 @@ class Commands(TyperGroup):
         """
         command = None
         if cmd_name not in OWN_NAMES:
-            names = chain.from_iterable(command_groups().values())
-            self.commands = dict.fromkeys(names)
+            self.commands = dict.fromkeys(
+                chain.from_iterable(command_groups().values())
+            )
         if cmd_name in self.commands:
             command = _import_command(cmd_name)
         elif cmd_name in COMMANDS_ELSEWHERE:
@@ -337,8 +380,8 @@ class Commands(TyperGroup):
         words = list(sys.argv[1:] if args is None else args)
         end = words.index("--") if "--" in words else len(words)
         words_before_dashes = words[:end]
-        renamed = _renamed([word for word in words_before_dashes if word != "--debug"])
-        arguments = renamed + words[end:]
+        command_words = [word for word in words_before_dashes if word != "--debug"]
+        arguments = _renamed(command_words) + words[end:]
 
         running = printing.CommandLine(
             arguments=arguments,
@@ -362,12 +405,12 @@ class Commands(TyperGroup):
 
 
 def _renamed(words: list[str]) -> list[str]:
-    """Return a command line with the present name of a command that was renamed."""
+    """Return a command line with the name of a command that has another one."""
     for name, new_name in RENAMED_COMMANDS.items():
         old_words = name.split()
         if words[: len(old_words)] == old_words:
-            printing.say(f"heedful {name} is now heedful {new_name}")
-            return new_name.split() + words[len(old_words) :]
+            printing.say(f"heedful {name} is called heedful {new_name}")
+            words = new_name.split() + words[len(old_words) :]
     return words
 
 

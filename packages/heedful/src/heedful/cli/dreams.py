@@ -1,4 +1,4 @@
-"""`heedful dream`: reflect on failures that recur, end superseded rules, and undo it.
+"""`heedful consolidate`: reflect on what recurs, end superseded rules, and undo it.
 
 What a dream did is stored, so that a rollback can restore what it ended and withdraw
 its reflections.
@@ -50,7 +50,7 @@ def dream(
     elif dry_run:
         then = repeated()
     else:
-        then = following("dream", "show", result.id)
+        then = following("consolidate", "show", result.id)
     return _answer_dream(result, then)
 
 
@@ -82,7 +82,7 @@ def list_dreams(limit: Limit = 20) -> int:
         key="dreams",
         text_columns=2,
         empty="no dream yet",
-        then=following("dream", "show", results[0].id) if results else "",
+        then=following("consolidate", "show", results[0].id) if results else "",
         document=_dream_document,
     )
 
@@ -91,9 +91,9 @@ def list_dreams(limit: Limit = 20) -> int:
 def show_dream(id: Id) -> int:
     """Show which lessons a dream changed, with their texts."""
     result = ask(lambda memory: Dreams(memory).show(id))
-    then = following("dream", "log")
+    then = following("consolidate", "log")
     if result.done and result.undone is None:
-        then = following("dream", "rollback", id, by="NAME")
+        then = following("consolidate", "rollback", id, by="NAME")
     return _answer_dream(result, then)
 
 
@@ -114,7 +114,7 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     return answer(
         {"dream": id, "by": by, "why": why, "lessons": restored},
         words,
-        following("dream", "log"),
+        following("consolidate", "log"),
     )
 
 

@@ -247,7 +247,8 @@ def _with_rule(
         raise UnknownName("rule or field of a policy", name, sorted(valid_names))
 
     allowed = (
-        f"an object with the rule's fields, true or false; as text {name} or -{name}"
+        f"an object with the rule's fields, true or false; as text {name}, -{name}, or "
+        "with a field, as in attempts.limit=2"
     )
     require(value is True or isinstance(value, Mapping), name, value, allowed)
     settings: Mapping[str, Any] = {} if value is True else value

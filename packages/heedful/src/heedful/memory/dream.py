@@ -533,12 +533,14 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     """
     if read_one(db, scope, id).undone is not None:
         raise RollbackRefused(
-            id, "it is rolled back already; heedful dream log shows when"
+            id, "it is rolled back already; heedful consolidate log shows when"
         )
     later = db.one("superseded_later", scope, dream=id)
     if later is not None:
         event = f"dream {later['dream']} later superseded its lesson {later['child']}"
-        remedy = f"roll back that dream first: heedful dream rollback {later['dream']}"
+        remedy = (
+            f"roll back that dream first: heedful consolidate rollback {later['dream']}"
+        )
         raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
 
     key = key_of(scope)
