@@ -14,7 +14,7 @@ import pytest
 from heedful import checks
 from heedful.cli.settings import Settings
 from heedful.lessons.silence import Obstacle
-from scripts import docs_site, page_parts, run_docs
+from scripts import demo_picture, docs_site, page_parts, run_docs
 
 ROOT = Path(__file__).parent.parent
 DECISIONS = ROOT / "docs" / "decisions"
@@ -183,3 +183,10 @@ def check_links(page: Path, text: str) -> None:
 )
 def test_links_between_pages_lead_somewhere(page):
     check_links(page, page.read_text("utf-8"))
+
+
+def test_the_moving_picture_has_the_words_of_the_recorded_demo():
+    text = demo_picture.PICTURE.read_text("utf-8")
+    assert text == demo_picture.picture()
+    assert "<script" not in text
+    assert "KG:12  ✓" in text
