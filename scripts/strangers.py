@@ -393,10 +393,13 @@ def try_on(
 
 
 def try_runners(wheel: Path) -> None:
-    """Run heedful without installing it, by uvx and by pipx. Raises Refused."""
+    """Run heedful without installing it, by uvx and by pipx; let twine check what an
+    index reads of the archives. Raises Refused.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         uvx = [str(UV), "tool", "run", "--quiet"]
+        run([*uvx, "twine", "check", "--strict", *DIST.glob("heedful*")], folder)
         run([*uvx, "--from", str(wheel), "heedful", *RECORDED], folder)
         pipx = [*uvx, "pipx", "run", "--no-cache", "--spec", str(wheel)]
         run([*pipx, "heedful", "--version"], folder)
