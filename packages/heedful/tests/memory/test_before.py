@@ -13,7 +13,7 @@ from heedful.integrations.host import HostRun
 from heedful.lessons import render
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.loop.record import Finding
-from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief
+from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief, tool_mistakes
 from heedful.validation import MAX_SHOWN_ITEMS
 from tests.hosts import patient_host
 from tests.memory.agent_sessions import UNREAD, learn, step
@@ -265,3 +265,7 @@ async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_fi
 
     assert removed.prompts == 1
     assert removed.sightings == 2  # "told" has learnt with these words in its prompt
+
+
+async def test_a_memory_without_runs_knows_no_mistake_of_a_tool(memory):
+    assert await memory.store.read(memory.scope, tool_mistakes) == {}
