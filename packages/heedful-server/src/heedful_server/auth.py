@@ -81,9 +81,7 @@ class Caller:
     @property
     def actor(self) -> Actor:
         """Return the source of what the request writes; open mode has none."""
-        source = self.source
-        if self.key.id:
-            source = f"{KEY_SOURCE_PREFIX}{self.key.id}"
+        source = f"{KEY_SOURCE_PREFIX}{self.key.id}" if self.key.id else self.source
         return Actor(source, self.setup.limits.outcomes)
 
     async def origin(self) -> Origin:

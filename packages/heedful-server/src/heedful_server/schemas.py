@@ -21,6 +21,7 @@ from pydantic import (
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons, proof, quarantine, scope as scopes
+from heedful.lessons.briefing import Tell
 from heedful.lessons.call_marks import ActionHistory, KnownFailure
 from heedful.lessons.holdout import MemoryVerdict, SessionTally
 from heedful.lessons.lesson_check import LessonCheck
@@ -416,6 +417,11 @@ class RecallRequest(Body):
     `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is
     `messages` (examples as chat turns), `text` (examples and lessons as one text), or
     `found` (only `items`).
+
+    The other fields are those of a `loop` that another program decides: its memory key
+    and model, the names and the `check_ids` of its checks, and what to `tell` it. If it
+    does not begin now (`begins`), it is shown only what it was shown before. Unless it
+    `withholds`, no lesson is held back to measure its effect.
     """
 
     task: ErrorText
@@ -425,6 +431,13 @@ class RecallRequest(Body):
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
+    begins: bool = True
+    memory_key: MemoryKey = ""
+    model: ModelName = ""
+    checks: Annotated[tuple[Name, ...], Field(max_length=1_000)] = ()
+    check_ids: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
+    tell: Tell = "both"
+    withholds: bool = True
 
 
 QueriedLesson = Annotated[
@@ -476,7 +489,7 @@ class RecallAnswer:
 
     If nothing can be put into a prompt, `silence` says why the nearest lesson is
     missing. For a loop, `briefing` says what memory showed, withheld or lacked, and
-    why.
+    why, and `checks` are the checks of lessons that judge its attempts.
     """
 
     items: list[RecallItem]
@@ -485,6 +498,7 @@ class RecallAnswer:
     silence: CommandText
     exposure: Document | None
     briefing: Document | None
+    checks: tuple[CheckRow, ...] = ()
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]

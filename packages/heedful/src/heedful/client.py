@@ -8,13 +8,13 @@ import asyncio
 import json
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,9 +23,12 @@ from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
 from heedful.lessons import lesson as records, scope as scopes
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.call_marks import ActionHistory
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
+from heedful.lessons.render import as_text
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
@@ -416,6 +419,52 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer = await self.call("POST", "recall", body=body)
         return _read(str, answer["text"])
 
+    async def brief(
+        self,
+        task: str,
+        loop: str,
+        begins: bool = True,
+        *,
+        refuses: Callable[[records.Example], Awaitable[bool]] | None = None,
+        **options: Any,
+    ) -> Briefing:
+        """Return what to show a loop that your program decides, as `Memory.brief` does.
+
+        The service records it. The `options` are `memory_key`, `checks`, `check_ids`,
+        `tell`, `model` and `withholds`. What your program `refuses` is left out.
+        `exposures` of the result are only those of lessons to show.
+        """
+        body = {"task": task, "loop": loop, "begins": begins, **options}
+        answer = await self.call("POST", "recall", body={**body, "form": "found"})
+        chosen = tuple(_matches(answer))
+        if refuses is not None:
+            chosen = tuple(
+                [
+                    match
+                    for match in chosen
+                    if not match.example.accepted or not await refuses(match.example)
+                ]
+            )
+        exposures = tuple(
+            records.Exposure(
+                f"{match.kind}/{match.signature}",
+                loop,
+                shown=True,
+                examples=(match.id,),
+            )
+            for match in chosen
+        )
+        briefing = replace(
+            Briefing.of(answer["briefing"]),
+            chosen=chosen,
+            exposures=exposures,
+            checks=_read(
+                tuple[LessonCheck, ...], [*map(lesson_from_wire, answer["checks"])]
+            ),
+        )
+        prompt = as_text(briefing.examples, advice=briefing.advice)
+        return replace(briefing, prompt=prompt)
+
     async def outcome(self, outcome: records.Outcome) -> None:
         """Report how a loop with recalled lessons ended; the first report counts."""
         body = {
@@ -524,6 +573,20 @@ def _document(record: Any) -> Any:
     if isinstance(record, Goal | Evaluation | Usage):
         return to_document(record)
     raise TypeError(f"{type(record).__name__} is not JSON data")
+
+
+def at_address(address: str, project: str = "") -> Client:
+    """Return a client for an address with the key as its password.
+
+    It closes each connection after its answer. So it needs no end, and serves any event
+    loop. Raises InvalidInput, PackageMissing.
+    """
+    parts = urlsplit(address)
+    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    key = unquote(parts.password or "")
+    client = Client(url, key, project=project)
+    client._http.headers["connection"] = "close"
+    return client
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:

@@ -344,9 +344,7 @@ def redact_data(value: Any, key: str = "") -> Any:
         return _redact_value(value, key, meaning) if meaning else redact(value)
     if isinstance(value, dict):
         return _redact_mapping(value, key)
-    if isinstance(value, list | tuple):
-        return _redact_list(value, key)
-    return value
+    return _redact_list(value, key) if isinstance(value, list | tuple) else value
 
 
 def _redact_mapping(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:

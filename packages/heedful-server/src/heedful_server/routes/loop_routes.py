@@ -161,9 +161,7 @@ async def begin(
             scope=caller.scope,
         )
 
-    rules = setup.policy
-    if body.policy is not None:
-        rules = policy(body.policy)
+    rules = policy(body.policy) if body.policy is not None else setup.policy
     goals = body.goals or setup.pinned(caller.scope, id).goals or rules.goals
 
     try:

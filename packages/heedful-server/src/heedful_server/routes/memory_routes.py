@@ -124,10 +124,18 @@ async def _brief_loop(
         value = getattr(body, refused[0])
         raise InvalidInput(refused[0], value, "left out if a loop is given")
 
-    tell: Literal["examples", "both"] = "both"
-    if body.form == "messages":
-        tell = "examples"
-    briefing = await caller.memory.brief(body.task, loop, tell=tell)
+    tell = "examples" if body.form == "messages" else body.tell
+    briefing = await caller.memory.brief(
+        body.task,
+        loop,
+        body.begins,
+        memory_key=body.memory_key,
+        checks=body.checks,
+        tell=tell,
+        model=body.model,
+        withholds=body.withholds,
+        check_ids=body.check_ids,
+    )
     # The exposures are recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
     if not review.may_review(caller):
@@ -152,6 +160,7 @@ async def _brief_loop(
         silence=briefing.silence,
         exposure={"loop": loop, "shown": shown_count, "withheld": withheld},
         briefing=document,
+        checks=briefing.checks,
     )
 
 

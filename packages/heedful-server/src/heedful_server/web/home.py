@@ -234,9 +234,7 @@ async def troubled_queues(visit: Visit) -> list[Document]:
     try:
         workload = await visit.caller.setup.work.workload()
     except StoreError as error:
-        reason = type(error).__name__
-        if visit.is_here:
-            reason = str(error)
+        reason = str(error) if visit.is_here else type(error).__name__
         return [_need(reason, about="the queue of jobs does not answer")]
     commands = {
         "failed": name_tenant("heedful worker jobs", visit.caller.scope.tenant),

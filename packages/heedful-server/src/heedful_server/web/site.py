@@ -399,9 +399,7 @@ class Site:
         try:
             caller = await self._callers.identified(authorization)
         except KeyRefused as error:
-            wrong = "type a key, or open what heedful ui printed"
-            if key:
-                wrong = str(error)
+            wrong = str(error) if key else "type a key, or open what heedful ui printed"
             return await self._sign_in_page(
                 request, wrong, following=following, status=401
             )

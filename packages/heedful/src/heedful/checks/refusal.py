@@ -185,9 +185,7 @@ def findings_of(
     findings = []
     for problem in problems[:MAX_SHOWN_ITEMS]:
         message = redact_start(problem.message, MAX_SHOWN_TEXT_CHARS)
-        key = ""
-        if problem.kind:
-            key = f"{check}: {redact(problem.kind)}"
+        key = f"{check}: {redact(problem.kind)}" if problem.kind else ""
         findings.append(
             Finding(
                 check,

@@ -425,10 +425,7 @@ def recall(
         _check_key(key)
     if why:
         return _explain_recall(task, key)
-    if key:
-        return _show_prompt(task, key)
-
-    return _show_matches(task, limit)
+    return _show_prompt(task, key) if key else _show_matches(task, limit)
 
 
 def _show_matches(task: str, limit: int) -> int:

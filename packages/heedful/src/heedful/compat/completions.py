@@ -151,9 +151,7 @@ class Completion:
 def bias_finding(bias_tag: Mapping[str, Any]) -> record.Finding:
     """Convert a bias tag to a persistent finding of level "warning"."""
     tag = redact(bias_tag["tag"])
-    message = tag
-    if tag in critique.BIASES:
-        message = f"{tag}: it {critique.BIASES[tag]}"
+    message = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
     return record.Finding(
         PESSIMIST_ROLE,
         message,
@@ -204,9 +202,7 @@ def checks_of_missing_scores(
         summary_critic = critic(SUMMARY_ROLE, judge)
         return await evaluated(summary, context, [summary_critic], evaluate=None)
 
-    if summary is None:
-        return [judge_output]
-    return [judge_output, judge_summary]
+    return [judge_output] if summary is None else [judge_output, judge_summary]
 
 
 def _missing_scores_error(roles: Sequence[str], cure: str) -> InvalidInput:

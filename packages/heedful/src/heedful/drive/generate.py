@@ -453,9 +453,7 @@ async def _ask_function(
             return CandidateBatch((result,), SINGLE_CALL_USAGE)
 
     # A pair without a usage is a list of two candidates.
-    candidates = [result]
-    if isinstance(result, list | tuple):
-        candidates = list(result)
+    candidates = list(result) if isinstance(result, list | tuple) else [result]
 
     if not candidates:
         raise GenerateFailed(
@@ -595,9 +593,7 @@ def default_memory_key(first: Producer, checks: Sequence[Check]) -> str:
     Of several generators it is that of the first, so that a loop keeps its memory when
     it gets another rung.
     """
-    if not first.writes:
-        return key_of(first.generate)
-    return key_of_checks(checks)
+    return key_of_checks(checks) if first.writes else key_of(first.generate)
 
 
 def key_of_checks(checks: Sequence[Check]) -> str:

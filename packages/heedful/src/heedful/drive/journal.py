@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from heedful.checks.evaluate import Context, blocking, check_id, evaluated
 from heedful.errors import (
     CheckFailed,
+    Conflict,
     InvalidInput,
     LeaseLost,
     ModelError,
@@ -35,7 +36,7 @@ from heedful.lessons.check_findings import alarms_of
 from heedful.lessons.declarations import declared_by
 from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm
-from heedful.lessons.loop_lessons import learn, outcome_of
+from heedful.lessons.loop_lessons import learn, outcome_of, rule_of
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import (
@@ -48,7 +49,7 @@ from heedful.loop.record import (
     as_data,
 )
 from heedful.loop.runs import Report as RunReport
-from heedful.loop.stop import Stop, counts_scope
+from heedful.loop.stop import MaxAttempts, Stop, counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
 from heedful.store.loops import LOOP_LEASE_SECONDS
@@ -314,9 +315,7 @@ class Lease:
 
     def sign(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with the epoch of the lease and the head, if it is due."""
-        head = self._head
-        if self._claimed and entry.verdict is None:
-            head = None
+        head = None if self._claimed and entry.verdict is None else self._head
         goes_on = self.goes_on and isinstance(entry.verdict, Again)
         return replace(entry, epoch=self._epoch, head=head, goes_on=goes_on)
 
@@ -454,7 +453,8 @@ class LoopMemory:
     entry and what memory writes are one transaction. If not, exposures are written
     before the entry, because the prompt may have influenced the attempt, and lessons
     after it, because only the holder of the lease may teach. When a loop is opened
-    again, `open` writes what a crash prevented.
+    again, `open` writes what a crash prevented. A service records exposures when it
+    tells them, and learns from the loop that it gets after the last entry.
 
     `brief` passes `task`, `memory_key`, `model`, the names of the `checks` and `tell`
     to `Memory.brief`, and lets the functions that judge, the `judges`, refuse
@@ -462,7 +462,7 @@ class LoopMemory:
     `judges` and `tell`; if the loop `is_large`, another thread finds it.
     """
 
-    memory: Memory
+    memory: Any  # a Memory, or a Client, whose service is the memory
     task: str
     shares_transaction: bool
     evidence: Evidence = "measured"
@@ -490,8 +490,7 @@ class LoopMemory:
         # Holding lessons back measures only the first rung; later rungs see them all.
         await self.brief(loop.id, begins, withholds=loop.rung == 1)
         if ended:
-            outcome_number = await self._teach(loop)
-            await self._review(loop, outcome_number)
+            await self.end(loop)
 
     async def brief(self, loop: str, begins: bool, withholds: bool = True) -> None:
         """Recall lessons for a loop; a resumed loop gets its first lessons again.
@@ -544,7 +543,8 @@ class LoopMemory:
         if not self.shares_transaction:
             if briefing is None:
                 return MemoryEntry()
-            if briefing.exposures:
+            # A service has recorded them before it said what to show.
+            if briefing.exposures and isinstance(memory, Memory):
                 await memory.store.write(
                     memory.scope,
                     exposures.remember,
@@ -578,15 +578,78 @@ class LoopMemory:
         """
         self.unwritten_briefing = None
         alarms = () if self.shares_transaction else self._alarms(entry)
-        if alarms:
+        if alarms and isinstance(self.memory, Memory):
             await self.memory.store.write(
                 self.memory.scope, exposures.count_alarms, alarms
             )
 
         if isinstance(entry.verdict, Done):
-            if not self.shares_transaction:
-                outcome_number = await self._teach(loop)
-            await self._review(loop, outcome_number)
+            await self.end(loop, outcome_number)
+
+    async def end(self, loop: Loop, outcome_number: int = 0) -> None:
+        """Teach memory elsewhere and review the lessons of a loop that has ended.
+
+        A StoreError of the review is only logged.
+        """
+        if not isinstance(self.memory, Memory):
+            with suppress(Conflict):  # it ended there before it was opened again here
+                await self._report(loop)
+            return
+
+        if not self.shares_transaction:
+            outcome_number = await self._teach(loop)
+        try:
+            await self.memory.look(outcome_number)
+        except StoreError as error:
+            _log.warning(
+                "heedful: loop %s ended, but its lessons were not reviewed: %s",
+                loop.id,
+                error,
+            )
+
+    async def _report(self, loop: Loop) -> None:
+        """Report the whole loop to the service that is the memory, as it was made.
+
+        The service does not decide: the loop ends there where it ended here. It does
+        not have the checks, which know what is no particular of a task, so each finding
+        gets its rule. Nothing is reported if nobody judged the attempts.
+        """
+        is_judged = self.evidence == "measured" or loop.judges_itself
+        count = len(loop.attempts)
+        if not count or not is_judged:
+            return
+
+        limit = count + 1 if loop.cancelled else count
+        policy = Policy((MaxAttempts(limit),), loop.improves, unscored="again")
+        await self.memory.open(
+            loop.id,
+            self.task,
+            goals=loop.goals,
+            policy=policy,
+            memory_key=self.memory_key,
+            model=self.model,
+        )
+
+        declare = functools.partial(declared_by, self.judges)
+        for attempt in loop.attempts:
+            output = None if self.tell == "rules" else attempt.candidate.text
+            evaluation = attempt.evaluation or Evaluation()
+            findings = [
+                replace(finding, rule=rule_of(finding, loop, self.task, declare))
+                for finding in evaluation.findings
+            ]
+            await self.memory.report(
+                loop.id,
+                attempt.number,
+                output=output,
+                digest=attempt.candidate.digest,
+                evaluation=replace(evaluation, findings=tuple(findings)),
+                usage=attempt.usage,
+                model=attempt.model,
+            )
+        if loop.cancelled:
+            body = {"why": loop.cancelled}
+            await self.memory.call("POST", "loops", loop.id, "cancel", body=body)
 
     def _alarms(self, entry: JournalEntry) -> tuple[Alarm, ...]:
         """Return what the checks of lessons found in the attempt of an entry."""
@@ -632,7 +695,7 @@ class LoopMemory:
 
     async def _teach(self, loop: Loop) -> int:
         """Write lessons and outcome to memory's own store; return its number."""
-        memory = self.memory
+        memory: Memory = self.memory
         lessons, outcome = self._lessons_and_outcome(loop)
         if not lessons and outcome is None:
             return 0
@@ -646,17 +709,6 @@ class LoopMemory:
         )
         past = await memory.store.read(memory.scope, exposures.past, loop.id)
         return past.number
-
-    async def _review(self, loop: Loop, outcome_number: int) -> None:
-        """Review the lessons after this outcome; only log a StoreError."""
-        try:
-            await self.memory.look(outcome_number)
-        except StoreError as error:
-            _log.warning(
-                "heedful: loop %s ended, but its lessons were not reviewed: %s",
-                loop.id,
-                error,
-            )
 
 
 def end_entry(report: RunReport, number: int) -> JournalEntry:

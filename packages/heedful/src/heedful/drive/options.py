@@ -3,9 +3,19 @@
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
+from importlib import import_module
 from inspect import signature
 from math import inf
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+)
 
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
@@ -18,14 +28,19 @@ from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory, open_memory
 from heedful.redact import redact
-from heedful.store import DEFAULT_STORE, open_beside
+from heedful.store import DEFAULT_STORE, UnchosenName, open_beside
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from heedful.validation import check_name, check_options, require
 
+if TYPE_CHECKING:  # slow to import, and an extra
+    from heedful.client import Client
+
 C = TypeVar("C")
 T = TypeVar("T")
 P = ParamSpec("P")
+# Where the memory of loops is: a Memory, its store, or a service.
+MemoryPlace: TypeAlias = "Memory | Store | Client | str | None"
 
 
 class LoopOptions(TypedDict, total=False):
@@ -68,7 +83,7 @@ class LoopSettings(Generic[C]):
     policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
     max_attempts: int | None = None
     revise: Revise | None = None
-    memory: Memory | Store | str | None = None
+    memory: "MemoryPlace" = None
     initial: C | None = None
     store: Store | str | None = DEFAULT_STORE
     id: str = ""
@@ -124,12 +139,20 @@ RUN_OPTIONS = tuple(option.name for option in fields(LoopSettings))
 
 
 def open_places(
-    memory: Memory | Store | str | None, store: Store | str | None, scope: Scope | None
-) -> tuple[Memory | None, Store | None, Scope]:
+    memory: "MemoryPlace", store: Store | str | None, scope: Scope | None
+) -> tuple["Memory | Client | None", Store | None, Scope]:
     """Return the memory, the store and the scope of loops.
 
-    By default, the store and the scope are those of the memory.
+    By default, the store and the scope are those of the memory; a service as memory has
+    no store.
     """
+    if isinstance(memory, str) and memory.startswith(("http://", "https://")):
+        client = import_module("heedful.client")  # slow to import, and an extra
+        project = scope.project if scope else ""
+        memory = client.at_address(memory, project)
+    if hasattr(memory, "render_text"):
+        place = None if isinstance(store, UnchosenName) else store
+        return cast("Client", memory), open_beside(place, None), scope or Scope()
     if memory is None:
         return None, open_beside(store, None), scope or Scope()
     memory = open_memory(memory, scope)

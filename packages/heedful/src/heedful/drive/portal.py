@@ -201,9 +201,7 @@ def self_correcting(
             """Do what `drive` does, and block the caller until it ends."""
             return _wait(drive(*args, **named))
 
-        wrapper = drive_in_background
-        if not blocking(function):
-            wrapper = drive
+        wrapper = drive_in_background if blocking(function) else drive
         return cast("Callable[..., T]", wrapper)
 
     return decorate if function is None else decorate(function)

@@ -817,9 +817,7 @@ def _next_context(stored_loop: StoredLoop) -> Context:
     """Return what checks may know of the next attempt."""
     values = stored_loop.values
     verdict = stored_loop.verdict
-    hint = ""
-    if isinstance(verdict, decide.Again):
-        hint = verdict.feedback
+    hint = verdict.feedback if isinstance(verdict, decide.Again) else ""
     return Context(
         stored_loop.head.task,
         len(values) + 1,

@@ -38,6 +38,7 @@ from heedful.drive.options import (
     C,
     LoopOptions,
     LoopSettings,
+    MemoryPlace,
     add_resume_hint,
     knows_options,
     open_places,
@@ -142,9 +143,10 @@ class Run(LoopSettings[C]):
             memory=self._memory,
         )
 
-    def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
+    def _loop_memory(self, memory: Any) -> journal.LoopMemory:
         """Return what memory does for this loop."""
-        shares_store = memory.store == self._lease.store
+        is_local = isinstance(memory, Memory)
+        shares_store = is_local and memory.store == self._lease.store
         return journal.LoopMemory(
             memory=memory,
             task=record.text_of(self.task),
@@ -190,9 +192,7 @@ class Run(LoopSettings[C]):
                 continue
 
             best = state.verdict.best
-            candidate = None
-            if best is not None:
-                candidate = state.values[best - 1]
+            candidate = state.values[best - 1] if best is not None else None
 
             warn_if_unjudged(self._producers[0], state.loop)
             return Result(
@@ -469,7 +469,7 @@ async def run(
     policy: decide.Policy | str = policies.default,
     max_attempts: int | None = None,
     revise: Revise | None = None,
-    memory: Memory | Store | str | None = None,
+    memory: MemoryPlace = None,
     initial: Any = None,
     store: Store | str | None = DEFAULT_STORE,
     id: str = "",
@@ -486,13 +486,17 @@ async def run(
     when to stop; `max_attempts` replaces its limit of attempts. `revise(task,
     candidate, findings)` makes the next candidate from the last one. An `initial`
     candidate is attempt 1. `memory` adds lessons of earlier loops to prompts and learns
-    from this loop. `store` makes the loop durable, by default beside its memory; None
-    stores nothing. A stored loop with an `id` can be resumed. `output` is the type of
-    the candidates, such as a pydantic class: answers are read as it, and checks and the
-    result get objects. For further `options` see `LoopOptions`.
+    from this loop: a Memory, its store, a `heedful.Client`, or the address of a service
+    with the key as its password, in `scope.project`. `store` makes the loop durable, by
+    default beside its memory, but not at a service; None stores nothing. A stored loop
+    with an `id` can be resumed. `output` is the type of the candidates, such as a
+    pydantic class: answers are read as it, and checks and the result get objects. For
+    further `options` see `LoopOptions`.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
-    resumed.
+    resumed. With a service as memory, also raises the errors of a Client: Unreachable
+    before the first attempt, or after the last one. If the loop has a store, run it
+    again with its id: it has its answer, and reports it.
     """
     loop: Run[Any] = Run(  # a call of `Run[Any]` takes longer
         task,

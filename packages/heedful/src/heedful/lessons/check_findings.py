@@ -19,12 +19,14 @@ def add_findings(
     Their findings come first. `judges` are the names of the loop's own checks, None if
     the host evaluated by itself. If the check that taught a lesson is among them and
     accepts the candidate, or the host does, it has the last word: the finding is a
-    warning, and counts as a false alarm.
+    warning, and counts as a false alarm. A check whose finding the evaluation has
+    already, because the host asked it, is not asked again.
     """
     text = Candidate.of(candidate).text or ""
+    asked = {alarm.lesson for alarm in alarms_of(evaluation)}
     findings: list[Finding] = []
     for check in checks:
-        if check.refuses(text):
+        if check.lesson not in asked and check.refuses(text):
             finding = Finding(
                 check.name, check.about, fix=check.text, key=f"{check.name}: broken"
             )

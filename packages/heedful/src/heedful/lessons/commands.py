@@ -22,9 +22,7 @@ def option_words(name: str, value: str) -> list[str]:
 
     A value that looks like an option is in one word with the name.
     """
-    if value.startswith("-"):
-        return [f"--{name}={value}"]
-    return [f"--{name}", value]
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]
 
 
 def release_command(entries: Sequence[int]) -> str:

@@ -220,9 +220,7 @@ def is_command(tool: str, call: str) -> bool:
 
     A single word in backticks may be any name; after a shell, it is a command.
     """
-    if not tool:
-        return " " in call.strip()
-    return is_shell(tool)
+    return is_shell(tool) if tool else " " in call.strip()
 
 
 def _name(text: str) -> str:

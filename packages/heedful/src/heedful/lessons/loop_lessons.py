@@ -75,7 +75,7 @@ def learn(
         return ()
 
     last = loop.attempts[-1]
-    passed = last.evaluation is not None and last.evaluation.passes(loop.goals)
+    passed = _has_passed(loop)
     fits = _fits_an_example(task) and _fits_an_example(last.candidate.text or "")
     if not memory_key and not (passed and (fits or not outputs)):
         return ()
@@ -94,7 +94,7 @@ def learn(
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
         if memory_key:
-            rule = correction.rule(loop, task, declare)
+            rule = rule_of(correction.finding, loop, task, declare)
             stated = bool(correction.finding.rule)
             example = replace(example, rule=rule, stated=stated)
         text = correction.text(example, quotes_change=not quotes_outputs)
@@ -147,6 +147,35 @@ def is_proof_due(outcomes: int) -> bool:
     """
     spacing = max(20, 2 ** (outcomes.bit_length() - 4))
     return outcomes > 0 and outcomes % spacing == 0
+
+
+def rule_of(
+    finding: Finding, loop: Loop, task: str, declare: Callable[[], Declared]
+) -> str:
+    """Return the rule of a finding in a loop that has ended.
+
+    If its check has stated none, it is what the finding says without particulars of the
+    task and the answers.
+    """
+    if finding.rule:
+        return clip(finding.rule)
+
+    answers = [attempt.candidate.text or "" for attempt in loop.attempts]
+    text = mask_finding(
+        finding.message,
+        finding.fix,
+        task=task,
+        answers=answers,
+        accepted=answers[-1] if _has_passed(loop) else "",
+        declared=declare(),
+    )
+    return clip(text)
+
+
+def _has_passed(loop: Loop) -> bool:
+    """Return True if the last attempt of a loop passes."""
+    evaluation = loop.attempts[-1].evaluation
+    return evaluation is not None and evaluation.passes(loop.goals)
 
 
 def _fits_an_example(text: str) -> bool:
@@ -209,26 +238,6 @@ class _Correction:
             model=self.rejected.model,
             rung=(self.accepted or self.rejected).rung,
         )
-
-    def rule(self, loop: Loop, task: str, declare: Callable[[], Declared]) -> str:
-        """Return the rule of the finding.
-
-        If its check has stated none, it is what the finding says without particulars of
-        the task and the answers.
-        """
-        if self.finding.rule:
-            return clip(self.finding.rule)
-
-        answers = [attempt.candidate.text or "" for attempt in loop.attempts]
-        text = mask_finding(
-            self.finding.message,
-            self.finding.fix,
-            task=task,
-            answers=answers,
-            accepted=self.accepted.candidate.text or "" if self.accepted else "",
-            declared=declare(),
-        )
-        return clip(text)
 
     def text(self, example: Example, quotes_change: bool) -> str:
         """Return what was wrong, and the fix; without a fix, the change if it is short.

@@ -247,9 +247,7 @@ def before_call(failure: KnownFailure) -> str:
 
 def mark_line(mark: Mark, error: str) -> str:
     """Return in one line what failed, and what it said if that may be shown."""
-    name = mark_words(mark)
-    if mark.kind == "call":
-        name = f"{mark.tool} `{mark.name}`"
+    name = f"{mark.tool} `{mark.name}`" if mark.kind == "call" else mark_words(mark)
     quotation = f": “{error}”" if error else ""
     return clean(f"{name} failed and has not worked since{quotation}", MAX_LINE_CHARS)
 

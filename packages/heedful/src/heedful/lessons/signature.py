@@ -373,9 +373,7 @@ def _mask(match: re.Match[str]) -> str:
             return match[0]
 
     mask = (match.lastgroup or "").rstrip("12345")
-    if mask == "PATH":
-        return _mask_path(match)
-    return f"<{mask}>"
+    return _mask_path(match) if mask == "PATH" else f"<{mask}>"
 
 
 # In a path: the number of a line, or the scheme of an address.

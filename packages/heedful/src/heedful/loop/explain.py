@@ -588,9 +588,7 @@ def _describe_decision(verdict: Verdict) -> str:
         reasons += [
             f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.climbed
         ]
-        decision = "again"
-        if verdict.climbed:
-            decision = f"again on rung {verdict.rung}"
+        decision = f"again on rung {verdict.rung}" if verdict.climbed else "again"
         return f"{decision} ({', '.join(reasons)})" if reasons else decision
 
     if verdict.passed:

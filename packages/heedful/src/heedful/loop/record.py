@@ -536,9 +536,7 @@ class Attempt:
         """Why its evaluation validates nothing: nothing judged it, or a check raised an
         error; "" if it was judged.
         """
-        if self.unjudged:
-            return UNJUDGED
-        return self.unvalidated
+        return UNJUDGED if self.unjudged else self.unvalidated
 
     @property
     def doubt_state(self) -> str:

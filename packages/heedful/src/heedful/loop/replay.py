@@ -238,9 +238,7 @@ def score(record: RecordedLoop, policy: Policy) -> LoopScore:
 
 def figures_of(policy: Policy, scores: Sequence[LoopScore]) -> Figures:
     """Return the figures of a policy over all loops from its score on each."""
-    quality = 0.0
-    if scores:
-        quality = sum(score.quality for score in scores) / len(scores)
+    quality = sum(score.quality for score in scores) / len(scores) if scores else 0.0
 
     # How the recorded loops ended is known.
     beyond = 0

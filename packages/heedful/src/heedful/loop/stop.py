@@ -326,9 +326,7 @@ class Fatigue:
 
         The fatigue before the attempt was `level`.
         """
-        change = thousandths(self.increment)
-        if better:
-            change = -thousandths(self.decay)
+        change = -thousandths(self.decay) if better else thousandths(self.increment)
         new_level = max(0, thousandths(level) + change)
         return min(thousandths(self.most), new_level) / 1000
 

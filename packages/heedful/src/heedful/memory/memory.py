@@ -479,9 +479,7 @@ class Memory(CallMemory):
         )
 
         exposures = past.exposures
-        shown_before = None
-        if exposures:
-            shown_before = shown_names(exposures)
+        shown_before = shown_names(exposures) if exposures else None
         choose = partial(
             choose_for_loop,
             task,

@@ -176,9 +176,7 @@ def _mistake_lesson(
     """Return the lesson about a mistake, with the sources that it depends on."""
     mistake = finding.with_origins(finder.run, stated, strict)
     mistake = replace(mistake, files=_files_of(finding, finder.run, root))
-    importance = FAILURE_IMPORTANCE
-    if finding.is_of_work:
-        importance = WORK_FAILURE_IMPORTANCE
+    importance = WORK_FAILURE_IMPORTANCE if finding.is_of_work else FAILURE_IMPORTANCE
     return Lesson(
         "reflection",
         signature("", finding.error),

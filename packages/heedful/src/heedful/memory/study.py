@@ -103,9 +103,7 @@ class Study:
         is_typed = len(prompt) <= MAX_TYPED_CHARS and "\n" not in prompt
         if not task or not is_typed or prompt in task:
             return task
-        if task in prompt:
-            return prompt
-        return f"{task}\n{prompt}"
+        return prompt if task in prompt else f"{task}\n{prompt}"
 
     @property
     def main(self) -> FoundMistake | None:

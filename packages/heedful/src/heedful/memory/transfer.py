@@ -281,9 +281,7 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
         if text.state in ("retired", "superseded"):
             continue
 
-        example = None
-        if text.digest != LESSON_DIGEST_PREFIX:
-            example = text.example
+        example = text.example if text.digest != LESSON_DIGEST_PREFIX else None
         lesson = Lesson(
             record.kind,
             signature,

@@ -380,9 +380,7 @@ def _passed(report: Report) -> str:
     tries = "each at its first attempt"
     if recovered:
         tries = f"{recovered} of them after a retry"
-    doubt = ""
-    if silent:
-        doubt = f"; {cut(silent[0])} has no check"
+    doubt = f"; {cut(silent[0])} has no check" if silent else ""
     if len(silent) > 1:
         doubt = f"; {len(silent)} of them have no check"
     return f"Passed: every {report.noun}, {tries}{doubt}"

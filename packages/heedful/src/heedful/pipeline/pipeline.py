@@ -31,7 +31,7 @@ from heedful.checks.refusal import Refusing
 from heedful.display import counted
 from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import Journal, Lease, end_entry
-from heedful.drive.options import LoopSettings, open_places
+from heedful.drive.options import LoopSettings, MemoryPlace, open_places
 from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.loop_lessons import MAX_LOOP_LESSONS
@@ -90,11 +90,11 @@ class Pipeline:
     with the last attempt, "best" with the best attempt, or "halt". `on_unvalidated`
     does the same for a stage that could not be judged because a check raised:
     "continue" or "halt". `rerun` is the default of the stages, see `stage`. With
-    `memory`, the first attempt of a stage gets the lessons of earlier runs. `store`
-    makes runs durable, by default beside their memory; None stores nothing. `reports`
-    is a folder for a report of each attempt and each run. `progress=True` prints
-    progress on standard error, False does not, and None prints it on a terminal.
-    `settings` limit the attempts. Raises InvalidInput.
+    `memory`, the first attempt of a stage gets the lessons of earlier runs; it may be a
+    service, as in `run`. `store` makes runs durable, by default beside their memory;
+    None stores nothing. `reports` is a folder for a report of each attempt and each
+    run. `progress=True` prints progress on standard error, False does not, and None
+    prints it on a terminal. `settings` limit the attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Pipeline:
         on_exhausted: runs.Exhausted = "continue",
         on_unvalidated: Unvalidated = "continue",
         rerun: bool = False,
-        memory: Memory | Store | str | None = None,
+        memory: MemoryPlace = None,
         store: Store | str | None = DEFAULT_STORE,
         scope: Scope | None = None,
         reports: str | Path | None = None,
@@ -117,7 +117,7 @@ class Pipeline:
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
 
-        self.memory: Memory | None
+        self.memory: MemoryPlace
         self.store: Store | None
         self.scope: Scope
         self.memory, self.store, self.scope = open_places(memory, store, scope)
@@ -696,9 +696,14 @@ class StageRunner:
         return runs.stage_feedback(stage.name, evaluation, goals, lessons)
 
     async def _recall_fixes(
-        self, memory: Memory, evaluation: record.Evaluation
+        self, memory: MemoryPlace, evaluation: record.Evaluation
     ) -> list[str]:
-        """Return the text of one lesson about each of the most severe errors."""
+        """Return the text of one lesson about each of the most severe errors.
+
+        A service is asked before the first attempt only.
+        """
+        if not isinstance(memory, Memory):
+            return []
         history = await memory.store.read(memory.scope, exposures.past, self.loop)
         withheld = {
             exposure.signature for exposure in history.exposures if not exposure.shown

@@ -508,9 +508,7 @@ class StageState:
 
     def _unstorable_message(self, name: str, kind: str) -> str:
         """Return the message for a field whose value, of this `kind`, is not stored."""
-        place = f"the state's {name!r}"
-        if name == self.stage.name:
-            place = "its output"
+        place = "its output" if name == self.stage.name else f"the state's {name!r}"
         return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
     def previous(self, at: Context) -> Any:

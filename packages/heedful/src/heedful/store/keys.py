@@ -277,9 +277,7 @@ def id_of(key: str) -> str:
     `key` is the full key, its first part `heedful_ID`, or the id.
     """
     match = _KEY_TOKEN_PATTERN.fullmatch(key)
-    if match is not None:
-        return match[1]
-    return key.removeprefix("heedful_")
+    return match[1] if match is not None else key.removeprefix("heedful_")
 
 
 def _hash(secret: str) -> str:

@@ -224,9 +224,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
     row, parts, check_rows = _read_rows(
         db, scope, id, ("active_checks", of_loop), reads=db.last
     )
-    driver = ""
-    if alive(row["owner"], row["held_for"]):
-        driver = row["owner"]
+    driver = row["owner"] if alive(row["owner"], row["held_for"]) else ""
 
     return LoopState(
         stored=_stored_loop(row, parts),

@@ -200,9 +200,7 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         if not digits and lows[first] not in _CARDINALS:
             continue
 
-        scale = 1.0
-        if position < len(tokens):
-            scale = _read_scale(tokens, position)
+        scale = _read_scale(tokens, position) if position < len(tokens) else 1.0
         if scale != 1:
             position += 1
 
