@@ -149,6 +149,15 @@ def as_said(shown: str, output: str) -> str:
     return "".join(lines)
 
 
+def start_beside(command: Sequence[str]) -> None:
+    """Start a program that runs until the page ends; wait for its first line."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None  # it is a pipe
+    process.stdout.readline()
+    atexit.register(process.communicate)
+    atexit.register(process.terminate)  # what is registered last is called first
+
+
 def run_console(block: Block, page: Path) -> None:
     """Run the known commands of a block, and compare their output with the output
     shown; or write it into the page.
@@ -157,8 +166,7 @@ def run_console(block: Block, page: Path) -> None:
         if command.split(" ")[0] not in RUNS:
             continue
         if command.endswith(" &"):
-            process = subprocess.Popen(shlex.split(command.removesuffix("&")))
-            atexit.register(process.terminate)
+            start_beside(shlex.split(command.removesuffix("&")))
             continue
         exits = re.search(r"# exits (\d+)$", command)
         expected = int(exits[1]) if exits else 0
