@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 2e924ec9fee861bedb2ea5570a78774f511fd36c85e7bd7af3cd5d0a210ca694.
+// fc0531ba741e59beeaaf8df90fd48e4cc2150c9a8bdb718498ba76048ca4e030.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -150,7 +150,7 @@ export interface components {
          *     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
          *     and `mended` the loops among them that passed. `quiet` counts the loops that were
          *     shown the rule and have kept it since it was last broken; once it is
-         *     `MIN_QUIET_LOOPS`, it counts all loops of the key.
+         *     `MIN_UNBROKEN_CASES`, it counts all loops of the key.
          */
         Cause: {
             /** Memory Key */
@@ -565,7 +565,7 @@ export interface components {
          *
          *     If nothing can be put into a prompt, `silence` says why the nearest lesson is
          *     missing. For a loop, `briefing` says what memory showed, withheld or lacked, and
-         *     why.
+         *     why, and `checks` are the checks of lessons that judge its attempts.
          */
         RecallAnswer: {
             /** Items */
@@ -674,6 +674,108 @@ export interface components {
             briefing: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Checks
+             * @default []
+             */
+            checks: {
+                /** Lesson */
+                lesson: number;
+                /**
+                 * Kind
+                 * @enum {string}
+                 */
+                kind: "object" | "form" | "bound" | "word" | "call";
+                /** Rule */
+                rule: {
+                    [key: string]: unknown;
+                };
+                /** About */
+                about: string;
+                /**
+                 * Memory Key
+                 * @default
+                 */
+                memory_key: string;
+                /**
+                 * State
+                 * @default proposed
+                 * @enum {string}
+                 */
+                state: "proposed" | "accepted" | "rejected" | "retired";
+                /**
+                 * Failed
+                 * @default 0
+                 */
+                failed: number;
+                /**
+                 * Passed
+                 * @default 0
+                 */
+                passed: number;
+                /**
+                 * Harmless
+                 * @default 0
+                 */
+                harmless: number;
+                /**
+                 * Hits
+                 * @default 0
+                 */
+                hits: number;
+                /**
+                 * False Alarms
+                 * @default 0
+                 */
+                false_alarms: number;
+                /**
+                 * Last Hit
+                 * @default 0
+                 */
+                last_hit: number;
+                /**
+                 * Decided
+                 * @default 0
+                 */
+                decided: number;
+                /**
+                 * By
+                 * @default
+                 */
+                by: string;
+                /**
+                 * Why
+                 * @default
+                 */
+                why: string;
+                /**
+                 * Text
+                 * @default
+                 */
+                text: string;
+                /**
+                 * Error Type
+                 * @default
+                 */
+                error_type: string;
+                /**
+                 * Taught By
+                 * @default []
+                 */
+                taught_by: string[];
+                /**
+                 * Trust
+                 * @default local
+                 * @enum {string}
+                 */
+                trust: "user" | "local" | "outside";
+                /**
+                 * Lesson State
+                 * @default candidate
+                 * @enum {string}
+                 */
+                lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
+            }[];
         };
         /**
          * RecallRequest
@@ -683,6 +785,11 @@ export interface components {
          *     `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is
          *     `messages` (examples as chat turns), `text` (examples and lessons as one text), or
          *     `found` (only `items`).
+         *
+         *     The other fields are those of a `loop` that another program decides: its memory key
+         *     and model, the names and the `check_ids` of its checks, and what to `tell` it. If it
+         *     does not begin now (`begins`), it is shown only what it was shown before. Unless it
+         *     `withholds`, no lesson is held back to measure its effect.
          */
         RecallRequest: {
             /** Tenant */
@@ -718,6 +825,43 @@ export interface components {
              * @enum {string}
              */
             form: "messages" | "text" | "found";
+            /**
+             * Begins
+             * @default true
+             */
+            begins: boolean;
+            /**
+             * Memory Key
+             * @default
+             */
+            memory_key: string;
+            /**
+             * Model
+             * @description The model, if known.
+             * @default
+             */
+            model: string;
+            /**
+             * Checks
+             * @default []
+             */
+            checks: string[];
+            /**
+             * Check Ids
+             * @default []
+             */
+            check_ids: string[];
+            /**
+             * Tell
+             * @default both
+             * @enum {string}
+             */
+            tell: "both" | "rules" | "examples";
+            /**
+             * Withholds
+             * @default true
+             */
+            withholds: boolean;
         };
         /**
          * StatedRule
