@@ -57,6 +57,7 @@ from bench.quality.recordings import (
 from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
 from heedful.integrations.host import Host
+from heedful.integrations.task_host import TaskHost
 from heedful_agents import session_hooks, session_work
 
 CLASSES = ("file", "environment", "work")
@@ -287,15 +288,15 @@ class _Replay:
         if session.root:
             payload["cwd"] = session.root
         # However busy the machine is, what is told must not depend on it.
-        host = Host(
-            memory=self.memory,
-            strict=True,
-            root=session.root,
-            seconds=3_600.0,
-        )
-        reply = await session_hooks.reply(event, payload, host)
+        options: dict[str, Any] = {
+            "memory": self.memory,
+            "strict": True,
+            "root": session.root,
+            "seconds": 3_600.0,
+        }
+        reply = await session_hooks.reply(event, payload, TaskHost(**options))
         if reply.work:
-            await session_work.work(host, reply.session, reply.work)
+            await session_work.work(Host(**options), reply.session, reply.work)
 
         output = (reply.answer or {}).get("hookSpecificOutput", {})
         texts = [

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.routing import Route as PlainRoute
 
 from heedful.integrations.host import Host
+from heedful.integrations.task_host import TaskHost
 from heedful.lessons.scope import Scope
 from heedful.store import episodes
 from heedful.store.connection import storable
@@ -36,7 +37,7 @@ async def hook(
     """
     caller.needs("read", "recall")  # what it answers are lessons
     name = str(event.get("hook_event_name", ""))
-    host = Host(memory=caller.memory)
+    host = TaskHost(memory=caller.memory)  # as in the process of a hook
     session = session_of(in_our_names(find_agent(agent), event))
     await caller.read(episodes.check_owner, session, caller.actor.via)
     reply = await session_hooks.reply(name, event, host, agent=agent)
