@@ -288,15 +288,18 @@ class _Replay:
         if session.root:
             payload["cwd"] = session.root
         # However busy the machine is, what is told must not depend on it.
-        options: dict[str, Any] = {
-            "memory": self.memory,
-            "strict": True,
-            "root": session.root,
-            "seconds": 3_600.0,
-        }
-        reply = await session_hooks.reply(event, payload, TaskHost(**options))
+        host = TaskHost(
+            memory=self.memory,
+            strict=True,
+            root=session.root,
+            seconds=3_600.0,
+        )
+        reply = await session_hooks.reply(event, payload, host)
         if reply.work:
-            await session_work.work(Host(**options), reply.session, reply.work)
+            learner = Host(
+                memory=self.memory, strict=True, root=session.root, seconds=3_600.0
+            )
+            await session_work.work(learner, reply.session, reply.work)
 
         output = (reply.answer or {}).get("hookSpecificOutput", {})
         texts = [
