@@ -23,9 +23,8 @@ import httpx
 import pytest
 
 from conftest import SOAK
-from heedful.client import verdict
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import policy_to, verdict_to
+from heedful.loop.codec import policy_to, verdict_from, verdict_to
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.store import episodes as episode_store, keys, loops as loop_store
@@ -315,7 +314,7 @@ class Crowd:
         self.requests.append((path, body, document))
         self.acknowledged.attempts[id][number] = (
             body["output"],
-            verdict_to(verdict(document)),
+            verdict_to(verdict_from({**document, "verdict": document["decision"]})),
         )
         return document
 
