@@ -151,9 +151,7 @@ BAD = {
     "lessons prune": (2, "Missing option '--by'"),
     "lessons prune --by ann": (2, "nothing says what to remove"),
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
-    "replay heedful.db other.db": (2, "unexpected extra argument(s) (other.db)"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
-    "run": (2, "Missing argument 'tasks'"),
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
@@ -162,7 +160,6 @@ BAD = {
     "loops --limit x": (2, "'--limit': 'x' is not a valid int"),
     "db copy tasks.jsonl new.db": (4, "tasks.jsonl is not a SQLite database"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
-    "recall x --why=1": (2, "Option '--why' does not take a value"),
     "why zzz": (3, "no loop or run 'zzz' in "),
     "loops --db no.db": (3, "or let heedful run create one\n"),
     "lessons prune --by ann --unused-for 0d": (
@@ -259,7 +256,6 @@ def test_the_example_of_a_command_in_the_help_runs(name, heedful_):
         pytest.param("lessons list", "lessons", id="lessons are listed by their name"),
         pytest.param("loops list", "loops", id="loops are listed by their name"),
         pytest.param("lesson list", "lessons", id="one lesson, and a list"),
-        pytest.param("loop", "loops", id="one loop"),
         pytest.param("dream log", "consolidate", id="the earlier word for consolidate"),
     ],
 )
@@ -269,18 +265,23 @@ def test_another_word_for_a_command_works_and_the_name_is_said(line, name, heedf
     assert f"is called heedful {name}\n" in done.err
 
 
-def test_db_is_the_only_option_that_names_a_database(heedful_):
-    assert "No such option" in heedful_("loops --store heedful.db").err
-
-
-def test_the_package_runs_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-m", "heedful", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+@cases(
+    ("words", "completed"),
+    {
+        "a loop": ("why r/s", ["r/stopped"]),
+        "a lesson": ("lessons show 1", ["1"]),
+        "nothing of a database that does not exist": ("why --db no.db r/s", []),
+    },
+)
+def test_a_shell_completes_the_ids_of_a_database(desk, history, words, completed):
+    desk.write("heedful.db", history)
+    done = desk.heedful(
+        _HEEDFUL_COMPLETE="complete_bash",
+        COMP_WORDS=f"heedful {words}",
+        COMP_CWORD=str(words.count(" ") + 1),
     )
-    assert done.stdout.startswith("Usage: heedful ")
+    assert done.out.split() == completed
+    assert done.err == ""
 
 
 @cases(

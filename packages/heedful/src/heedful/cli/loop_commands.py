@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import ask_scope
+from heedful.cli.databases import ask_scope, completing, read as read_store
 from heedful.cli.printing import (
     TextTable,
     answer,
@@ -81,9 +81,20 @@ STORED_STATES: Mapping[str, State] = {
 }
 
 
+complete_loop = completing(lambda: read_store(known_names))
+LoopId = Annotated[
+    str,
+    Argument(help="The id of a loop, or its beginning.", autocompletion=complete_loop),
+]
+
+
 def why(
     loop: Annotated[
-        str, Argument(help="The id of a loop or run, its beginning, or `last`.")
+        str,
+        Argument(
+            help="The id of a loop or run, its beginning, or `last`.",
+            autocompletion=complete_loop,
+        ),
     ],
     stage: Annotated[
         str, Argument(help="The name or number of a stage, or a question about a run.")
@@ -311,25 +322,16 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
-def _attempts_cell(row: Mapping[str, Any]) -> Any:
-    """Return the number of attempts; those of a run belong to its stages."""
-    return "–" if row["attempts"] is None else row["attempts"]
-
-
-def _age_cell(row: Mapping[str, Any]) -> str:
-    """Return how long ago a loop was changed, such as 3 min."""
-    return ago(row["updated"], time.time()).removesuffix(" ago")
-
-
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    attempts=_attempts_cell,
+    # Those of a run belong to its stages.
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
-    age=_age_cell,
+    age=lambda row: ago(row["updated"], time.time()).removesuffix(" ago"),
     task=_task_cell,
 )
 
@@ -503,7 +505,7 @@ def _run_row(report: Report) -> dict[str, Any]:
 
 @loops.command()
 def override(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     rule: Annotated[
         str,
         Argument(
@@ -570,7 +572,7 @@ def override(
 
 @loops.command()
 def cancel(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     by: By = "",
     why: Why = "",
 ) -> int:
@@ -611,7 +613,7 @@ def cancel(
 
 @loops.command()
 def correct(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     accepted: Annotated[str, Argument(help="The right answer.")],
     by: By,
     why: Why = "",

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.cli.printing import (
-    TextTable,
     answer,
     columns,
     following,
     page,
+    shorten,
 )
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
@@ -230,12 +230,9 @@ RUNG_COLUMNS = columns(
 
 
 def rung_table(figures: LadderFigures) -> list[object]:
-    """Return the table of the rungs and a line of the overhead, [] without rungs."""
-    if not figures.rungs:
-        return []
-    table = TextTable(RUNG_COLUMNS, figures.rungs, text_columns=2)
-    overhead = str(figures.overhead)
-    return [table, overhead] if overhead else [table]
+    """Return the table of the rungs and a line of the overhead."""
+    table = shorten(RUNG_COLUMNS, figures.rungs, text_columns=2)
+    return [*table, str(figures.overhead)]
 
 
 def ladder_tables(figures: LadderFigures) -> list[object]:
