@@ -11,7 +11,6 @@ found, and how often ordinary texts are marked.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import groupby
 from typing import Any, Literal
 from unicodedata import category
 
@@ -75,6 +74,9 @@ INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 # Marks of the way in which the character before them is drawn, as a range of a pattern.
 VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARK_PATTERN = r"\[redacted:\ [^\]]*\]"
+_PATTERN_FLAGS = re.ASCII | re.VERBOSE
+# What follows the fixed characters at the beginning of a pattern.
+_LOOSE_REST = r"(?s)(?:[^\\][?*+{]|(?<!\\)[][(|)^$.\s#]|\\[A-Za-z]).*"
 # A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
 
@@ -191,7 +193,7 @@ def _apply_rules(text: str) -> str:
 
     token_part = _compiled(TOKEN_PART_PATTERN)
     candidates = "\n".join(filter(token_part.search, long_words))
-    if _token_pattern().search(candidates):
+    if _token_rules_in(candidates):
         text = _mark_tokens(text)
     if _compiled(RANDOM_TEXT_RULE.pattern).search("\n".join(long_words)):
         text = _mark(RANDOM_TEXT_RULE, text)
@@ -238,55 +240,54 @@ def _mark(rule: Rule, text: str) -> str:
 
 
 def _mark_tokens(text: str) -> str:
-    """Replace each token by a mark; the group that matched says which rule it was."""
+    """Replace each token of an issuer by a mark.
+
+    One pattern joins the rules, so that no part of a token is marked as another. The
+    empty group that ends the pattern of a rule says which rule it was.
+    """
+    rules = _token_rules_in(text)
+    if not rules:
+        return text
 
     def replacement(match: re.Match[str]) -> str:
         assert match.lastindex is not None
-        rule = _rules_by_letter()[match.lastindex - 1]
-        return f"{MARK_START}{rule.kind}]"
+        return f"{MARK_START}{rules[match.lastindex - 1].kind}]"
 
-    return _token_pattern().sub(replacement, text)
+    pattern = "|".join(f"{_token_pattern(rule)}()" for rule in rules)
+    return re.sub(pattern, replacement, text, flags=_PATTERN_FLAGS)
+
+
+def _token_rules_in(text: str) -> list[Rule]:
+    """Return the rules whose tokens are in a text."""
+    return [
+        rule
+        for rule, beginning in _token_beginnings()
+        if beginning in text and _compiled(_token_pattern(rule)).search(text)
+    ]
+
+
+@cache
+def _token_beginnings() -> Sequence[tuple[Rule, str]]:
+    """Return each rule with the fixed characters that begin its tokens."""
+    beginnings = [_compiled(_LOOSE_REST).sub("", rule.pattern) for rule in TOKEN_RULES]
+    fixed = [beginning.replace("\\", "") for beginning in beginnings]
+    return list(zip(TOKEN_RULES, fixed, strict=True))
+
+
+def _token_pattern(rule: Rule) -> str:
+    """Return the pattern of the tokens of a rule, where a word begins if it says so."""
+    if not rule.starts_word:
+        return rule.pattern
+    letter = rule.pattern[0]
+    # A letter after a backslash belongs to an escape such as a line break. What stands
+    # before the token is looked at last, because `re` finds a letter quickly.
+    return rf"{letter}(?<!(?<!\\)[A-Za-z0-9]{letter}){rule.pattern[1:]}"
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
-    return re.compile(pattern, re.ASCII | re.VERBOSE)
-
-
-@cache
-def _token_pattern() -> re.Pattern[str]:
-    """Return one pattern for the tokens of all issuers.
-
-    Tokens with the same first letter share it: `s(?:k_live_…()|k-ant-…())|g(?:hp_…())`.
-    So a text is searched for first letters only. The empty group that ends the pattern
-    of each rule says which rule has matched.
-    """
-    alternatives = []
-    for letter, rules in groupby(_rules_by_letter(), _first_letter):
-        rests = [f"{_pattern_after(letter, rule)}()" for rule in rules]
-        alternatives.append(f"{letter}(?:{'|'.join(rests)})")
-    return _compiled("|".join(alternatives))
-
-
-@cache
-def _rules_by_letter() -> Sequence[Rule]:
-    """Return the rules for tokens in the order of the groups of `_token_pattern`."""
-    return sorted(TOKEN_RULES, key=_first_letter)
-
-
-def _first_letter(rule: Rule) -> str:
-    """Return the fixed character that begins the pattern of a token, as written."""
-    return rule.pattern[:2] if rule.pattern[0] == "\\" else rule.pattern[0]
-
-
-def _pattern_after(letter: str, rule: Rule) -> str:
-    """Return the pattern of a token without its first letter."""
-    rest = rule.pattern[len(letter) :]
-    if rule.starts_word:
-        # A letter after a backslash belongs to an escape such as a line break.
-        rest = rf"(?<!(?<!\\)[A-Za-z0-9]{letter}){rest}"
-    return rest
+    """Compile a pattern at its first use, because a hook process needs few of them."""
+    return re.compile(pattern, _PATTERN_FLAGS)
 
 
 # What a key in JSON data says about its value: it is a secret ("assigned"), it may be

@@ -7,8 +7,9 @@ the secret, and a match in which no group took part is not a secret. Examples ar
 written as in docs/secrets.md: `{W20}` stands for 20 random letters and digits.
 
 The rules of a table are applied one after the other, in the order of the tables below.
-TOKEN_RULES are the exception: they are joined into one pattern, which reads the text
-once; so each of them begins with a fixed character.
+TOKEN_RULES are the exception: those that a text has are joined into one pattern, so
+that no part of a token is marked as another. Each of them begins with fixed characters,
+and only a text that has these is searched for it.
 
 Every pattern takes time linear in the length of the text: what repeats without a bound
 gives nothing back (`++`, `*+`, `(?>…)`), or ends the pattern. A pattern begins with a

@@ -26,6 +26,7 @@ from heedful.episodes.failures import (
 )
 from heedful.episodes.looks import looks
 from heedful.lessons.action import command_of
+from heedful.lessons.words import compiled
 
 Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})
@@ -114,7 +115,8 @@ def course(episode: Episode) -> Course:
     refused = frozenset(
         call
         for call, result in enumerate(results)
-        if result is not None and REFUSED_BY_PERSON_PATTERN.match(texts[result])
+        if result is not None
+        and compiled(REFUSED_BY_PERSON_PATTERN).match(texts[result])
     )
     failures = _find_failures(events, roles, texts, calls)
     for call in refused:

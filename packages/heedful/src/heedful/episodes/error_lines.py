@@ -9,12 +9,12 @@ call: lines that repeat the call, source lines and lines of a log name none.
 
 import ast
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, groupby
 from typing import Any
 
+from heedful.lessons.words import compiled
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import cut_middle
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_LINE_CHARS
@@ -28,12 +28,12 @@ MAX_SHORT_TEXT_LINES = 40
 _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
 # A line with an exit status: "exit code: 2 (interrupted)", "Command exit status 1".
-_EXIT_STATUS_PATTERN = re.compile(
+_EXIT_STATUS_PATTERN = (
     r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+"
     r"(?:[^\w\n][^\n]{0,80})?$"
 )
 # The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
-_TYPE_PATTERN = re.compile(
+_TYPE_PATTERN = (
     r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
     r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
 )
@@ -46,21 +46,21 @@ _REASON = (
 _SHAPES = (
     # A word for an error with what follows it: "fatal: not a git repository"; but what
     # ends with the exit status of a command says less than the command did.
-    re.compile(
+    (
         r"(?:error|exception|fatal(?<=\bfatal)|panic(?<=\bpanic)|denied(?<=\bdenied)"
         r"|fail(?<=\bfail)(?:ed|ure)?): *(?!.*\bexit (?:code|status):? \d+\Z)\S"
         r"|failed to (?<=\Afailed to )\w"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
-    re.compile(
+    (
         r"\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
         r"(?!warning|note|info|:|\w*(?:error|exception|failed)$)\S"
     ),
     # What is missing or forbidden: "no key 'a'", and then "permission denied".
-    re.compile(_REASON + r".*[\"'`“]\w"),
-    re.compile(_REASON),
+    _REASON + r".*[\"'`“]\w",
+    _REASON,
     # Any mention of an error: "3 tests failed", "the request timed out".
-    re.compile(
+    (
         r"error(?<![^\Wa-z]error)\b|exception\b|err(?<=\berr)\b|fail(?<=\bfail)\w*\b."
         r"|time(?<=\btime)[d ]{0,2}-?out"
     ),
@@ -70,17 +70,15 @@ _SHAPES = (
 NUMBER_OF_RANKS = 1 + len(_SHAPES)
 STRONG_RANKS = 3
 # What stands around an output: Gemini CLI's label, and the tag of an error.
-_WRAPPING_PATTERN = re.compile(
-    r"\A(?:<untrusted_context>\s*)?Output: |</?\w{0,20}error>"
-)
+_WRAPPING_PATTERN = r"\A(?:<untrusted_context>\s*)?Output: |</?\w{0,20}error>"
 # What tools write before a line: marks such as "E   " or "> ", blanks, and a time.
-_MARGIN_PATTERN = re.compile(
+_MARGIN_PATTERN = (
     r"\A\s*(?:(?:E|[>|│*●✗✕])\s+)*"
     r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d[\d:.,]*(?:Z|[+-]\d\d:?\d\d)?\]?\s+)?"
 )
 # A line that names no error of its own, unless it begins with a word for one: what
 # somebody else may do or know, a heading, a line of a program, or a place on the way.
-_BESIDE_PATTERN = re.compile(
+_BESIDE_PATTERN = (
     r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |\?\s|//|/\*|={3}|_{3}"
     r"|(?:return|raise|throw|await|panic)\b.*\(|\S+:\d+: in [\w<>.]+\Z"
     r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_][\w.]*\(.*[\"'`].*\)\Z"
@@ -88,12 +86,12 @@ _BESIDE_PATTERN = re.compile(
 )
 # A line of a test, a linter or a compiler about the work itself: a test that failed, or
 # what is wrong at a place in a file.
-_WORK_PATTERN = re.compile(
+_WORK_PATTERN = (
     r"(?:---\s*)?FAIL(?:ED)?\b|assert|Assert|expected\b.*\b(?:got|but|to)\b"
     r"|\S*\.\w{1,6}(?::\d+(?::\d+)?: |\(\d+,\d+\): )\S"
 )
 # A word with a colon: "String: func f()" repeats what the call was given.
-_ECHO_LABEL_PATTERN = re.compile(r"\A\w{1,20}:\s*")
+_ECHO_LABEL_PATTERN = r"\A\w{1,20}:\s*"
 
 
 def output(text: str) -> str:
@@ -103,7 +101,9 @@ def output(text: str) -> str:
     becomes its texts with a blank in them, a line for each. An object without such
     texts stays as it is. The headers of a response of HTTP are left out.
     """
-    text = _WRAPPING_PATTERN.sub("", _EXIT_STATUS_PATTERN.sub("", text).strip())
+    text = compiled(_WRAPPING_PATTERN).sub(
+        "", compiled(_EXIT_STATUS_PATTERN).sub("", text).strip()
+    )
     start = text.find("{")
     if text.startswith("HTTP/"):
         start = text.find("\n{") + 1
@@ -206,11 +206,13 @@ def _ranked(lines: Iterable[str]) -> list[str]:
 
 def _rank(line: str) -> int:
     """Return the rank of an error line, 0 is best; another line has NUMBER_OF_RANKS."""
-    if _TYPE_PATTERN.search(line):
+    if compiled(_TYPE_PATTERN).search(line):
         return 0
     lower = line.lower()
     shapes = enumerate(_SHAPES, 1)
-    return next((n for n, shape in shapes if shape.search(lower)), NUMBER_OF_RANKS)
+    return next(
+        (n for n, shape in shapes if compiled(shape).search(lower)), NUMBER_OF_RANKS
+    )
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:
@@ -218,7 +220,7 @@ def _add_line(lines: dict[str, str], line: str) -> None:
 
     If there are too many, the first half stays, and the oldest of the others goes.
     """
-    lines.setdefault(re.sub(r"\d+", "0", line), line)
+    lines.setdefault(compiled(r"\d+").sub("0", line), line)
     if len(lines) > MAX_ERROR_LINES:
         oldest_of_others = list(lines)[MAX_ERROR_LINES // 2]
         del lines[oldest_of_others]
@@ -226,7 +228,7 @@ def _add_line(lines: dict[str, str], line: str) -> None:
 
 def without_margin(line: str) -> str:
     """Return a line without the marks and the time that tools write before it."""
-    return _MARGIN_PATTERN.sub("", line[:MAX_ERROR_LINE_CHARS]).rstrip()
+    return compiled(_MARGIN_PATTERN).sub("", line[:MAX_ERROR_LINE_CHARS]).rstrip()
 
 
 def named_errors(failure: str, arguments: Any = None) -> list[str]:
@@ -261,7 +263,7 @@ def is_of_work(error: str) -> bool:
     >>> [is_of_work(error) for error in ("--- FAIL: TestCart", "sh: pip: not found")]
     [True, False]
     """
-    return _WORK_PATTERN.search(error) is not None
+    return compiled(_WORK_PATTERN).search(error) is not None
 
 
 def _lines_about_errors(lines: list[str], repeated: frozenset[str]) -> list[str]:
@@ -273,10 +275,10 @@ def _lines_about_errors(lines: list[str], repeated: frozenset[str]) -> list[str]
     kept_lines: list[str] = []
     for line in lines:
         bare = without_margin(line)
-        rest = _ECHO_LABEL_PATTERN.sub("", bare)
+        rest = compiled(_ECHO_LABEL_PATTERN).sub("", bare)
         # In "KeyError: 'a'" the rest is the reason.
         is_error = _rank(bare[: len(bare) - len(rest)] + "…") < STRONG_RANKS
-        is_beside = _BESIDE_PATTERN.match(bare) or rest in repeated
+        is_beside = compiled(_BESIDE_PATTERN).match(bare) or rest in repeated
         if bare not in repeated and (is_error or not is_beside):
             kept_lines.append(line)
 

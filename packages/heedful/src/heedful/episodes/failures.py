@@ -14,7 +14,6 @@ only what the program itself says counts there. A call that a person did not let
 no failure.
 """
 
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from heedful.episodes.episode import Event, failure
 from heedful.episodes.error_lines import decode, output
 from heedful.episodes.looks import looks
+from heedful.lessons.words import compiled
 
 # The names of the statuses of HTTP that mean a failure, such as "not found".
 STATUS_NAMES = {
@@ -29,7 +29,7 @@ STATUS_NAMES = {
 }
 # A line with an exit status: "exit code 2", "rc=1", "Process exited with code 2",
 # "<returncode>1</returncode>"; or a status of HTTP, perhaps in a page.
-_STATUS_PATTERN = re.compile(
+_STATUS_PATTERN = (
     r"(?im)^\W{0,2}(?:[\w ]{1,60} )?"
     r"(?:(?:exit|return) ?(?:code|status)|exited with code"
     r"|(?-i:exit|rc|\$\?)(?= ?[:=][^\n]*\Z)|\A(?-i:exit|rc)(?= ?[:=]))"
@@ -39,7 +39,7 @@ _STATUS_PATTERN = re.compile(
     rf"(?(2)|:? (?:client error|server error|{'|'.join(STATUS_NAMES)}))"
 )
 # A text that begins with an error.
-_ERROR_START_PATTERN = re.compile(
+_ERROR_START_PATTERN = (
     # After marks, tags and a few words, as in "fatal: no such branch", "<error>",
     # "1 validation error:" and "Request failed with status 404", is a word for it,
     r"(?m)\A\s*(?:(?:#[^\n]*|[^\n]{0,120}:)\n)?(?:<[^>\n]{0,80}>\s*){0,3}?[^\w\n]{0,12}"
@@ -78,16 +78,15 @@ _WRONG_AT_FIRST = (
     r"|incorrect|missing|insufficient)(?![\w/-])"
 )
 # A short text whose first sentence says so: "no such column: total".
-_STATEMENT_PATTERN = re.compile(
-    r"\A\s*(?!\[|\S*:?\d+:|(?:\w+ )?warn|[\w ]+: 0\W*\Z)"
+_STATEMENT_PATTERN = (
+    r"(?i)\A\s*(?!\[|\S*:?\d+:|(?:\w+ )?warn|[\w ]+: 0\W*\Z)"
     rf"(?:(?!I\b)(?:(?-i:[a-z./][\w./+-]*|[\w./+-]+ ): )?{_WRONG_AT_FIRST}"
-    rf"|(?:[^\n.]|\.(?=\S)){{0,120}}?{_WRONG})",
-    re.IGNORECASE,
+    rf"|(?:[^\n.]|\.(?=\S)){{0,120}}?{_WRONG})"
 )
 MAX_OUTPUT_STATEMENT_CHARS = 500
 MAX_LOOK_STATEMENT_CHARS = 60
 # What is wrong with a program, after its name or that of a shell.
-_WRONG_PATTERN = re.compile(
+_WRONG_PATTERN = (
     rf"(?i){_WRONG}|\*\*\*|\b(?:{_WRONG_AT_FIRST}"
     r"|(?:not?|must|required|fail(?:ed|ure)?|error)\b)"
 )
@@ -95,7 +94,7 @@ _SHELLS = frozenset({"bash", "sh", "zsh"})
 _REFUSAL = r"\b(?:connection|permission|access|was) (?:refused|denied)\b"
 # How an output of a command begins or ends that failed: an error by its type or label,
 # a place in a file with a message, a count of tests, or who refused.
-_FAILED_OUTPUT_PATTERN = re.compile(
+_FAILED_OUTPUT_PATTERN = (
     r"(?m)^[\W_]{0,12}(?:[\w.]*(?:Error|Exception)\b: "
     r"|(?i:error|fatal|failure|panic|denied|e)(?:\[\w+\])?(?:: ?\S| code | (?=[A-Z]))"
     r"|(?:FAIL|FAILED|ERROR)\b(?!\W*0\b))"
@@ -110,18 +109,17 @@ OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
 # A call that was not run or not finished because a person did not want it. What begins
 # with such words says nothing about the tool.
-REFUSED_BY_PERSON_PATTERN = re.compile(
-    r"\A.{0,200}?\b(?:"
+REFUSED_BY_PERSON_PATTERN = (
+    r"(?is)\A.{0,200}?\b(?:"
     r"(?:reject|declin|deni|refus|cancel|abort|interrupt|stopp|not approv|not allow)"
     r"\w* by (?:the |a )?(?:human |\w+ )?(?:user|human|person|reviewer|operator)\b"
     r"|user (?:doesn't|does not|didn't|did not) (?:want|wish|allow|approve|accept)\b"
     r"|user (?:has )?(?:rejected|declined|refused|cancell?ed|aborted|interrupted)\b"
-    r"|you (?:haven't|have not) granted\b)",
-    re.IGNORECASE | re.DOTALL,
+    r"|you (?:haven't|have not) granted\b)"
 )
 # What a text says beside the name of a status: "exit code 1", "HTTP/1.1 404",
 # "Fehler 12".
-_STATUS_WORD_PATTERN = re.compile(
+_STATUS_WORD_PATTERN = (
     r"\A\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*\Z"
     r"|\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
     r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
@@ -168,7 +166,7 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
 
 def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
     """Return the exit codes that a result gives, and a status of HTTP that is wrong."""
-    matches = _STATUS_PATTERN.finditer(_ends(text, head))
+    matches = compiled(_STATUS_PATTERN).finditer(_ends(text, head))
     codes: list[str] = [match["exit"] or match["status"] for match in matches]
     if isinstance(data, Mapping):
         codes += _codes_in(data)
@@ -227,16 +225,19 @@ def _says_failure(text: str, command: str, is_look: bool) -> bool:
 
     most_chars = MAX_LOOK_STATEMENT_CHARS if is_look else MAX_OUTPUT_STATEMENT_CHARS
     is_short = len(text) <= most_chars and len(lines) <= OUTPUT_TAIL_LINES
-    if is_short and _STATEMENT_PATTERN.match(text):
+    if is_short and compiled(_STATEMENT_PATTERN).match(text):
         return True
-    if _ERROR_START_PATTERN.search(text):
+    if compiled(_ERROR_START_PATTERN).search(text):
         return True
     if any(_is_complaint(line, command) for line in (lines[0], lines[-1])):
         return True
 
     if is_look:
-        return len(lines) == 1 and re.search(_REFUSAL, text) is not None
-    return command != "" and _FAILED_OUTPUT_PATTERN.search(_ends(text)) is not None
+        return len(lines) == 1 and compiled(_REFUSAL).search(text) is not None
+    return (
+        command != ""
+        and compiled(_FAILED_OUTPUT_PATTERN).search(_ends(text)) is not None
+    )
 
 
 def _is_complaint(line: str, command: str) -> bool:
@@ -247,7 +248,9 @@ def _is_complaint(line: str, command: str) -> bool:
     programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
     name, _, words = line.partition(": ")
     is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
-    return command != "" and is_own and _WRONG_PATTERN.search(words) is not None
+    return (
+        command != "" and is_own and compiled(_WRONG_PATTERN).search(words) is not None
+    )
 
 
 def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
@@ -315,6 +318,6 @@ def is_bare_status(text: str) -> bool:
     >>> [is_bare_status(text) for text in texts]
     [True, True, False, True]
     """
-    words = _STATUS_WORD_PATTERN.sub(" ", text.lower())
+    words = compiled(_STATUS_WORD_PATTERN).sub(" ", text.lower())
     bare = " ".join(words.split())
     return not bare or bare in STATUS_NAMES

@@ -6,22 +6,24 @@ others, so these say nothing about the look itself.
 
 import re
 
+from heedful.lessons.words import compiled
+
 # The first words of the name of a tool that looks.
-_LOOK_TOOL_PATTERN = re.compile(
+_LOOK_TOOL_PATTERN = (
     r"(?:get|read|list|show|cat|head|tail|view|find|search|grep|glob|describe|status"
     r"|stat|inspect|fetch|lookup|explain|debug|help)\b"
 )
 # A tool with which an agent keeps notes for itself, such as a to-do list.
-_NOTE_TOOL_PATTERN = re.compile(
+_NOTE_TOOL_PATTERN = (
     r"(?:todo|think|plan|update plan|task (?:create|update|list|get))\b"
 )
 # The first words of the name of a tool that changes something.
-_CHANGE_TOOL_PATTERN = re.compile(
+_CHANGE_TOOL_PATTERN = (
     r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
     r"|chmod|git|multi ?edit|apply|sed(?! -n)|create|update)\b"
 )
 # A command that looks, perhaps after it went to a folder.
-_LOOK_COMMAND_PATTERN = re.compile(
+_LOOK_COMMAND_PATTERN = (
     r"(?:(?:cd|export|set|echo) [^;&|]*(?:&&|;) *)*"
     # A text that goes to a file is written, not looked at.
     r"(?!(?:cat|echo)\b[^|]*?(?<![\d&])>>? ?(?!/dev/)[\w./~$])"
@@ -48,15 +50,19 @@ def begins_with(pattern: re.Pattern[str], tool: str) -> bool:
 
 def looks(tool: str, command: str) -> bool:
     """Return whether a call only looks, by the name of its tool or by its command."""
-    if begins_with(_NOTE_TOOL_PATTERN, tool):
+    if begins_with(compiled(_NOTE_TOOL_PATTERN), tool):
         return True
     if changes(tool, ""):
         return False
-    has_command = _LOOK_COMMAND_PATTERN.match(command.lower().lstrip()) is not None
-    return has_command or begins_with(_LOOK_TOOL_PATTERN, tool)
+    has_command = (
+        compiled(_LOOK_COMMAND_PATTERN).match(command.lower().lstrip()) is not None
+    )
+    return has_command or begins_with(compiled(_LOOK_TOOL_PATTERN), tool)
 
 
 def changes(tool: str, command: str) -> bool:
     """Return whether a call edits, moves or removes what it names."""
-    has_command = _CHANGE_TOOL_PATTERN.match(command.lower().lstrip()) is not None
-    return has_command or begins_with(_CHANGE_TOOL_PATTERN, tool)
+    has_command = (
+        compiled(_CHANGE_TOOL_PATTERN).match(command.lower().lstrip()) is not None
+    )
+    return has_command or begins_with(compiled(_CHANGE_TOOL_PATTERN), tool)

@@ -8,7 +8,6 @@ no more. A contract that a call breaks is a mark, too.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from heedful.lessons.origin import Origin, origin_of, sources_of
 from heedful.lessons.scope import MAX_READ_CHARS, State, digest_of
 from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
+from heedful.lessons.words import compiled
 from heedful.redact import redact_start
 
 # The kinds of marks; what says most comes first.
@@ -41,12 +41,12 @@ FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A call with one of these searches in its path and reads no file.
 SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
 # What an error quotes: a text in quotes, a path or an option.
-_ERROR_NAME_PATTERN = re.compile(
+_ERROR_NAME_PATTERN = (
     r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
     r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
 )
 # What is shown of the output of a command.
-_FILTER_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
+_FILTER_PATTERN = r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") 
     """
     command = command_of(arguments)
     if command:
-        text = _FILTER_PATTERN.sub("", _plain_text(command, folder))
+        text = compiled(_FILTER_PATTERN).sub("", _plain_text(command, folder))
         if is_shell(tool, arguments):
             return Mark("command", text.strip())
         return Mark("call", text.strip(), tool)
@@ -243,7 +243,7 @@ def _texts_of(
         # A longer text is content, such as that of a file. A text in single quotes is a
         # value of a query and no name.
         if isinstance(value, str) and len(value) < MAX_READ_CHARS // 4:
-            yield tool, re.sub(r"'[^']*'", " ", _plain_text(value, folder))
+            yield tool, compiled(r"'[^']*'").sub(" ", _plain_text(value, folder))
 
 
 def _names_in(text: str) -> Iterator[str]:
@@ -251,7 +251,7 @@ def _names_in(text: str) -> Iterator[str]:
 
     The parts of a dotted name are yielded, too: “owner” of “pets.owner”.
     """
-    for word in re.findall(r"[\w.@~/-]+", text.casefold()):
+    for word in compiled(r"[\w.@~/-]+").findall(text.casefold()):
         name = word.rstrip(".")
         if len(name) > 1:
             yield name
@@ -261,7 +261,7 @@ def _names_in(text: str) -> Iterator[str]:
 
 def _quoted_in(error: str) -> Iterator[str]:
     """Yield the names that an error quotes, in the form that `_names_in` gives them."""
-    for groups in _ERROR_NAME_PATTERN.findall(error.casefold()):
+    for groups in compiled(_ERROR_NAME_PATTERN).findall(error.casefold()):
         name = "".join(groups).rstrip(".,:;")
         yield name
         if "/" not in name:

@@ -8,13 +8,13 @@ and the rest compares pieces, so a text of others cannot make it slow.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State
+from heedful.lessons.words import compiled
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
@@ -27,11 +27,9 @@ MAX_FALSE_ALARM_SHARE = 0.2
 MAX_QUIET_SECONDS = 30 * 86_400.0
 # A number with its sign and its fraction, a word (as `w2`), white space, or any other
 # character. Splitting takes one pass: no text fits in two ways.
-_PIECE_PATTERN = re.compile(
-    r"(?:(?<![\w.)\]])[-+])?\d+(?:[.,]\d+)*|[^\W\d_][^\W_]*|\s+|.", re.DOTALL
-)
+_PIECE_PATTERN = r"(?s)(?:(?<![\w.)\]])[-+])?\d+(?:[.,]\d+)*|[^\W\d_][^\W_]*|\s+|."
 # A word of a call: "npm", "--watch", "src/app.py".
-_COMMAND_WORD_PATTERN = re.compile(r"[\w@./=+~-]+")
+_COMMAND_WORD_PATTERN = r"[\w@./=+~-]+"
 UNITS: Mapping[str, Callable[[str], int]] = {
     "words": lambda text: len(text.split()),
     "lines": lambda text: len(text.splitlines()),
@@ -55,7 +53,7 @@ class TextPiece(NamedTuple):
 def pieces(text: str) -> list[TextPiece]:
     """Return the pieces of a text, without white space at its ends."""
     parts: list[TextPiece] = []
-    for piece in _PIECE_PATTERN.findall(text.strip()):
+    for piece in compiled(_PIECE_PATTERN).findall(text.strip()):
         if piece[0].isalpha():
             _add_word(parts, piece)
         elif piece[-1].isdigit():
@@ -134,7 +132,7 @@ def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
 
 def call_words(text: str) -> list[str]:
     """Return the words of a command, or of arguments as JSON, without quotes."""
-    return _COMMAND_WORD_PATTERN.findall(text)
+    return compiled(_COMMAND_WORD_PATTERN).findall(text)
 
 
 def fits(kind: CheckKind, rule: Mapping[str, Any], text: str) -> bool:

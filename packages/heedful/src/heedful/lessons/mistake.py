@@ -6,12 +6,12 @@ and exported; `render` turns it into words, and nobody reads those words back.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
+from heedful.lessons.words import compiled
 
 T = TypeVar("T")
 # What put a failed call right: steps before the same call, another command or other
@@ -145,7 +145,7 @@ def without_outside(mistake: Mistake) -> Mistake:
 
 
 # Figures and ids, but not the words that they are joined to by a hyphen.
-_VARYING_PATTERN = re.compile(r"\w*\d\w*|…")
+_VARYING_PATTERN = r"\w*\d\w*|…"
 
 
 def merged(mistake: Mistake, stored: Mistake) -> Mistake:
@@ -199,10 +199,10 @@ def _common(text: str, other: str) -> str:
 
 def _common_word(word: str, other: str) -> str:
     """Return a word, with "…" in place of figures or ids if another word varies."""
-    if word == other or not _VARYING_PATTERN.search(word + other):
+    if word == other or not compiled(_VARYING_PATTERN).search(word + other):
         return word
-    frame = _VARYING_PATTERN.sub("…", word)
-    return frame if frame == _VARYING_PATTERN.sub("…", other) else "…"
+    frame = compiled(_VARYING_PATTERN).sub("…", word)
+    return frame if frame == compiled(_VARYING_PATTERN).sub("…", other) else "…"
 
 
 def _common_values(values: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:

@@ -7,7 +7,6 @@ part from outside is left out of all words until a person releases it or states 
 source. A hook process imports this module, so it stays light.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal
 
@@ -19,6 +18,7 @@ from heedful.lessons.shell import (
     read_commands,
     simple_commands,
 )
+from heedful.lessons.words import compiled
 from heedful.validation import MAX_NAME_CHARS, require
 
 Origin = Literal["user", "local", "outside"]
@@ -47,8 +47,9 @@ FETCHING_WORDS = frozenset("browse crawl fetch http mail mcp scrape url web".spl
 # Anywhere in a line, "http" is mostly no program.
 _PROGRAM_WORDS = FETCHING_PROGRAMS - {"http", "https"}
 # A program that runs the text that it gets, of any version.
-_INTERPRETER_PATTERN = re.compile(
-    r"(?:(?:ba|da|fi|k|pw|power|z)?sh(?:ell)?|perl|node|php|python|ruby|eval|source)[\d.]*|\."
+_INTERPRETER_PATTERN = (
+    r"(?:(?:ba|da|fi|k|pw|power|z)?sh(?:ell)?|perl|node|php|python|ruby|eval|source)"
+    r"[\d.]*|\."
 )
 # The programs that install: what they install is code of others.
 INSTALLING_PROGRAMS = frozenset(
@@ -56,17 +57,16 @@ INSTALLING_PROGRAMS = frozenset(
     "mamba npm npx nuget pacman pip pip3 pipx pnpm poetry rustup uv uvx winget yarn "
     "yum".split()
 )
-_INSTALLING_VERB_PATTERN = re.compile(
+_INSTALLING_VERB_PATTERN = (
     r"-*install\S*|add|ci|dlx|exec|get|i|require|sync|update|upgrade|\w+x"
 )
 # A host behind an option, a variable or a word that sets another registry.
-_REGISTRY_PATTERN = re.compile(
-    r"(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
-    r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)",
-    re.IGNORECASE,
+_REGISTRY_PATTERN = (
+    r"(?i)(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
+    r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)"
 )
 # A tool with which a coding agent runs a command of a shell.
-_SHELL_TOOL_PATTERN = re.compile(
+_SHELL_TOOL_PATTERN = (
     r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd|stop"
 )
 # "network" is the source of text of unknown origin.
@@ -76,22 +76,20 @@ KEY_SOURCE_PREFIX = "key:"
 _OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
 _OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
 # "mcp__docs__search", or "mcp_docs_search".
-_SERVER_TOOL_PATTERN = re.compile(r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+")
+_SERVER_TOOL_PATTERN = r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+"
 # "https://host", with all that a client reads as the name of the host, but no file. Or
 # "git@host.test:path", but no mail address.
-_ADDRESS_PATTERN = re.compile(
-    r"(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)"
-    r"|[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S",
-    re.IGNORECASE,
+_ADDRESS_PATTERN = (
+    r"(?i)(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)"
+    r"|[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S"
 )
 # What a program that fetches reads as another computer: a name with a dot, a user's,
 # or an address as a number. This machine's own settings know a name without a dot.
-_HOST_PATTERN = re.compile(r"[\w-]+(?:\.[\w-]+)+|\S+@[\w-]|\d{8}|0x\w|\[")
+_HOST_PATTERN = r"[\w-]+(?:\.[\w-]+)+|\S+@[\w-]|\d{8}|0x\w|\["
 # This machine, without the user before it, and with what may follow it in an address.
-_THIS_MACHINE_PATTERN = re.compile(
-    r"(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1\])?\.?(?::\d*)?"
-    r"(?:[:/?#,;(){}].*)?",
-    re.IGNORECASE,
+_THIS_MACHINE_PATTERN = (
+    r"(?i)(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1\])?\.?(?::\d*)?"
+    r"(?:[:/?#,;(){}].*)?"
 )
 
 
@@ -125,7 +123,7 @@ def server_of(tool: str) -> str:
     >>> server_of("mcp__docs__search")
     'docs'
     """
-    match = _SERVER_TOOL_PATTERN.fullmatch(tool)
+    match = compiled(_SERVER_TOOL_PATTERN).fullmatch(tool)
     return match["server"] if match else ""
 
 
@@ -214,9 +212,9 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     (True, False)
     """
     text = call.translate(dict.fromkeys(map(ord, "\\'\"")))
-    hosts = ["".join(groups) for groups in _ADDRESS_PATTERN.findall(text)]
+    hosts = ["".join(groups) for groups in compiled(_ADDRESS_PATTERN).findall(text)]
     if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
-        hosts += _REGISTRY_PATTERN.findall(text)
+        hosts += compiled(_REGISTRY_PATTERN).findall(text)
     if any(map(_is_elsewhere, hosts)):
         return True
     if is_command and any(map(_names_host, simple_commands(call))):
@@ -232,7 +230,7 @@ def installs(call: str) -> bool:
     """
     for words in read_commands(call):
         programs = INSTALLING_PROGRAMS.intersection(map(program_name, words))
-        verbs = list(filter(_INSTALLING_VERB_PATTERN.fullmatch, words))
+        verbs = list(filter(compiled(_INSTALLING_VERB_PATTERN).fullmatch, words))
         if verbs and (programs or "install" in verbs):
             return True
     return False
@@ -240,12 +238,12 @@ def installs(call: str) -> bool:
 
 def is_shell(tool: str) -> bool:
     """Return True if a tool is a shell: what fails is the program that it ran."""
-    return _SHELL_TOOL_PATTERN.fullmatch(tool.casefold()) is not None
+    return compiled(_SHELL_TOOL_PATTERN).fullmatch(tool.casefold()) is not None
 
 
 def _is_elsewhere(host: str) -> bool:
     """Return True for the name of another computer than this."""
-    return not _THIS_MACHINE_PATTERN.fullmatch(host.rpartition("@")[2])
+    return not compiled(_THIS_MACHINE_PATTERN).fullmatch(host.rpartition("@")[2])
 
 
 def _find_fetching(words: Sequence[str]) -> int | None:
@@ -270,7 +268,9 @@ def _names_host(words: Sequence[str]) -> bool:
     # A forge is reached only at the host at which a person has signed in.
     if place is None or program_name(words[place]) in ("gh", "glab"):
         return False
-    return any(map(_is_elsewhere, filter(_HOST_PATTERN.match, words[place + 1 :])))
+    return any(
+        map(_is_elsewhere, filter(compiled(_HOST_PATTERN).match, words[place + 1 :]))
+    )
 
 
 def _runs_fetched(line: str) -> bool:
@@ -294,12 +294,12 @@ def _runs_fetched(line: str) -> bool:
 
 def _has_interpreter(words: Iterable[str]) -> bool:
     """Return True if one of these words is an interpreter, of any version."""
-    return any(map(_INTERPRETER_PATTERN.fullmatch, map(program_name, words)))
+    return any(map(compiled(_INTERPRETER_PATTERN).fullmatch, map(program_name, words)))
 
 
 def _words_in(line: str) -> list[str]:
     """Return the words of a line, those in quotes, too."""
-    return re.split(r"[\s'\"`;|&()<>]+", line)
+    return compiled(r"[\s'\"`;|&()<>]+").split(line)
 
 
 def check_name(name: str) -> None:

@@ -6,13 +6,13 @@ all names of this module, too.
 """
 
 import hashlib
-import re
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import option_words, quote_words, release_command
 from heedful.lessons.origin import Origin
+from heedful.lessons.words import compiled
 from heedful.redact import redact
 from heedful.validation import refuses_unknown_options, require
 
@@ -38,7 +38,7 @@ PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # How a command begins that reads or changes the lessons of one scope. It may have other
 # settings before it.
-LESSON_COMMAND_PATTERN = re.compile(
+_LESSON_COMMAND_PATTERN = (
     r"\b(?:HEEDFUL_\w+=\S+ )*"
     r"heedful (?:quarantine|lessons|proof|trust|reembed|prune)\b"
 )
@@ -148,7 +148,7 @@ def name_scope(text: str, scope: Scope) -> str:
         for name, value in asdict(scope).items()
         if value != getattr(Scope(), name)
     ]
-    return LESSON_COMMAND_PATTERN.sub(
+    return compiled(_LESSON_COMMAND_PATTERN).sub(
         lambda command: f"{''.join(settings)}{command[0]}", text
     )
 

@@ -3,15 +3,14 @@
 What `shlex` cannot read is divided at blanks and operators.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 
+from heedful.lessons.words import compiled
+
 OPERATORS = "();<>|&\n"
 # A here-document: its text is no command.
-_HERE_PATTERN = re.compile(
-    r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2$", re.DOTALL | re.MULTILINE
-)
+_HERE_PATTERN = r"(?sm)<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2$"
 
 
 def program_name(program: str) -> str:
@@ -59,7 +58,7 @@ def read_commands(line: str) -> list[list[str]]:
 
 def split_words(line: str) -> list[str]:
     """Return the words and operators of a line."""
-    line = _HERE_PATTERN.sub(r"\3", line).replace("\\\n", " ")
+    line = compiled(_HERE_PATTERN).sub(r"\3", line).replace("\\\n", " ")
     lexer = shlex.shlex(line, posix=True, punctuation_chars=OPERATORS)
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
@@ -67,7 +66,7 @@ def split_words(line: str) -> list[str]:
     try:
         return list(lexer)
     except ValueError:
-        return re.findall(r"[();<>|&\n]+|[^\s();<>|&'\"]+", line)
+        return compiled(r"[();<>|&\n]+|[^\s();<>|&'\"]+").findall(line)
 
 
 def simple_commands(line: str) -> Iterator[list[str]]:

@@ -128,10 +128,9 @@ POSTGRES_COLUMN_TYPES = {
 }
 # A trigger, from `create trigger NAME after insert on lesson when CONDITION begin` to a
 # line `end;`: its name, its event with its condition, and its statements.
-_TRIGGER_PATTERN = re.compile(
-    r"^create trigger (\w+) (after [^;]*? on \w+)\s+"
-    r"(?:when ([^;]*?) )?begin\n(.*?)^end;",
-    re.MULTILINE | re.DOTALL,
+_TRIGGER_PATTERN = (
+    r"(?ms)^create trigger (\w+) (after [^;]*? on \w+)\s+"
+    r"(?:when ([^;]*?) )?begin\n(.*?)^end;"
 )
 
 
@@ -143,7 +142,7 @@ def tables_in_postgres(tables: str) -> str:
         # A column, such as `  seen integer`: two blanks, its name, and its type.
         column = re.compile(rf"^(  \w+) {sqlite_type}\b", re.MULTILINE)
         text = column.sub(rf"\1 {postgres_type}", text)
-    return _TRIGGER_PATTERN.sub(_trigger_in_postgres, text)
+    return re.sub(_TRIGGER_PATTERN, _trigger_in_postgres, text)
 
 
 def _trigger_in_postgres(trigger: re.Match[str]) -> str:
