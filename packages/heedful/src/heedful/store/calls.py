@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons import render
@@ -38,9 +38,6 @@ from heedful.redact import redact
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
-
-if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    pass
 
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
