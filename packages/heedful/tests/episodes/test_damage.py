@@ -71,7 +71,7 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         "plain text": (
             b"hello",
             1,
-            "not JSON: it begins with 'hello'. Known formats: heedful, otlp",
+            "not JSON: it begins with 'hello'; the formats are heedful, .{,160}$",
         ),
         "a misspelt type of an event": (
             b'{"events": [{"type": "toolcall", "tool": "x"}]}',

@@ -52,12 +52,7 @@ MAX_SAMPLE_VALUES = 50
 # What stands beside each other in one run, not in two.
 SIDES = frozenset({"request", "response", "inputs", "outputs"})
 CONVERT_HINT = (
-    "Known formats: {formats}. To convert it, write each run as a line: "
-    'python -c "import json; [print(json.dumps('
-    "{{'task': r['task'], 'outcome': 'failure', 'messages': r['messages']}})) "
-    "for r in json.load(open('runs.json'))]\". A message has a role and a content. "
-    "Steps of your own are 'events': {{'type': 'tool_call', 'tool': …, 'arguments': …}}"
-    " and {{'type': 'tool_response', 'content': …, 'error': …}}"
+    "the formats are {formats}, and lines such as {{'task': …, 'messages': […]}}"
 )
 
 
@@ -239,7 +234,7 @@ def _unknown_format(
         reason = skipped[0].reason
     else:
         return TraceFileError(name, 0, "it is empty; give at least one episode")
-    return TraceFileError(name, line, f"{reason}. {hint}".rstrip(". "))
+    return TraceFileError(name, line, f"{reason}; {hint}".removesuffix("; "))
 
 
 def _look_of(value: Any) -> str:
