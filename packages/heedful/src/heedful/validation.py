@@ -27,8 +27,12 @@ ATTEMPT_LIMIT_CURES = {
         "the first one included"
     ),
 }
-# Options of Memory that are given elsewhere, and what to write.
-MEMORY_CURES = {"holdout": 'memory=Memory("heedful.db", holdout=0) withholds nothing'}
+# Options about memory that are given elsewhere, and what to write.
+MEMORY_CURES = {
+    "holdout": 'memory=Memory("heedful.db", holdout=0) withholds nothing',
+    "tell": 'it is an option of run and self_correcting, as in tell="rules"',
+    "memory_key": "it is an option of run, self_correcting and the stage of a pipeline",
+}
 # inspect.CO_VARKEYWORDS: a function takes any option; that module is slow to import.
 ANY_OPTION_FLAG = 0x08
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
