@@ -45,7 +45,7 @@ async def make_records() -> dict[str, Any]:
     return {
         "passed result": result,
         "stopped result": stopped,
-        "explanation": stopped.explain(),
+        "explanation": result.explain(),
         "report": report,
         "matches": matches,
         "no match": await heedful.Memory(":memory:").recall("t"),
@@ -91,7 +91,10 @@ async def test_the_html_of_a_record_is_escaped_and_styles_itself_only(kind) -> N
 
 
 async def test_a_loop_without_checks_says_that_nothing_judged_it() -> None:
-    result = await heedful.run("t", generate=lambda task, hint: "x", store=None)
+    generate = lambda task, hint: "x"  # noqa: E731
+    result = await heedful.run("t", generate=generate, memory=":memory:")
+    assert "silent: no memory key" in str(result.explain())
+    assert "silent: no memory key" in str(result.explain()._repr_html_())
     assert result.passed
     assert not result.judged
     assert "judged=False" in repr(result)

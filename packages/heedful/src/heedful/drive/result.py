@@ -1,6 +1,6 @@
 """The result of a loop that was driven in this process."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Generic, TypeVar
 
 from heedful.display import line_text, screen_text
@@ -16,6 +16,9 @@ C = TypeVar("C")
 @dataclass(frozen=True, repr=False)
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
+
+    If the best answer does not fit a declared output, `candidate` is None; the text of
+    each answer is in `loop.attempts`.
 
     `print` shows it in a few lines, and a notebook as HTML.
 
@@ -50,9 +53,6 @@ class Result(Generic[C]):
         if self.candidate is not None:
             lines.append(f"candidate: {self.candidate}")
         lines += str(explanation).splitlines()
-        if self.briefing is not None:
-            lines.append(f"memory: {self.briefing.summary}")
-            lines += self.briefing.lines
         lines.append(f"loop {self.id}: {self.loop.usage_text}")
         return screen_text(lines)
 
@@ -73,7 +73,7 @@ class Result(Generic[C]):
 
     @property
     def best(self) -> int | None:
-        """The number of the attempt that made `candidate`, from 1, or None."""
+        """The number of the best attempt, from 1; None if no candidate was judged."""
         return self.verdict.best
 
     @property
@@ -103,6 +103,13 @@ class Result(Generic[C]):
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Explain why the loop went on and ended, and what would have changed that."""
+        """Explain why the loop went on and ended, and what would have changed that.
+
+        It also says what memory showed the loop, or why it was silent.
+        """
         last = len(self.loop.attempts)
-        return explain(self.loop, self.policy, {last: self.verdict})
+        explanation = explain(self.loop, self.policy, {last: self.verdict})
+        if self.briefing is None:
+            return explanation
+        memory = (f"memory: {self.briefing.summary}", *self.briefing.lines)
+        return replace(explanation, memory=memory)

@@ -387,7 +387,8 @@ class Explanation:
     which check raised an error instead of judging it. `deafness` says why feedback did
     not reach the function whose answers did not pass. `suspects` names the checks that
     may be at fault, as they raised the same for every candidate. `failure` says how the
-    attempt after the last line failed, if it did.
+    attempt after the last line failed, if it did. `memory` says what memory showed the
+    loop, or why it was silent.
     """
 
     lines: tuple[Line, ...]
@@ -401,6 +402,7 @@ class Explanation:
     deafness: str = ""
     suspects: tuple[str, ...] = ()
     failure: str = ""
+    memory: tuple[str, ...] = ()
 
     _repr_html_ = html_form
 
@@ -478,6 +480,7 @@ class Explanation:
         texts += [clean(text, 600) for text in doubts if text]
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
+        texts += self.memory
         return "\n".join(texts)
 
 
