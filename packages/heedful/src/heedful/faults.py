@@ -5,7 +5,7 @@ repeats them: a fault that `_ALLOWED_FORMS` does not name is told by its kind al
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -143,6 +143,19 @@ def shorten(value: object, most: int = 80) -> str:
         # The quote of a text, or the bracket of a list, ends it.
         quotation = f"{quotation[: most - 2]}…{text[-1]}"
     return quotation
+
+
+def kind_and_size(value: object) -> str:
+    """Return the type of a value and its size, without its content.
+
+    >>> kind_and_size({1, 2})
+    'set of 2'
+    """
+    shape = getattr(value, "shape", None)
+    if not isinstance(shape, tuple):
+        shape = (len(value),) if isinstance(value, Sized) else ()
+    of_size = " of " if shape else ""
+    return f"{type(value).__name__}{of_size}{' × '.join(map(str, shape))}"
 
 
 def json_path(parts: Iterable[str | int]) -> str:

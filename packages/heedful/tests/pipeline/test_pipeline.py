@@ -317,6 +317,10 @@ def test_names_that_are_refused(name: Any) -> None:
         "a number as policy": ({"policy": 3}, "policy is 3"),
         "no time": ({"timeout": 0}, "timeout is 0"),
         "a number as model": ({"model": 3}, "generate is 3"),
+        "a parameter that nobody fills": (
+            {"then": [lambda state, notes: 1]},
+            "<lambda>(state, notes)'; it must be a function of the state, or of",
+        ),
     },
 )
 def test_options_of_a_stage_that_are_refused(

@@ -183,6 +183,7 @@ class Hearing:
         pytest.param(hear_later, True, id="a coroutine"),
         pytest.param(Hearing(), True, id="an object"),
         pytest.param(functools.partial(hear), True, id="a partial function"),
+        pytest.param(lambda state, hint: hear(state, hint), True, id="a hint"),
         pytest.param(lambda state: "none", False, id="a lambda without feedback"),
     ],
 )
@@ -198,10 +199,12 @@ def test_a_function_that_takes_feedback_hears_it(function: Any, hears: bool) -> 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        pytest.param((1, 2), "tuple", id="a tuple"),
-        pytest.param({1: 2}, "dict with a part that is no JSON", id="a number as key"),
+        pytest.param((1, 2), "tuple of 2", id="a tuple"),
         pytest.param(
-            [1, (1, 2)], "list with a part that is no JSON", id="a tuple inside"
+            {9: 2}, r"dict of 1 \(at \$: .* other keys\)", id="a number as key"
+        ),
+        pytest.param(
+            [1, (1, 2)], r"list of 2 \(at \$\.1: tuple .*\)", id="a tuple inside"
         ),
         pytest.param(object(), "object", id="an object"),
     ],
@@ -309,7 +312,7 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
     assert report.state["fails"] == 6.0
     assert [len(stage.attempts) for stage in report.stages] == [2, 1, 1]
     output = report.stages[0].attempts[0].output
-    assert output.startswith("load: DataFrame of attempt 1")
+    assert output.startswith("load: DataFrame of 2 × 1 of attempt 1")
     assert output.endswith('\n{"rows": 2}')
 
 

@@ -43,7 +43,7 @@ from heedful.errors import (
     OutputChanged,
     UserCode,
 )
-from heedful.faults import shorten
+from heedful.faults import json_path, kind_and_size, shorten
 from heedful.loop.record import Finding
 
 if TYPE_CHECKING:
@@ -164,11 +164,16 @@ class Output:
 
     def dump(self, value: Any) -> Any:
         """Return JSON data that give the same value again. Raises NotJournalable."""
-        with UserCode(self._cannot_be_stored):
+        with UserCode(self._not_restored):
             text = self.adapter.dump_json(
-                value, by_alias=False, round_trip=True, warnings="error"
+                value,
+                by_alias=False,
+                round_trip=True,
+                warnings="error",
+                # The difference then says where the part stands.
+                fallback=lambda part: "",
             )
-            difference = next(_differences(value, self._load(text)), "")
+            difference = next(differences(value, self._load(text)), "")
         if difference:
             raise self._cannot_be_stored(difference)
         return json.loads(text)
@@ -191,7 +196,7 @@ class Output:
         with UserCode(changed):
             value = self._load(json.dumps(data))
             again = self.adapter.dump_json(value, by_alias=False, round_trip=True)
-            difference = next(_differences(data, json.loads(again)), "")
+            difference = next(differences(data, json.loads(again)), "")
         if name_of(type(value)) != type_name:
             raise changed(f"it is a {name_of(type(value))} now")
         if difference:
@@ -202,7 +207,17 @@ class Output:
         """Return the value in JSON text, whose fields have their own names."""
         return self.adapter.validate_json(text, by_alias=False, by_name=True)
 
-    def _cannot_be_stored(self, reason: object) -> NotJournalable:
+    def _not_restored(self, error: Any) -> NotJournalable:
+        """Return the error for a value that pydantic does not write, or read again.
+
+        Its text does not quote the value, as that of `error` does.
+        """
+        problems: list[Any] = getattr(error, "errors", list)()
+        places = [json_path(problem["loc"]) for problem in problems]
+        reason = f"{type(error).__name__} at {', '.join(places) or '$'}"
+        return self._cannot_be_stored(reason)
+
+    def _cannot_be_stored(self, reason: str) -> NotJournalable:
         """Return the error for a value that would not come back as it is."""
         return NotJournalable(
             f"a candidate of type {self.name} cannot be stored: {reason}; declare a "
@@ -376,9 +391,12 @@ def is_plain(value: Any) -> bool:
     return kind in _PLAIN_TYPES
 
 
-def _differences(first: Any, second: Any, path: str = "$") -> Iterator[str]:
-    """Yield where a value that came back differs from the first, in class or value."""
-    kind = type(first).__name__
+def differences(first: Any, second: Any, path: str = "$") -> Iterator[str]:
+    """Yield where a value that came back differs from the first, in class or value.
+
+    The values themselves are not quoted.
+    """
+    kind = kind_and_size(first)
     if type(first) is not type(second):
         yield f"at {path}: {kind} came back as {type(second).__name__}"
         return
@@ -387,16 +405,16 @@ def _differences(first: Any, second: Any, path: str = "$") -> Iterator[str]:
     other_parts = _parts(second)
     if parts is None or other_parts is None:
         if first != second:
-            yield f"at {path}: {shorten(first)} came back as {shorten(second)}"
+            yield f"at {path}: {kind} came back with another value"
         return
 
     names = [(type(name), name) for name in parts]
     other_names = [(type(name), name) for name in other_parts]
     if names != other_names:
-        yield f"at {path}: {list(parts)} came back as {list(other_parts)}"
+        yield f"at {path}: {kind} came back with other keys"
         return
     for name, part in parts.items():
-        yield from _differences(part, other_parts[name], f"{path}.{name}")
+        yield from differences(part, other_parts[name], f"{path}.{name}")
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:

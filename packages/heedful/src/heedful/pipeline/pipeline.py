@@ -141,7 +141,8 @@ class Pipeline:
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
-        itself. A parameter `feedback` gets the feedback on the attempt before, or None.
+        itself. A parameter `feedback` (or `hint`) gets the feedback on the attempt
+        before, or None.
         Checks judge the output, or the state if there is no output; `context.data` is
         the state. With a `model` the function returns a prompt, and the model's answer
         is the output. `retries` counts attempts after the first; a `policy` replaces
@@ -189,6 +190,7 @@ class Pipeline:
         """Add a stage with these fields of `Stage`. Raises InvalidInput."""
         name = settings.get("name", getattr(function, "__name__", ""))
         self._check_free(name)
+        stages.feedback_parameter(function)  # checks it
         key = key_of(function) or f"{self.name}: {name}"[-MAX_NAME_CHARS:]
         own_fields = {"name": name, "function": function}
         stage = Stage(**{"memory_key": key, **settings, **own_fields})
@@ -287,10 +289,11 @@ def _check_then(then: Any, has_model: bool) -> tuple[Generator, ...]:
         )
 
     for item in then:
-        work = item.generate if isinstance(item, Rung) else item
+        work: Any = item.generate if isinstance(item, Rung) else item
         is_model = isinstance(work, str | Writer) or hasattr(work, "complete")
         allowed = "functions of the state, because the stage has no model"
         require(callable(work) and not is_model, "then", item, allowed)
+        stages.feedback_parameter(work)  # checks it
     return tuple(then)
 
 

@@ -33,11 +33,12 @@ from heedful.checks.evaluate import (
     key_of,
     read_iterator,
 )
-from heedful.checks.output import Output, to_stored
+from heedful.checks.output import Output, differences, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.drive.judgement import judge_names
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
+from heedful.faults import kind_and_size
 from heedful.lessons.render import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
@@ -49,7 +50,7 @@ from heedful.validation import require
 REPORTS_STATE_FIELD = "guardrail_reports"
 UNSTORABLE_STATE_MESSAGE = (
     "stage {!r}: {} is a {}, which cannot be stored; to resume after it, return JSON "
-    "data or the path of a file, or declare the stage with rerun=True"
+    "or the path of a file, or use rerun=True"
 )
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
@@ -205,13 +206,10 @@ def _are_equal(first: Any, second: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """Describe a data frame or an array: its shape and first rows; "" for others."""
-    shape = getattr(value, "shape", ())
-    if not shape or not hasattr(value, "__array__"):
+    """Return the first rows of a data frame or an array; "" for others."""
+    if not getattr(value, "shape", ()) or not hasattr(value, "__array__"):
         return ""
-
-    sizes = " × ".join(map(str, shape))
-    return f", {sizes}\nfirst rows:\n{value[:5]}"
+    return f"\nfirst rows:\n{value[:5]}"
 
 
 def json_text(value: Any) -> str | None:
@@ -227,11 +225,17 @@ def json_text(value: Any) -> str | None:
 
 
 def _describe_kind(value: Any) -> str:
-    """Return the type of a value that JSON cannot represent, and why it cannot."""
-    kind = type(value).__name__
-    if type(value) in (dict, list):
-        kind += " with a part that is no JSON"
-    return kind
+    """Return the type and size of a value that JSON cannot represent, and where.
+
+    The value itself is not quoted.
+    """
+    kind = kind_and_size(value)
+    if type(value) not in (dict, list):
+        return kind
+    with suppress(TypeError, ValueError, RecursionError):
+        again = json.loads(json.dumps(value, default=lambda part: ""))
+        return f"{kind} ({next(differences(value, again), 'no JSON')})"
+    return f"{kind} with a part that is no JSON"
 
 
 def fields_of(state: Any) -> dict[str, Any]:
@@ -392,10 +396,8 @@ class StageState:
             feedback = as_text((), current.seed, current.advice)
         set_feedback(self.state, self.stage.name, feedback)
 
-        if _takes_feedback(work):
-            output = work(self.state, feedback=feedback or None)
-        else:
-            output = work(self.state)
+        names = feedback_parameter(work)
+        output = work(self.state, **dict.fromkeys(names, feedback or None))
 
         if hasattr(output, "__await__") or isinstance(output, AsyncIterator):
             return self._await_answer(output, current.attempt)
@@ -567,7 +569,8 @@ class StageState:
         """
         if not self.stage.rerun:
             name, value = next(iter(described.items()))
-            raise NotJournalable(self._unstorable_message(name, value))
+            kind = value.partition("\n")[0]  # the rows are the caller's own
+            raise NotJournalable(self._unstorable_message(name, kind))
         failed = partial(StageFailed, self.stage.name, self.run)
         rung = 1
         if context.attempt <= len(self.rungs):
@@ -587,11 +590,23 @@ class StageState:
 
 
 @lru_cache(256)  # the functions of the stages of a process
-def _takes_feedback(function: Work) -> bool:
-    """Return True if `function`, and any function that it wraps, accepts `feedback`."""
-    with suppress(TypeError, ValueError):  # some functions in C have no signature
-        for follow in (True, False):
-            signature = inspect.signature(function, follow_wrapped=follow)
-            signature.bind(None, feedback=None)
-        return True
-    return False
+def feedback_parameter(function: Work) -> tuple[str, ...]:
+    """Return the name of the parameter that gets the feedback, or () if there is none.
+
+    `function`, and any function that it wraps, accepts it. Raises InvalidInput for a
+    function that cannot be called with the state, nor with state and feedback.
+    """
+    for names in (("feedback",), ("hint",), ()):
+        try:
+            for follow in (True, False):
+                signature = inspect.signature(function, follow_wrapped=follow)
+                signature.bind(None, **dict.fromkeys(names))
+            return names
+        except TypeError:
+            continue
+        except ValueError:  # some functions in C have no signature
+            return ()
+
+    name = getattr(function, "__name__", "function")
+    allowed = "a function of the state, or of the state and `feedback`"
+    raise InvalidInput("stage", f"{name}{inspect.signature(function)}", allowed)
