@@ -368,8 +368,8 @@ class NotPassed(HeedfulError):
         if deafness:
             wrong += f"; {deafness}"
         candidate = "the best candidate is in .result.candidate"
-        if result.best is None:
-            candidate = "no answer was kept"
+        if result.candidate is None:
+            candidate = "the answers that were kept are in .result.loop.attempts"
         super().__init__(
             f"not passed after {len(attempts)} attempts ({why}): {wrong}; {candidate}"
         )

@@ -266,7 +266,8 @@ async def test_what_does_not_fit_is_asked_again_and_no_check_sees_it(
     seen: list[Any] = []
     result, _ = await answer(output, wrong, checks=[seen.append])
     assert not result.passed
-    assert result.candidate == wrong
+    assert result.candidate is None
+    assert result.loop.attempts[0].has_candidate
     assert seen == []
     finding = next(item for item in notes(result) if item.check == "output")
     assert finding.key == f"output: {key}"
@@ -281,13 +282,15 @@ async def test_a_model_is_shown_its_last_object_as_json() -> None:
     assert f'"Note": "{name}"' in model.prompts[1][-1].content
 
 
-async def test_a_decorated_function_returns_the_object() -> None:
-    @heedful.self_correcting(output=Paint, store=None)
+async def test_a_decorated_function_returns_the_object_or_raises() -> None:
+    @heedful.self_correcting(output=Paint, store=None, on_exhausted="best")
     def paint(task: str, hint: str) -> str:
-        return GREEN if hint else "green"
+        return task if hint else "green"
 
-    candidate: Any = paint("t")
+    candidate: Any = paint(GREEN)
     assert candidate == Paint(name="green", litres=2.5)
+    with pytest.raises(errors.NotPassed, match=r"kept are in \.result\.loop\.attempts"):
+        paint("blue")
 
 
 @cases("output", {"module": pytest, "name": "Nowhere", "7": 7})
@@ -338,15 +341,20 @@ async def test_a_stored_object_comes_back_as_it_was(
         "sub": (Paint, Gloss(name="a", litres=1), r"at \$: Gloss came back as Paint"),
         "a union": (Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird"),
         "a secret": (Locked, Locked(code=SecretStr("x")), r"at \$\.code"),
+        "inside": (dict, {"a": [1, {"private"}]}, r"at \$\.a\.1: set of 1 came"),
+        "an object": (dict, {"a": {"b": object()}}, r"at \$\.a\.b: object came"),
+        "a key": (dict, {("private", 1): 1}, r"at \$: dict of 1 came .* other keys"),
+        "a list": (Paint, Paint.model_construct(name=["private"]), "Error at"),
     },
 )
 async def test_what_would_come_back_as_another_is_refused_at_the_first_write(
     store: Store, output: Any, value: Any, reason: str
 ) -> None:
-    with pytest.raises(errors.NotJournalable, match=reason):
+    with pytest.raises(errors.NotJournalable, match=reason) as caught:
         await answer(output, value, store=store)
+    assert "private" not in str(caught.value)
     result, _ = await answer(output, value)
-    assert result.candidate is value
+    assert result.candidate == value
 
 
 def version(name: str = "Leaf", **fields: Any) -> type[BaseModel]:

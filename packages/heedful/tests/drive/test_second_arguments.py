@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.errors import InvalidInput
 
 RIGHT = heedful.checks.contains("right")
 
@@ -113,13 +112,6 @@ async def test_our_feedback_is_no_answer(generate):
     assert evaluation is not None
     finding = evaluation.errors[0]
     assert finding.key == "answer: feedback"
-
-
-def test_a_function_that_needs_more_is_refused():
-    with pytest.raises(InvalidInput, match="a task and a hint"):
-        heedful.run_sync(
-            heedful.run("t", generate=lambda task, model, hint: "", store=None)
-        )
 
 
 def with_limit(text: str, limit: int = 3) -> bool:

@@ -117,9 +117,7 @@ class Writer:
         messages += as_messages(worked_rules)
         messages += context.examples
 
-        request = "\n\n".join(_request_parts(context))
-        messages.append(Message("user", request))
-
+        messages.append(Message("user", "\n\n".join(_request_parts(context))))
         return [Message(message.role, redact(message.content)) for message in messages]
 
 
@@ -134,10 +132,7 @@ def _request_parts(context: Context) -> list[str]:
         parts.append(as_text((), context.seed, rules))
 
     if context.hint:
-        last_answer = context.previous
-        if not isinstance(last_answer, str):
-            last_answer = json.dumps(last_answer, default=str)
-        last_answer = redact(last_answer)
+        last_answer = redact(_prompt_text(context.previous))
 
         # A shorter candidate is easier to write again than to correct. Of 24 one-line
         # tasks, the embedded 0.5B model solved 20 within 4 attempts if a retry showed
@@ -150,12 +145,13 @@ def _request_parts(context: Context) -> list[str]:
 
         parts.append(context.hint)
 
-    task = context.task
-    if not isinstance(task, str):
-        task = json.dumps(task, default=str)
-    parts.append(task)
-
+    parts.append(_prompt_text(context.task))
     return parts
+
+
+def _prompt_text(value: Any) -> str:
+    """Return a task or an answer as a prompt shows it: text as it is, data as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 @refuses_unknown_options
@@ -439,8 +435,6 @@ async def _ask_function(
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
-    if isinstance(result, str):
-        return CandidateBatch((result,), SINGLE_CALL_USAGE)
     answer = single_answer(name, result)
     if answer is not None:
         return _batch_of([answer])

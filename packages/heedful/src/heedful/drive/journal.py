@@ -233,11 +233,6 @@ class Lease:
         # True if the driver makes the next attempt at once.
         self.goes_on = False
 
-    @property
-    def durable(self) -> bool:
-        """True if the loop is stored."""
-        return self.store is not None
-
     def __enter__(self) -> None:
         """Hold the loop in a `with` block; raises LeaseLost if it is taken over."""
         if self.store is None:
@@ -247,12 +242,9 @@ class Lease:
         self._heartbeats = list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
         self._timer = asyncio.get_running_loop().call_later(
-            LOOP_LEASE_SECONDS / 3, self._begin_heartbeat
+            LOOP_LEASE_SECONDS / 3,
+            lambda: self._heartbeats.append(asyncio.create_task(self._beat())),
         )
-
-    def _begin_heartbeat(self) -> None:
-        """Start the task that renews the lease."""
-        self._heartbeats.append(asyncio.create_task(self._beat()))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is None:

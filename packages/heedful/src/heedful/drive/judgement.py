@@ -57,11 +57,6 @@ class Judges:
     memory: LoopMemory | None
     refusals: list[BaseException] = field(default_factory=list)
 
-    @property
-    def last_refusal(self) -> BaseException | None:
-        """The last exception that refused an answer of the last attempt, if any."""
-        return self.refusals[-1] if self.refusals else None
-
     def refusal(
         self, error: errors.GenerateFailed, attempts: Sequence[record.Attempt]
     ) -> RefusedAnswer:

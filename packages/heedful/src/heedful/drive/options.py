@@ -187,7 +187,7 @@ def validate_refusing(refuse: Refusing) -> None:
 def add_resume_hint(error: errors.HeedfulError, lease: journal.Lease) -> None:
     """Add to the message of an error how to go on with the loop that it left open."""
     cure = "give the loop an id and a store to go on where it failed"
-    if lease.durable:
+    if lease.store is not None:
         cure = f"the loop is kept: run it again with id={lease.id!r}"
     error.args = (f"{error}; {cure}",)
 

@@ -161,9 +161,9 @@ def self_correcting(
     (or `feedback`) gets the feedback; callers do not pass it. A function without such a
     parameter gets no hint; it may read `heedful.context().hint`. If no candidate
     passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the
-    best candidate. If no candidate was evaluated, always raises NotPassed. Methods
-    (first parameter `self` or `cls`) work too. Raises InvalidInput, and
-    UnknownName for an unknown option.
+    best candidate. Without one, as when no answer fits the `output`, always raises
+    NotPassed. Methods (first parameter `self` or `cls`) work too. Raises InvalidInput,
+    and UnknownName for an unknown option.
     """
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
@@ -191,7 +191,7 @@ def self_correcting(
                 **settings,
             ).finish()
 
-            has_best = on_exhausted == "best" and result.best is not None
+            has_best = on_exhausted == "best" and result.candidate is not None
             if not result.passed and not has_best:
                 raise NotPassed(result) from result.refused_by
             return result.candidate
@@ -266,18 +266,12 @@ class _TaskFunction:
             """Call the function with its arguments, this task and this hint."""
             hints = dict.fromkeys(self.hints, hint)
             values = {**hints, **arguments, self.task: task}
-            values = {
-                name: value
-                for name, value in values.items()
-                if name in self.signature.parameters
-            }
             call = inspect.BoundArguments(self.signature, values)
             return self.function(*call.args, **call.kwargs)
 
         generate.__annotations__["return"] = self.returns
         generate.is_async = not blocking(self.function)  # type: ignore[attr-defined]
-        label = getattr(self.function, "__qualname__", "")
-        label = key_of(self.function) or label
+        label = key_of(self.function) or getattr(self.function, "__qualname__", "")
         generate.label = label  # type: ignore[attr-defined]
         generate.hears = bool(self.hints)  # type: ignore[attr-defined]
 

@@ -107,8 +107,9 @@ class AttemptReport:
             usage = usage_of(usage)
 
         check_name("model", self.model)
-        is_usage = usage is not None
-        require(is_usage, "usage", self.usage, "a Usage, or the usage of an SDK")
+        require(
+            usage is not None, "usage", self.usage, "a Usage, or the usage of an SDK"
+        )
 
         require(
             isinstance(self.evaluation, record.Evaluation | None),
@@ -135,9 +136,7 @@ class AttemptReport:
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of a SHA-256 over its JSON."""
-        evaluation = None
-        if self.evaluation is not None:
-            evaluation = codec.to_document(self.evaluation)
+        evaluation = self.evaluation and codec.to_document(self.evaluation)
         document = (
             record.as_data(self.output),
             self.digest,
@@ -438,15 +437,11 @@ class ReportedLoop:
         InvalidInput, UsageError for an empty report.
         """
         check_options("a report", fields, AttemptReport.__slots__)
-        attempt_report = AttemptReport(output, **fields)
-        if "checks" not in fields:
-            attempt_report = replace(attempt_report, checks=self.checks)
-        if "refuse" not in fields:
-            attempt_report = replace(attempt_report, refuse=self.refuse)
+        defaults: dict[str, Any] = {"checks": self.checks, "refuse": self.refuse}
+        others = {name: defaults[name] for name in defaults if name not in fields}
+        attempt_report = replace(AttemptReport(output, **fields), **others)
 
-        number = attempt
-        if number is None:
-            number = len(self.loop.attempts) + 1
+        number = len(self.loop.attempts) + 1 if attempt is None else attempt
         check_integer("attempt", number)
 
         result = await report(
@@ -502,6 +497,7 @@ async def open_loop(
         policy=policies.policy(policy),
         memory_key=memory_key,
         model=model,
+        scope=scope,
         refuse=refuse,
     )
     ladder = _ladder_of(rungs)
@@ -526,25 +522,21 @@ async def open_loop(
         store = open_store(store)
 
     scope = scope or Scope()
-    require(isinstance(scope, Scope), "scope", scope, "a Scope")
 
-    has_default_key = memory_key is None
-    if memory_key is None:
-        memory_key = key_of_checks(checks)
-
+    key = key_of_checks(checks) if memory_key is None else memory_key
     head = Head(
         task=task,
         goals=[codec.to_document(goal) for goal in settings.loop_goals],
         policy=policy_document,
         context=context,
-        memory_key=memory_key,
+        memory_key=key,
         model=model or (rungs[0] if rungs else ""),
         ladder=ladder,
     )
     if may_be_large:
         head = replace(head, columns=await offload(head_columns, head))
     stored_loop = await store.write(
-        scope, loops.begin, id, head, any_key=has_default_key
+        scope, loops.begin, id, head, any_key=memory_key is None
     )
     created = stored_loop is not None
     if stored_loop is None:

@@ -22,7 +22,7 @@ from heedful.checks.evaluate import (
     list_judges,
     pure,
 )
-from heedful.checks.output import declared_output, from_stored
+from heedful.checks.output import declared_output, from_stored, is_refused
 from heedful.drive import journal
 from heedful.drive.attempt import NextAttempt, RunState, StageFeedback, word_verdict
 from heedful.drive.generate import (
@@ -193,6 +193,9 @@ class Run(LoopSettings[C]):
 
             best = state.verdict.best
             candidate = state.values[best - 1] if best is not None else None
+            output = None if state.verdict.passed else self._output
+            if output is not None and is_refused(output.read(candidate)[1]):
+                candidate = None
 
             warn_if_unjudged(self._producers[0], state.loop)
             return Result(
@@ -202,7 +205,7 @@ class Run(LoopSettings[C]):
                 loop=state.loop,
                 policy=self.policy,
                 briefing=self.briefing,
-                refused_by=self._judges.last_refusal,
+                refused_by=next(reversed(self._judges.refusals), None),
             )
 
     def go_on(self) -> None:
@@ -293,7 +296,7 @@ class Run(LoopSettings[C]):
                     # Not handled, only noted, also of a cancellation: a write that
                     # raised may still have succeeded, and only the journal knows.
                     self._lease.may_exist = True
-                    if self._lease.durable:
+                    if self._lease.store is not None:
                         self._state = None
                     raise
 
@@ -302,7 +305,7 @@ class Run(LoopSettings[C]):
     async def _open(self) -> RunState:
         """Return the state that the journal holds, or the state of a new loop."""
         stored_loop = None
-        if self._lease.durable:
+        if self._lease.store is not None:
             stored_loop = await self._lease.open(self._head())
 
         if stored_loop is None:
@@ -330,7 +333,7 @@ class Run(LoopSettings[C]):
         if self._resumed_after is None:
             self._resumed_after = len(state.loop.attempts)
 
-        if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
+        if any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if stop.has_user_code(self.policy.rules):
