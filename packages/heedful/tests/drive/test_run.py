@@ -251,11 +251,10 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, message, any
 
 @cases("pure", {"other checks": False, "pure checks": True})
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, pure):
-    candidate = float("nan")
     checks = [Check(pure=pure)]
     with pytest.raises(errors.NotJournalable, match="run with store=None"):
-        await drive(candidate, checks=checks, store=store)
-    assert not (await drive(candidate, checks=checks, policy=ONCE)).passed
+        await drive(float("nan"), checks=checks, store=store)
+    assert not (await drive(float("nan"), checks=checks, policy=ONCE)).passed
 
 
 # -- limits
