@@ -83,11 +83,7 @@ def test_an_answer_that_was_accepted_after_a_remark_is_found(remark):
     {
         "no new answer": [ANSWER, REMARK],
         "the agent stayed with its answer": [ANSWER, REMARK, ANSWER],
-        "a wish of the user": [
-            ANSWER,
-            Event("user_message", "Shorter, please."),
-            OTHER_ANSWER,
-        ],
+        "a wish of the user": [ANSWER, *user("Shorter, please."), OTHER_ANSWER],
     },
 )
 def test_not_every_second_answer_is_a_correction(events):

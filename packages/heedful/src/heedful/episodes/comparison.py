@@ -20,8 +20,8 @@ from heedful.lessons.words import count_common
 from heedful.validation import MAX_SHOWN_LINE_CHARS
 
 MIN_WORD_CHARS = 4
-# How alike two calls are that differ in few arguments, or in a value that the error
-# shows: less than calls with common words, which have at least 0.5.
+# How alike two calls are that differ in few arguments, or in a value that the error or
+# another call shows: less than calls with common words, which have at least 0.5.
 FEW_ARGUMENTS_LIKENESS = 0.4
 SHOWN_VALUE_LIKENESS = 0.3
 # What an agent says of a command for people.
@@ -132,19 +132,27 @@ def _shows_value(words: Sequence[str], old: str, new: str) -> bool:
 def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     """Return how alike two calls of one tool are, 0..1; 0 if they serve two purposes.
 
-    They share half of their words, differ in few arguments, or in the program that the
-    `error` of the old one misses, or the error shows the new values.
+    They share half of their words, differ in few arguments, in one that the `error` of
+    the old one names, or in the program that it misses, or it shows the new values.
     """
     share = likeness(text_of_call(old), text_of_call(new))
     if share > 0:
         return share if is_about_change(old, new, error) else 0.0
     if differ_in_few_arguments(leaves(old), leaves(new)) or _contains_command(old, new):
         return FEW_ARGUMENTS_LIKENESS
+    if _differ_in_named_argument(old, new, error):
+        return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(old, new, error):
         return FEW_ARGUMENTS_LIKENESS
     if begin_alike(old, new) and shows_new_values(error, old, new):
         return SHOWN_VALUE_LIKENESS
     return 0.0
+
+
+def _differ_in_named_argument(old: Event, new: Event, error: str) -> bool:
+    """Return whether an error names an argument that only one of two calls has."""
+    names = leaves(old).keys() ^ leaves(new).keys()
+    return not _words_in(" ".join(names)).isdisjoint(_words_in(error))
 
 
 def _is_command(event: Event) -> bool:
@@ -168,17 +176,16 @@ def is_about_change(old: Event, new: Event, error: str) -> bool:
     """
     if not (_is_command(old) and _is_command(new)):
         return True
-    old_words = _words_of(old)
-    new_words = _words_of(new)
+    old_words = _words_in(text_of_call(old))
+    new_words = _words_in(text_of_call(new))
     if old_words <= new_words or new_words <= old_words:
         return True
-    error_words = _EXACT_WORD_PATTERN.findall(error.lower())
-    return not (old_words ^ new_words).isdisjoint(error_words)
+    return not (old_words ^ new_words).isdisjoint(_words_in(error))
 
 
-def _words_of(event: Event) -> set[str]:
-    """Return the words of a call in lower case."""
-    return set(_EXACT_WORD_PATTERN.findall(text_of_call(event).lower()))
+def _words_in(text: str) -> set[str]:
+    """Return the words of a text in lower case."""
+    return set(_EXACT_WORD_PATTERN.findall(text.lower()))
 
 
 def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:
@@ -239,8 +246,7 @@ def concerns(edit: Event, error: str) -> bool:
     quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
     values = leaves(edit).items()
     written = [text for name, text in values if name not in PATH_ARGUMENTS]
-    changed = set(_EXACT_WORD_PATTERN.findall("\n".join(written).lower()))
-    return not changed.isdisjoint(_EXACT_WORD_PATTERN.findall(quoted))
+    return not _words_in("\n".join(written)).isdisjoint(_words_in(quoted))
 
 
 def tokens_of(text: str) -> set[str]:

@@ -27,6 +27,7 @@ from itertools import islice, pairwise
 
 from heedful.episodes.comparison import (
     MIN_WORD_CHARS,
+    SHOWN_VALUE_LIKENESS,
     TOKEN_PATTERN,
     begin_alike,
     concerns,
@@ -65,9 +66,6 @@ from heedful.lessons.signature import signature
 MAX_RETRY_DISTANCE_CALLS = 20
 MAX_DISTANCE_EVENTS = 200
 MAX_TOLD_CALLS = 3
-# How alike two calls are that differ by a value that was looked up: less than calls
-# with common words, which have at least 0.5.
-FOUND_VALUE_LIKENESS = 0.3
 MIN_VALUE_CHARS = 8
 # The share of the names in a failed call that another way has, too.
 MIN_SHARED_NAMES = 1 / 3
@@ -253,7 +251,7 @@ def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
     share = likeness_of_calls(old, new, error)
     if share > 0 or not begin_alike(old, new):
         return share
-    return FOUND_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
+    return SHOWN_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
 
 
 def _find_other_way(run: Course, failed: int) -> int | None:
@@ -265,8 +263,8 @@ def _find_other_way(run: Course, failed: int) -> int | None:
     """
     event = run.events[failed]
     names = _thing_names(event)
-    start = failed + 1
-    calls = (n for n in range(start, len(run.events)) if run.roles[n] == "act")
+    later = range(failed + 1, len(run.events))
+    calls = (n for n in later if run.roles[n] == "act")
 
     other: int | None = None
     highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
@@ -450,8 +448,7 @@ def _new_tokens(run: Course, failed: int, working_call: int) -> set[str]:
     """Return what a call has that the failed one and its error lack."""
     before = f"{text_of_call(run.events[failed])} {_result_text(run, failed)}".lower()
     tokens = tokens_of(text_of_call(run.events[working_call]))
-    values = {value.lower() for value in leaves(run.events[working_call]).values()}
-    tokens |= {value for value in values if len(value) >= MIN_VALUE_CHARS}
+    tokens |= {value.lower() for value in _long_values(run.events[working_call])}
     return {token for token in tokens if token not in before}
 
 
