@@ -148,7 +148,7 @@ def test_the_index_of_examples_names_every_example():
 
 def test_a_new_user_needs_ten_lines_from_an_empty_folder_to_a_told_lesson(tmp_path):
     page = (ROOT / "docs" / "start" / "learn-from-runs.md").read_text(encoding="utf-8")
-    example = next(block for block in run_docs.blocks(page) if block.title)
+    example = next(b for b in run_docs.blocks(page) if b.language == "python")
     lines = [line for line in example.body.splitlines() if line.strip()]
     assert len(lines) <= 10
     words = "quarantine release state importance kind signature set_trust".split()

@@ -272,6 +272,7 @@ def print_summary(measured: Measured, *, families: bool) -> None:
     """
     tasks = len(measured.ran.memory)
     show(f"{measured.settings['model']}, {tasks} tasks: shares with 95 % intervals")
+    show("second half: the later half of the tasks of each family")
     groups = by_group(measured)
     if not families:
         groups = groups[-1:]

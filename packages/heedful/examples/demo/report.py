@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import TaskResult
-from heedful.errors import UsageError
+from heedful.errors import UsageError, install_line
 from heedful.pages.run_report import environment
 
 from .figures import (
@@ -223,7 +223,7 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], finding: str, title: str) -> 
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPictures("no picture (it needs heedful[report])") from error
+        raise NoPictures(f"no picture: {install_line('report')}") from error
     with mpl.rc_context({"font.size": 10.5}):
         figure = Figure(figsize=INCHES, layout="constrained")
         axes = figure.subplots(1, 2, width_ratios=(3, 2))

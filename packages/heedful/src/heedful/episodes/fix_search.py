@@ -288,8 +288,7 @@ def _find_other_way(run: Course, failed: int) -> int | None:
 
 def _thing_names(event: Event) -> set[str]:
     """Return the names of things in a call: paths, ids, long values."""
-    names = set(_THING_PATTERN.findall(text_of_call(event)))
-    names |= _long_values(event)
+    names = _long_values(event).union(_THING_PATTERN.findall(text_of_call(event)))
     return {name for name in names if not name.startswith("-")}
 
 

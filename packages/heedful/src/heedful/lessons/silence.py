@@ -61,8 +61,8 @@ _WORDS = {
         "they are one function, pass the same memory_key for both"
     ),
     "no evidence": (
-        "nothing in its run shows that it helps; it is shown after another run has "
-        "the same failure"
+        "nothing in its run shows that it helps; agents will be told before such a "
+        "call, and with a task after another run has the same failure"
     ),
     "dreamt": "a dream wrote it; it is shown after a failure that it cites recurs",
     "filter": "it does not match the filter",
