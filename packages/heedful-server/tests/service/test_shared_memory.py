@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful import client as client_module, errors
 from heedful.client import Pauses
+from heedful.lessons.briefing import Briefing
 from heedful.loop.stop import Stop
 from heedful.store import loops, open_store
 from heedful.store.store import Store
@@ -66,7 +67,6 @@ class Scale:
 TASKS = ("Weigh the red crate.", "Weigh the blue crate.", "Is a horse heavy?")
 CHECKS: dict[str, Any] = {
     "a check with a finding": [in_kilograms],
-    "a ready-made check": [heedful.checks.contains("kg")],
     "two checks": [heedful.checks.contains("kg"), heedful.checks.words(at_most=1)],
 }
 
@@ -99,8 +99,10 @@ async def test_a_service_tells_loops_what_a_local_memory_tells(store, checks, te
     expected = await run_all(local, checks=checks, tell=tell)
     async with service(store) as client:
         assert await run_all(client, checks=checks, tell=tell) == expected
-        first = (await client.loop("loop 0"))["made"][0]
-    assert (first["output"] is None) is (tell == "rules")
+        stored_loops = [await client.loop(f"loop {n}") for n in range(len(TASKS))]
+    assert (stored_loops[0]["made"][0]["output"] is None) is (tell == "rules")
+    told = [Briefing.of(stored_loop["briefing"]) for stored_loop in stored_loops]
+    assert [briefing.lines for briefing in told] == [b.lines for b in expected[3::4]]
 
 
 def test_what_one_machine_is_corrected_for_another_does_right_at_once(tmp_path):

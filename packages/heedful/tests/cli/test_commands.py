@@ -255,7 +255,6 @@ def test_the_example_of_a_command_in_the_help_runs(name, heedful_):
     [
         pytest.param("lessons list", "lessons", id="lessons are listed by their name"),
         pytest.param("loops list", "loops", id="loops are listed by their name"),
-        pytest.param("lesson list", "lessons", id="one lesson, and a list"),
         pytest.param("dream log", "consolidate", id="the earlier word for consolidate"),
     ],
 )

@@ -109,7 +109,14 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
     return model
 
 
-# -- a loop that is resumed
+async def test_a_loop_that_is_resumed_says_again_what_is_withheld(store):
+    await teach(store)
+    memory = Memory(store, holdout=0.99)
+    first = await memory.brief(TASK, "l")
+    await store.write(SCOPE, exposures.remember, (), exposures=first.exposures)
+    again = await memory.brief(TASK, "l", begins=False)
+    assert {choice.outcome for choice in first.choices} >= {"withheld"}
+    assert again.choices == first.choices
 
 
 # -- written with the first entry, whatever it is
@@ -139,12 +146,6 @@ async def test_the_exposures_of_a_loop_are_stored_with_its_first_entry(
         await act(driver)
     path = tmp_path / ("a.db" if other is store else "memory.db")
     assert set(read_exposures(path, "l")) == {name[6:] for name in WHOLE[:3]}
-
-
-# -- outcomes
-
-
-# -- looks
 
 
 async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):

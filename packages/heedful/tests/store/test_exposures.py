@@ -91,9 +91,6 @@ def compare_hurting(name: str) -> Comparison:
     return comparison
 
 
-# -- what a loop was shown, and came to
-
-
 # -- what is counted
 
 

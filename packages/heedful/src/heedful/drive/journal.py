@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from heedful.checks.evaluate import Context, blocking, check_id, evaluated
 from heedful.errors import (
@@ -477,8 +477,7 @@ class LoopMemory:
         if ended and self.shares_transaction:
             return
 
-        under_way = answered or loop.is_under_way
-        begins = not (ended or under_way)
+        begins = not (ended or answered or loop.is_under_way)
         # Holding lessons back measures only the first rung; later rungs see them all.
         await self.brief(loop.id, begins, withholds=loop.rung == 1)
         if ended:
@@ -489,19 +488,27 @@ class LoopMemory:
 
         With `withholds`, some lessons are held back at random, to measure their effect.
         """
-        self.briefing = await self.memory.brief(
-            self.task,
-            loop,
-            begins,
-            memory_key=self.memory_key,
-            checks=self.checks,
-            tell=self.tell,
-            model=self.model,
-            withholds=withholds,
-            check_ids=[check_id(judge) for judge in self.judges],
-            refuses=self._refuses,
+        self.briefing = await self._recall(
+            loop, begins, withholds=withholds, refuses=self._refuses
         )
         self.unwritten_briefing = self.briefing
+
+    async def _recall(self, loop: str, begins: bool, **options: Any) -> Briefing:
+        """Ask memory what to show a loop; it stores the answer with a loop it has."""
+        return cast(
+            "Briefing",
+            await self.memory.brief(
+                self.task,
+                loop,
+                begins,
+                memory_key=self.memory_key,
+                checks=self.checks,
+                tell=self.tell,
+                model=self.model,
+                check_ids=[check_id(judge) for judge in self.judges],
+                **options,
+            ),
+        )
 
     async def _refuses(self, example: Example) -> bool:
         """Return True if a judge now finds an error in an example's accepted answer.
@@ -621,6 +628,8 @@ class LoopMemory:
             memory_key=self.memory_key,
             model=self.model,
         )
+        # The service did not have the loop when it said what to show.
+        await self._recall(loop.id, begins=False)
 
         declare = functools.partial(declared_by, self.judges)
         for attempt in loop.attempts:
@@ -640,8 +649,9 @@ class LoopMemory:
                 model=attempt.model,
             )
         if loop.cancelled:
-            body = {"why": loop.cancelled}
-            await self.memory.call("POST", "loops", loop.id, "cancel", body=body)
+            await self.memory.call(
+                "POST", "loops", loop.id, "cancel", body={"why": loop.cancelled}
+            )
 
     def _alarms(self, entry: JournalEntry) -> tuple[Alarm, ...]:
         """Return what the checks of lessons found in the attempt of an entry."""

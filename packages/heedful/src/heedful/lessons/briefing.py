@@ -11,7 +11,7 @@ why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -372,7 +372,7 @@ class Briefing:
     @property
     def found(self) -> tuple[Match, ...]:
         """The examples and lessons that the loop is shown."""
-        names = shown_names(self.exposures)
+        names = drawn_names(e for e in self.exposures if e.shown)
         return tuple(match for match in self.chosen if _name_of(match) in names)
 
     @property
@@ -428,7 +428,7 @@ class Selection:
         if not exposures:
             return []
 
-        names = shown_names(exposures)
+        names = drawn_names(e for e in exposures if e.shown)
         # A memory that does harm withholds nearly all: the harm is why, not chance.
         is_harmful = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         obstacle = HARMFUL_MEMORY if is_harmful else Obstacle("holdout")
@@ -444,19 +444,17 @@ class Selection:
 
 # The name of a lesson, and the id of an example. The words of a lesson may come from an
 # example of another one, which may be withheld.
-ShownName = tuple[str, int]
+DrawnName = tuple[str, int]
 
 
-def shown_names(exposures: Sequence[Exposure]) -> frozenset[ShownName]:
-    """Return the lessons that a loop is shown, with each of their examples."""
-    names = set[ShownName]()
-    for exposure in exposures:
-        if exposure.shown:
-            names.update((exposure.lesson, id) for id in exposure.examples)
-    return frozenset(names)
+def drawn_names(exposures: Iterable[Exposure]) -> frozenset[DrawnName]:
+    """Return the lessons that a draw decided on, with each of their examples."""
+    return frozenset(
+        (exposure.lesson, id) for exposure in exposures for id in exposure.examples
+    )
 
 
-def _name_of(match: Match) -> ShownName:
+def _name_of(match: Match) -> DrawnName:
     """Return the name of the lesson of a match, and the id of its example."""
     return f"{match.kind}/{match.signature}", match.id
 
@@ -467,7 +465,7 @@ def choose_for_loop(
     now: float,
     tell: Tell = "both",
     checks: Sequence[str] = (),
-    before: frozenset[ShownName] | None = None,
+    before: frozenset[DrawnName] | None = None,
     hidden: Sequence[Match] = (),
     model: str = "",
     memory_key: str = "",
@@ -482,8 +480,9 @@ def choose_for_loop(
     is wrong for another. Other lessons of the kind "reflection", and lessons of a run
     without evidence, are never shown. A rule that does not say what to do makes way for
     three accepted answers of its key. The limits are those of `choose`. `before` are
-    the examples that a resumed loop was shown: it is shown them again. The `hidden`
-    lessons may not be recalled: near ones are listed among the others, with the reason.
+    the examples that were drawn for a resumed loop: it is shown the same again. The
+    `hidden` lessons may not be recalled: near ones are listed among the others, with
+    the reason.
     What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
     of the loop. The `checks` of the loop are names, and the `check_ids` tell their
     arguments apart.

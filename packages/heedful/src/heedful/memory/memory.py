@@ -28,8 +28,8 @@ from heedful.lessons.briefing import (
     Tell,
     choose_for_loop,
     draw_exposures,
+    drawn_names,
     explain_silence,
-    shown_names,
 )
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import (
@@ -479,14 +479,14 @@ class Memory(CallMemory):
         )
 
         exposures = past.exposures
-        shown_before = shown_names(exposures) if exposures else None
+        drawn_before = drawn_names(exposures) if exposures else None
         choose = partial(
             choose_for_loop,
             task,
             now=time.time(),
             tell=tell,
             checks=checks,
-            before=shown_before,
+            before=drawn_before,
             model=past.model,
             memory_key=past.memory_key,
             check_ids=check_ids,
