@@ -23,11 +23,6 @@ USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 
 
-def one_line(page: str) -> str:
-    """Return a page in one line: blanks are single, and none is between two tags."""
-    return " ".join(page.split()).replace("> <", "><")
-
-
 class Browser:
     """Somebody who looks at the pages, with the cookies and headers of a browser."""
 

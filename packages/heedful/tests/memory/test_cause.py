@@ -360,6 +360,9 @@ class Breaking:
 
         def generate(task: str, hint: str) -> str:
             rules.append([match.error_type for match in context().advice])
+            self.answers = [
+                rule.worked.digest for rule in context().advice if rule.worked
+            ]
             return "fine" if rules[1:] and fix is None else " ".join(names) or "fine"
 
         def check(name: str) -> Any:
@@ -391,16 +394,19 @@ class Breaking:
 
 
 @pytest.mark.both_nightly
-async def test_two_rules_at_most_most_often_and_most_severely_broken_first(store):
+async def test_all_rules_are_told_most_often_and_most_severely_broken_first(store):
     breaking = Breaking(store)
     for names in ("ab", "b", "bc"):
         await breaking("K", *names)
-    assert await breaking("K") == ["b", "c"]  # 3 × 0.5, 1 × 0.9; a has 1 × 0.5
+    assert await breaking("K") == ["b", "c", "a"]  # 3 × 0.5, 1 × 0.9, 1 × 0.5
     await breaking("K", "a", "c")
-    assert await breaking("K") == ["c", "b"]
+    assert await breaking("K") == ["c", "b", "a"]
     assert await breaking("K", checks="a") == ["a"]  # checks narrow the key
     assert await breaking("K", tell="examples") == []
     assert await breaking("L") == []
+    await breaking("M", *"dfgh", checks="dfgh")
+    assert sorted(await breaking("M", checks="dfgh")) == list("dfgh")
+    assert len(breaking.answers) == 1  # one answer broke them all
 
 
 @pytest.mark.parametrize(

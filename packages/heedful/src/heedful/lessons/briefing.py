@@ -33,7 +33,6 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.ranking import (
-    MAX_PROMPT_RULES,
     Likeness,
     choose,
     claimed_importance,
@@ -308,7 +307,6 @@ class Briefing:
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
-
         silences = [Obstacle("no key")]
         if rules:
             figures = {"key": self.memory_key, "rules": rules}
@@ -487,9 +485,8 @@ def choose_for_loop(
     of the loop. The `checks` of the loop are names, and the `check_ids` tell their
     arguments apart.
     """
-    matches = list(found)
+    matches = _considered(found, tell, before)
     if before is not None:
-        matches = [match for match in found if _name_of(match) in before]
         model = ""
     rules: list[Match] = []
     similar: list[Match] = []
@@ -525,7 +522,7 @@ def choose_for_loop(
             others += _set_vague_apart(rules, similar, task, now)
         others += _set_foreign_apart(similar, task, memory_key)
     chosen, similar = _choose_with(rules, similar, task, now)
-    chosen = _without_repeated_answers(chosen, tell)
+    chosen = list(_without_repeated_answers(chosen))
 
     # Each lesson that was not chosen is listed once, with the first reason. The words
     # of a rule are not listed again for its examples without an answer.
@@ -542,6 +539,18 @@ def choose_for_loop(
         if match.id not in listed
     ]
     return Selection(chosen, others, memory_key=memory_key)
+
+
+def _considered(
+    found: Sequence[Match], tell: Tell, before: frozenset[ShownName] | None
+) -> list[Match]:
+    """Return those of `before`, or all, without the examples of rules told alone."""
+    matches = list(found)
+    if before is not None:
+        matches = [match for match in found if _name_of(match) in before]
+    if tell == "rules":
+        matches = [replace(match, worked=None) for match in matches]
+    return matches
 
 
 def _set_foreign_apart(
@@ -573,9 +582,9 @@ def _choose_with(
 ) -> tuple[list[Match], list[Match]]:
     """Return what a prompt has of the rules and of the lessons for similar tasks.
 
-    The second list has all these lessons, with the rules that do not fit in as rules.
+    The second list has all these lessons.
     """
-    lessons = _with_spare_rules(similar, rules)
+    lessons = _with_shown_answers(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
     # A prompt has one lesson of a run at most, the best.
     surplus = [match for match in ranked if match.is_from_run][1:]
@@ -651,8 +660,7 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return the obstacle of a lesson whose task is not similar enough."""
-    command = EMBED_COMMAND if match.cosine is None else ""
-    return Obstacle("distance", command)
+    return Obstacle("distance", EMBED_COMMAND if match.cosine is None else "")
 
 
 def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
@@ -741,31 +749,28 @@ def explain_unshown(
     return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
 
 
-def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
-    """Add to the lessons for similar tasks the rules that do not fit in as rules.
+def _with_shown_answers(
+    similar: Sequence[Match], rules: Sequence[Match]
+) -> list[Match]:
+    """Return the lessons; those whose answer comes with a rule are no longer `own`.
 
-    So a loop about the same task, such as a stage, is shown more of its rules: they are
-    near. The example of a rule comes with the rule, so it is shown again only if its
-    task is similar.
+    The example of a rule comes with the rule, so it is shown again only if its task is
+    similar.
     """
-    late = [match for match in rules[MAX_PROMPT_RULES:] if match.verified]
-    matches = [*similar, *(replace(match, cause=None) for match in late)]
-    worked = {match.worked.digest for match in rules[:MAX_PROMPT_RULES] if match.worked}
+    worked = {match.worked.digest for match in rules if match.worked}
     return [
         replace(match, own=match.own and match.example.digest not in worked)
-        for match in matches
+        for match in similar
     ]
 
 
-def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match]:
-    """Drop the answers of rules that the prompt already has, or has no room for."""
+def _without_repeated_answers(chosen: Sequence[Match]) -> Iterator[Match]:
+    """Yield the matches; drop answers of rules that repeat another, or have no room."""
     answers = {match.example.digest for match in chosen if match.example.accepted}
-    is_full = tell == "rules" or len(answers) == MAX_PROMPT_LESSONS
-    matches = list(chosen)
-    for n, match in enumerate(chosen):
-        if match.worked and (is_full or match.worked.digest in answers):
-            matches[n] = replace(match, worked=None)
-    return matches
+    is_full = len(answers) == MAX_PROMPT_LESSONS
+    for match in chosen:
+        is_surplus = match.worked and (is_full or match.worked.digest in answers)
+        yield replace(match, worked=None) if is_surplus else match
 
 
 def _distance(match: Match) -> tuple[float, bool]:
@@ -774,8 +779,7 @@ def _distance(match: Match) -> tuple[float, bool]:
     If two lessons are about the same task, one that says what to do comes first.
     """
     likeness = Likeness.of(match)
-    is_account = match.kind == "reflection"
-    return likeness.needed / max(likeness.value, 1e-9), is_account
+    return likeness.needed / max(likeness.value, 1e-9), match.kind == "reflection"
 
 
 def draw_exposures(

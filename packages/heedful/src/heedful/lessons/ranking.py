@@ -31,9 +31,6 @@ from heedful.lessons.words import words
 from heedful.models.contract import tokens
 from heedful.validation import check_integer
 
-# The most rules by cause in a prompt, besides the lessons for similar tasks.
-MAX_PROMPT_RULES = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
@@ -158,8 +155,11 @@ def is_account(match: Match) -> bool:
 
     People read it. Prompts get the strategy of the run, if it has one.
     """
-    is_reflection = match.kind == "reflection" and "outcome" in match.meta
-    return is_reflection and not is_correction(match)
+    return (
+        match.kind == "reflection"
+        and "outcome" in match.meta
+        and not is_correction(match)
+    )
 
 
 def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
@@ -292,8 +292,8 @@ def choose(
     """Return the nearest matches that fit into a prompt.
 
     They are at most `MAX_PROMPT_LESSONS`, and at most one of them is not verified.
-    Examples that are `own` count as verified. The first
-    `MAX_PROMPT_RULES` of the `rules` come before them and are not counted among them.
+    Examples that are `own` count as verified. As many of the `rules` as fit come before
+    them and are not counted among them; several rules from one answer have it once.
     Other matches that are not near enough, or are quarantined, are left out, and so are
     reflections on a run. Lessons without an accepted output are included only with
     `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
@@ -310,22 +310,29 @@ def choose(
     ]
     near.sort(key=lambda m: _sort_key(Likeness.of(m).nearness, m, now))
 
-    chosen_rules: list[Match] = []
     chosen: list[Match] = []
     has_doubtful = False
-    for match in (*rules, *near):
-        peers = chosen_rules if match.cause else chosen
-        limit = MAX_PROMPT_RULES if match.cause else MAX_PROMPT_LESSONS
+    for match in (*_with_each_answer_once(rules), *near):
         doubtful = not (match.cause or match.verified or match.own)
-        if len(peers) == limit or (doubtful and has_doubtful):
+        peers = [other for other in chosen if not other.cause]
+        if len(peers) == MAX_PROMPT_LESSONS or (doubtful and has_doubtful):
             continue
-        if _prompt_tokens([*chosen_rules, *chosen, match], advice, seed) > budget:
+        if _prompt_tokens([*chosen, match], advice, seed) > budget:
             continue
 
-        peers.append(match)
+        chosen.append(match)
         has_doubtful = has_doubtful or doubtful
 
-    return [*chosen_rules, *chosen]
+    return chosen
+
+
+def _with_each_answer_once(rules: Sequence[Match]) -> Iterator[Match]:
+    """Yield the rules; of several from one answer, only the first has it."""
+    digests = set[str]()
+    for rule in rules:
+        digest = rule.worked.digest if rule.worked else ""
+        yield replace(rule, worked=None) if digest in digests else rule
+        digests.add(digest)
 
 
 def _prompt_tokens(chosen: Sequence[Match], advice: bool, seed: int) -> int:

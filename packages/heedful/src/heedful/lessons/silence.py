@@ -31,7 +31,7 @@ _WORDS = {
     "alike": (
         "many lessons are near the task, and its words do not tell that this one fits"
     ),
-    "no room": "others come first, or it is too long for the prompt",
+    "no room": "what comes first fills the prompt",
     "same rule": "another rule says the same",
     "quarantine": "it waits in quarantine with the trust {trust}",
     "retired": "it was retired",
