@@ -660,7 +660,8 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return the obstacle of a lesson whose task is not similar enough."""
-    return Obstacle("distance", EMBED_COMMAND if match.cosine is None else "")
+    command = EMBED_COMMAND if match.cosine is None else ""
+    return Obstacle("distance", command)
 
 
 def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:

@@ -689,12 +689,10 @@ def by_cause(
     for row in rows:
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
-
-        worked = None
         is_whole = example.accepted and example.rejected
         is_own = row["example_key"] in ("", memory_key)
-        if is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS:
-            worked = example
+        is_shown = is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS
+        worked = example if is_shown else None
 
         rows_by_key = broken[row["rule"]]
         if memory_key in rows_by_key:  # its own loops say enough
