@@ -545,9 +545,7 @@ def _considered(
     found: Sequence[Match], tell: Tell, before: frozenset[ShownName] | None
 ) -> list[Match]:
     """Return those of `before`, or all, without the examples of rules told alone."""
-    matches = [
-        match for match in found if before is None or _name_of(match) in before
-    ]
+    matches = [match for match in found if before is None or _name_of(match) in before]
     if tell == "rules":
         matches = [replace(match, worked=None) for match in matches]
     return matches
