@@ -58,14 +58,16 @@ def line_text(name: str, **values: object) -> str:
     return clean(f"{name}({', '.join(fields)})", SCREEN_COLUMNS)
 
 
-def ago(at: float, now: float) -> str:
+def age(at: float, now: float) -> str:
     """Return how long before `now` a time was, in one unit.
 
-    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
-    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
+    >>> age(0, 59), age(0, 200), age(0, 90_000), age(0, 400_000)
+    ('59 s', '3 min', '25 h', '4 d')
     """
-    age = max(0.0, now - at)
+    past_seconds = max(0.0, now - at)
     seconds, name = next(
-        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
+        (seconds, name)
+        for min_age, seconds, name in AGE_UNITS
+        if past_seconds >= min_age
     )
-    return f"{int(age // seconds)} {name} ago"
+    return f"{int(past_seconds // seconds)} {name}"

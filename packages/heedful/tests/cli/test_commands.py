@@ -268,7 +268,6 @@ def test_another_word_for_a_command_works_and_the_name_is_said(line, name, heedf
     ("words", "completed"),
     {
         "a loop": ("why r/s", ["r/stopped"]),
-        "a lesson": ("lessons show 1", ["1"]),
         "nothing of a database that does not exist": ("why --db no.db r/s", []),
     },
 )

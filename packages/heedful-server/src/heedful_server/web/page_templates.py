@@ -7,7 +7,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from heedful.display import ago
+from heedful.display import age
 from heedful.lessons.silence import HOLDOUT_REASON
 from heedful.loop.codec import from_document
 from heedful.loop.share import percent
@@ -42,7 +42,7 @@ def _pages() -> "Environment":
     pages = environment().overlay(undefined=Undefined, loader=templates)
     pages.filters = {
         **pages.filters,
-        "ago": ago,
+        "age": age,
         "excerpt": excerpt,
         "hit": hit,
         "money": money,

@@ -212,7 +212,7 @@ class Output:
 
         Its text does not quote the value, as that of `error` does.
         """
-        problems: list[Any] = getattr(error, "errors", list)()
+        problems: list[dict[str, tuple[str, ...]]] = getattr(error, "errors", list)()
         places = [json_path(problem["loc"]) for problem in problems]
         reason = f"{type(error).__name__} at {', '.join(places) or '$'}"
         return self._cannot_be_stored(reason)

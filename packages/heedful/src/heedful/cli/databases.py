@@ -1,19 +1,13 @@
 """The database that the settings of a command name, opened for one command."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from heedful.cli.exits import run_interruptibly
-from heedful.cli.printing import current_command
 from heedful.cli.settings import Settings, scope_of, seconds, settings
-from heedful.errors import (
-    HeedfulError,
-    NotFound,
-    StoreUnavailable,
-    missing_folder,
-)
+from heedful.errors import NotFound, StoreUnavailable, missing_folder
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.projects import prepare_database, user_folder
@@ -65,22 +59,6 @@ def read(function: Callable[..., T], *arguments: object) -> T:
     Raises NotFound, StoreError.
     """
     return ask_scope(lambda store, scope: store.read(scope, function, *arguments))
-
-
-def completing(list_ids: Callable[[], Iterable[object]]) -> Callable[[str], list[str]]:
-    """Return what completes an id in a shell, from the ids that `list_ids` reads.
-
-    Nothing is printed: the user is writing a line. A database that cannot be read
-    completes nothing.
-    """
-
-    def complete(incomplete: str) -> list[str]:
-        current_command().has_named_db = True
-        with suppress(HeedfulError):
-            return [id for id in map(str, list_ids()) if id.startswith(incomplete)]
-        return []
-
-    return complete
 
 
 def removal_seconds(values: Settings) -> tuple[float | None, float | None]:

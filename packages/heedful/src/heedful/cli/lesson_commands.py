@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import MIN_KEPT_DAYS, completing, read as read_store
+from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.printing import (
     answer,
     columns,
@@ -46,6 +46,7 @@ from heedful.display import counted
 from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.commands import quote_words
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
@@ -61,7 +62,7 @@ from heedful.sanitize import clean
 from heedful.store import exposures, lessons as lesson_store, retention
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
-from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
@@ -73,18 +74,9 @@ KEY_NOTICE = (
     "\nWhat a function or a stage is shown: heedful recall TASK --key KEY, its memory "
     "key"
 )
-lesson_argument = partial(
-    Argument,
-    min=1,
-    max=MAX_OPTION_INTEGER,
-    help="The id of a lesson.",
-    autocompletion=completing(
-        lambda: [
-            lesson["id"] for lesson in read_store(lesson_store.top, MAX_SHOWN_ROWS)
-        ]
-    ),
-)
-LessonId = Annotated[int, lesson_argument()]
+LessonId = Annotated[
+    int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
+]
 
 
 async def _with_shown(
@@ -112,7 +104,7 @@ REMOVED_LESSON_COLUMNS = columns(
     "lesson state why id seen last_of_use",
     lesson="text",
     # In seconds since 1970.
-    last_of_use=lambda lesson: max(lesson["last_seen"], lesson["last_shown"]),
+    last_of_use=lambda row: max(row["last_seen"], row["last_shown"]),
 )
 
 lessons: Typer = group_with_default()
@@ -302,6 +294,11 @@ def _origin(db: str) -> str:
     return f"This is from your own memory: add --db {db} to a command about it."
 
 
+def _tells_error(history: ActionHistory) -> bool:
+    """Return True if the error of a failed call is known, and does not wait."""
+    return any(failure.error for failure in history.failures)
+
+
 def before(
     command: Annotated[
         list[str],
@@ -323,11 +320,7 @@ def before(
     answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
-    telling = [
-        (db, history)
-        for db, history in known_answers
-        if any(failure.error for failure in history.failures)
-    ]
+    telling = [(db, history) for db, history in known_answers if _tells_error(history)]
     db, result = (telling or known_answers or answers[-1:])[0]
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 
@@ -625,7 +618,10 @@ LESSON_CHECK_COLUMNS = columns(
 
 @lessons.command()
 def harden(
-    lesson: Annotated[int | None, lesson_argument()] = None,
+    lesson: Annotated[
+        int | None,
+        Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson."),
+    ] = None,
     accept: Annotated[
         bool, Option("--accept", help="Let the check judge from now on.")
     ] = False,

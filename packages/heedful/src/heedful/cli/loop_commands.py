@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from getpass import getuser
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import ask_scope, completing, read as read_store
+from heedful.cli.databases import ask_scope, read as read_store
 from heedful.cli.printing import (
     TextTable,
     answer,
@@ -35,8 +36,14 @@ from heedful.cli.settings import (
     time_after,
     where,
 )
-from heedful.display import ago, counted
-from heedful.errors import NotFound, UnknownName, UsageError, similar_name
+from heedful.display import age, counted
+from heedful.errors import (
+    HeedfulError,
+    NotFound,
+    UnknownName,
+    UsageError,
+    similar_name,
+)
 from heedful.lessons.scope import Remembered, Scope
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -81,7 +88,18 @@ STORED_STATES: Mapping[str, State] = {
 }
 
 
-complete_loop = completing(lambda: read_store(known_names))
+def complete_loop(incomplete: str) -> list[str]:
+    """Return the ids of loops that begin so, for a shell.
+
+    Nothing is printed: the user is writing a line. A database that cannot be read
+    completes nothing.
+    """
+    current_command().has_named_db = True
+    with suppress(HeedfulError):
+        return [id for id in read_store(known_names) if id.startswith(incomplete)]
+    return []
+
+
 LoopId = Annotated[
     str,
     Argument(help="The id of a loop, or its beginning.", autocompletion=complete_loop),
@@ -322,16 +340,20 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
+def _attempts_cell(row: Mapping[str, Any]) -> Any:
+    """Return the number of attempts; those of a run belong to its stages."""
+    return "–" if row["attempts"] is None else row["attempts"]
+
+
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    # Those of a run belong to its stages.
-    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
+    attempts=_attempts_cell,
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
-    age=lambda row: ago(row["updated"], time.time()).removesuffix(" ago"),
+    age=lambda row: age(row["updated"], time.time()),
     task=_task_cell,
 )
 
@@ -441,8 +463,8 @@ def _cause_line(cause: FailureCause) -> str:
     """Return why loops failed, how many of them did, and since when."""
     check = f"{cause.check}: " if cause.check else ""
     finding = clean(f"{check}{cause.finding}", MAX_SHOWN_TEXT_CHARS)
-    since = ago(cause.since, time.time())
-    return f"{counted(cause.loops, 'loop')}, first {since}: {finding}"
+    since = age(cause.since, time.time())
+    return f"{counted(cause.loops, 'loop')}, first {since} ago: {finding}"
 
 
 RUN_COLUMNS = columns(

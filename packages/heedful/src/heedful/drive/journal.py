@@ -242,9 +242,12 @@ class Lease:
         self._heartbeats = list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
         self._timer = asyncio.get_running_loop().call_later(
-            LOOP_LEASE_SECONDS / 3,
-            lambda: self._heartbeats.append(asyncio.create_task(self._beat())),
+            LOOP_LEASE_SECONDS / 3, self._begin_heartbeat
         )
+
+    def _begin_heartbeat(self) -> None:
+        """Start the task that renews the lease."""
+        self._heartbeats.append(asyncio.create_task(self._beat()))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is None:

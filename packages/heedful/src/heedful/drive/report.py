@@ -437,9 +437,8 @@ class ReportedLoop:
         InvalidInput, UsageError for an empty report.
         """
         check_options("a report", fields, AttemptReport.__slots__)
-        defaults: dict[str, Any] = {"checks": self.checks, "refuse": self.refuse}
-        others = {name: defaults[name] for name in defaults if name not in fields}
-        attempt_report = replace(AttemptReport(output, **fields), **others)
+        fields = {"checks": self.checks, "refuse": self.refuse, **fields}
+        attempt_report = AttemptReport(output, **fields)
 
         number = len(self.loop.attempts) + 1 if attempt is None else attempt
         check_integer("attempt", number)

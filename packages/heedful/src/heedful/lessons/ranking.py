@@ -276,8 +276,12 @@ def _sort_key(fit: float, match: Match, now: float) -> tuple[float, bool, int, i
 
     Among equals, it puts verified ones first, then those seen more often, then newer.
     """
-    rank_value = round(fit * worth(match, now), 6)
-    return -rank_value, not match.verified, -match.seen, -match.id
+    return (
+        -round(fit * worth(match, now), 6),
+        not match.verified,
+        -match.seen,
+        -match.id,
+    )
 
 
 def choose(

@@ -682,16 +682,17 @@ def by_cause(
     # The rows of the key come first, and then the worst of the others.
     first_rows = {row["rule"]: row for row in reversed(rows)}
     rows = [row for row in rows if row is first_rows[row["rule"]]]
-    shared_rows = [row for row in rows if row["memory_key"] != memory_key]
     sightings = _rule_sightings(db, scope, memory_key, rows)
     texts = _rule_texts(rows, sightings, clip(task))
-    texts |= _rule_texts(shared_rows, sightings, task="")
+    texts |= _rule_texts(
+        [row for row in rows if row["memory_key"] != memory_key], sightings, task=""
+    )
     for row in rows:
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
-        is_whole = example.accepted and example.rejected
         is_own = row["example_key"] in ("", memory_key)
-        is_shown = is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS
+        is_whole = example.accepted and example.rejected
+        is_shown = is_own and is_whole and chars <= MAX_RULE_EXAMPLE_CHARS
         worked = example if is_shown else None
 
         rows_by_key = broken[row["rule"]]
