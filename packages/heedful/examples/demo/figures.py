@@ -348,7 +348,7 @@ def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
     """Say in words what the intervals mean: a head and its sentences."""
     for part in (SECOND, ALL):
         pooled = measured.pooled(part)
-        yield f"{part} of each family ({pooled.memory.tasks} tasks)", in_words(pooled)
+        yield f"{POOLED}, {part} ({pooled.memory.tasks} tasks)", in_words(pooled)
     worse = [
         group.group or "tasks"
         for group, _ in by_group(measured)

@@ -157,7 +157,7 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert (
         len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 12
     )
-    for word in ("insufficient data", "all families", "each family (6 tasks)"):
+    for word in ("insufficient data", "all families", "second half (6 tasks)"):
         assert word in done.out
     assert re.search(
         r"families without a gain at the first try\n  stubborn, easy *\n", done.out
@@ -195,7 +195,7 @@ def test_a_recording_tells_five_tasks_and_the_sum(shown_again):
     assert "58 more tasks with --all" in done.err
     assert "It was wrong, got feedback, and corrected itself" in done.err
     assert "stopped   the answer repeats attempt 1" in done.err
-    assert "second half of each family (36 tasks)" in done.out
+    assert "all families, second half (36 tasks)" in done.out
     assert "67 % (54–77)" in done.out
     assert "temperature" not in done.out
     assert [line for line in (done.err + done.out).splitlines() if len(line) > 80] == []

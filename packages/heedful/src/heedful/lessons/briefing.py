@@ -447,9 +447,10 @@ DrawnName = tuple[str, int]
 
 def drawn_names(exposures: Iterable[Exposure]) -> frozenset[DrawnName]:
     """Return the lessons that a draw decided on, with each of their examples."""
-    return frozenset(
-        (exposure.lesson, id) for exposure in exposures for id in exposure.examples
-    )
+    names = set[DrawnName]()
+    for exposure in exposures:
+        names.update((exposure.lesson, id) for id in exposure.examples)
+    return frozenset(names)
 
 
 def _name_of(match: Match) -> DrawnName:
