@@ -437,6 +437,7 @@ class ReportedLoop:
         InvalidInput, UsageError for an empty report.
         """
         check_options("a report", fields, AttemptReport.__slots__)
+        AttemptReport(output, **fields)  # refuses an empty one
         fields = {"checks": self.checks, "refuse": self.refuse, **fields}
         attempt_report = AttemptReport(output, **fields)
 

@@ -503,8 +503,7 @@ def choose_for_loop(
         obstacle = _model_obstacle(match, model)
         if match.cause is None:
             is_barred = form_obstacle or obstacle or find_obstacle(match)
-            group = barred if is_barred else similar
-            group.append(match)
+            (barred if is_barred else similar).append(match)
             continue
 
         if before is None:
@@ -543,7 +542,7 @@ def choose_for_loop(
 
 
 def _considered(
-    found: Sequence[Match], tell: Tell, before: frozenset[ShownName] | None
+    found: Sequence[Match], tell: Tell, before: frozenset[DrawnName] | None
 ) -> list[Match]:
     """Return those of `before`, or all, without the examples of rules told alone."""
     matches = [match for match in found if before is None or _name_of(match) in before]
