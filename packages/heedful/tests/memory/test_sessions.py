@@ -82,6 +82,17 @@ async def test_a_fix_is_stored_beside_the_words_of_a_person(
     assert [ruling["action"] for ruling in rulings] == ["edit"]
 
 
+async def test_the_call_the_error_and_the_fix_are_those_of_one_run(memory):
+    absent = "/bin/bash: line 1: npx: command not found"
+    fix = step("Bash", "pnpm exec tsc")
+    await learn(memory, "s1", step("Bash", "npx tsc", absent), fix)
+    await learn(memory, "s2", step("Bash", "npx eslint", absent))
+    [lesson] = await memory.top(5)
+    assert lesson["seen"] == 2
+    assert lesson["mistake"]["action"]["text"] == "npx tsc"
+    assert lesson["mistake"]["fix"]["calls"][0]["text"] == "pnpm exec tsc"
+
+
 async def test_the_fix_of_a_revoked_session_leaves_the_words_of_a_person(memory):
     await learn(memory, "s1", FAILED)
     [lesson] = await memory.top(5)

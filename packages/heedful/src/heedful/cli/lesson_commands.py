@@ -46,7 +46,6 @@ from heedful.display import counted
 from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.commands import quote_words
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
@@ -294,11 +293,6 @@ def _origin(db: str) -> str:
     return f"This is from your own memory: add --db {db} to a command about it."
 
 
-def _tells_error(history: ActionHistory) -> bool:
-    """Return True if the error of a failed call is known, and does not wait."""
-    return any(failure.error for failure in history.failures)
-
-
 def before(
     command: Annotated[
         list[str],
@@ -320,7 +314,11 @@ def before(
     answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
-    telling = [(db, history) for db, history in known_answers if _tells_error(history)]
+    telling = [
+        (db, history)
+        for db, history in known_answers
+        if any(failure.error for failure in history.failures)
+    ]
     db, result = (telling or known_answers or answers[-1:])[0]
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 

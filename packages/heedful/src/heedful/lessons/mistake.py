@@ -152,29 +152,31 @@ def merged(mistake: Mistake, stored: Mistake) -> Mistake:
     """Return a mistake with the error, fix and words of a stored one, or its own.
 
     A part takes the place of one that has the same origin or is believed less; a fix of
-    a run that did not succeed, that of one that did not, either. What varies between
-    the two is left out.
+    a run that did not succeed, that of one that did not, either. A fix comes with the
+    call and the error of its own run. What varies between the two is left out.
     """
+    main = mistake
+    other = stored
+    if stored.fix and (mistake.fix is None or _is_better(stored.fix, mistake.fix)):
+        main = replace(stored, files=mistake.files)
+        other = mistake
+    elif stored.fix and mistake.fix and stored.fix.is_proven == mistake.fix.is_proven:
+        changes = _common_values(mistake.fix.changes, stored.fix.changes)
+        main = replace(mistake, fix=replace(mistake.fix, changes=changes))
+
     parts: dict[str, Any] = {}
-    if is_below(mistake.error_origin, stored.error_origin):
-        parts |= {"error": stored.error, "error_origin": stored.error_origin}
-    elif mistake.error_origin == stored.error_origin:
-        parts["error"] = _common(mistake.error, stored.error)
-    if mistake.action and stored.action and mistake.action_origin != "outside":
-        arguments = _common_values(mistake.action.arguments, stored.action.arguments)
-        parts["action"] = replace(mistake.action, arguments=arguments)
-    fix = mistake.fix
-    if stored.fix and (fix is None or _is_better(stored.fix, fix)):
-        parts["fix"] = fix = stored.fix
-    elif stored.fix and fix and stored.fix.is_proven == fix.is_proven:
-        changes = _common_values(fix.changes, stored.fix.changes)
-        parts["fix"] = fix = replace(fix, changes=changes)
-    has_better = mistake.words != "" and not is_below(
-        mistake.words_origin, stored.words_origin
+    if is_below(main.error_origin, other.error_origin):
+        parts |= {"error": other.error, "error_origin": other.error_origin}
+    elif main.error_origin == other.error_origin:
+        parts["error"] = _common(main.error, other.error)
+    if main.action and other.action and main.action_origin != "outside":
+        arguments = _common_values(main.action.arguments, other.action.arguments)
+        parts["action"] = replace(main.action, arguments=arguments)
+    keeps_words = stored.words and (
+        not mistake.words or is_below(mistake.words_origin, stored.words_origin)
     )
-    if stored.words and not has_better:
-        parts |= {"words": stored.words, "words_origin": stored.words_origin}
-    return replace(mistake, **parts)
+    author = stored if keeps_words else mistake
+    return replace(main, words=author.words, words_origin=author.words_origin, **parts)
 
 
 def _is_better(stored_fix: Fix, fix: Fix) -> bool:
