@@ -32,8 +32,8 @@ def printed_by(recipe: run_docs.Block) -> list[str]:
         for block in BLOCKS
         if block.line > recipe.line and block.language == "console"
     )
-    shown = next(shown for _, shown in run_docs.steps(console.body))
-    return without_counts(shown)
+    printed = next(text for _, text in run_docs.steps(console.body))
+    return without_counts(printed)
 
 
 def without_counts(output: str) -> list[str]:

@@ -265,24 +265,6 @@ def test_another_word_for_a_command_works_and_the_name_is_said(line, name, heedf
 
 
 @cases(
-    ("words", "completed"),
-    {
-        "a loop": ("why r/s", ["r/stopped"]),
-        "nothing of a database that does not exist": ("why --db no.db r/s", []),
-    },
-)
-def test_a_shell_completes_the_ids_of_a_database(desk, history, words, completed):
-    desk.write("heedful.db", history)
-    done = desk.heedful(
-        _HEEDFUL_COMPLETE="complete_bash",
-        COMP_WORDS=f"heedful {words}",
-        COMP_CWORD=str(words.count(" ") + 1),
-    )
-    assert done.out.split() == completed
-    assert done.err == ""
-
-
-@cases(
     ("command", "package"),
     {
         "the pages": ("ui", "heedful-server"),

@@ -293,6 +293,12 @@ async def test_a_decorated_function_returns_the_object_or_raises() -> None:
         paint("blue")
 
 
+async def test_an_answer_of_the_type_is_better_than_any_that_is_not() -> None:
+    checks = [lambda named: named.total > 1, lambda named: named.total > 2]
+    result, _ = await answer(Named, '{"Total": 1}', "Sorry", checks=checks)
+    assert result.candidate.total == 1
+
+
 @cases("output", {"module": pytest, "name": "Nowhere", "7": 7})
 def test_what_is_no_type_is_refused_at_once(output: Any) -> None:
     with pytest.raises(errors.InvalidInput, match="output is"):

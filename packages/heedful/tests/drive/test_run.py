@@ -63,6 +63,20 @@ async def test_an_initial_candidate_is_attempt_1_and_costs_no_call(
     assert generate.hints == [SAID.format("draft")][:calls]
 
 
+async def test_a_retry_is_told_what_earlier_attempts_put_right(any_store):
+    def judge(answer: str) -> list[Finding]:
+        rules = {"topic": "name a topic", "date": "say the day"}
+        return [Finding(word, rules[word]) for word in rules if word not in answer]
+
+    def generate(task: str, hint: str) -> str:  # it knows what its hint says
+        words = {"topic": "name a topic" in hint, "date": "say the day" in hint}
+        return " ".join(word for word in words if words[word]) or "topic"
+
+    result = await drive(generate=generate, checks=[judge], store=any_store)
+    answers = [attempt.candidate.text for attempt in result.loop.attempts]
+    assert answers == ["topic", "date", "topic date"]
+
+
 async def test_a_reviser_takes_task_candidate_and_findings(any_store):
     seen = []
 

@@ -44,12 +44,11 @@ from heedful.errors import (
     UserCode,
 )
 from heedful.faults import json_path, kind_and_size, shorten
-from heedful.loop.record import Finding
+from heedful.loop.record import OUTPUT_CHECK, Finding
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-OUTPUT_CHECK = "output"
 _PLAIN_TYPES = (str, int, float, bool, type(None))
 
 

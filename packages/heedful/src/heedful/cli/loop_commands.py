@@ -8,7 +8,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from getpass import getuser
 from itertools import chain
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
-from heedful.cli.databases import ask_scope, read as read_store
+from heedful.cli.databases import ask_scope
 from heedful.cli.printing import (
     TextTable,
     answer,
@@ -38,7 +37,6 @@ from heedful.cli.settings import (
 )
 from heedful.display import age, counted
 from heedful.errors import (
-    HeedfulError,
     NotFound,
     UnknownName,
     UsageError,
@@ -88,31 +86,9 @@ STORED_STATES: Mapping[str, State] = {
 }
 
 
-def complete_loop(incomplete: str) -> list[str]:
-    """Return the ids of loops that begin so, for a shell.
-
-    Nothing is printed: the user is writing a line. A database that cannot be read
-    completes nothing.
-    """
-    current_command().has_named_db = True
-    with suppress(HeedfulError):
-        return [id for id in read_store(known_names) if id.startswith(incomplete)]
-    return []
-
-
-LoopId = Annotated[
-    str,
-    Argument(help="The id of a loop, or its beginning.", autocompletion=complete_loop),
-]
-
-
 def why(
     loop: Annotated[
-        str,
-        Argument(
-            help="The id of a loop or run, its beginning, or `last`.",
-            autocompletion=complete_loop,
-        ),
+        str, Argument(help="The id of a loop or run, its beginning, or `last`.")
     ],
     stage: Annotated[
         str, Argument(help="The name or number of a stage, or a question about a run.")
@@ -527,7 +503,7 @@ def _run_row(report: Report) -> dict[str, Any]:
 
 @loops.command()
 def override(
-    loop: LoopId,
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     rule: Annotated[
         str,
         Argument(
@@ -594,7 +570,7 @@ def override(
 
 @loops.command()
 def cancel(
-    loop: LoopId,
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     by: By = "",
     why: Why = "",
 ) -> int:
@@ -635,7 +611,7 @@ def cancel(
 
 @loops.command()
 def correct(
-    loop: LoopId,
+    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
     accepted: Annotated[str, Argument(help="The right answer.")],
     by: By,
     why: Why = "",

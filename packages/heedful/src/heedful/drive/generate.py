@@ -664,6 +664,6 @@ def ranks_with_preference(
     """
     rank, other_rank = evaluation.ranks_beside(other, goals)
     return (
-        (*rank[:2], -evaluation.preference, *rank[2:]),
-        (*other_rank[:2], -other.preference, *other_rank[2:]),
+        (*rank[:3], -evaluation.preference, *rank[3:]),
+        (*other_rank[:3], -other.preference, *other_rank[3:]),
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful import errors
 from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
-from heedful.checks.output import OUTPUT_CHECK, Output, read_output
+from heedful.checks.output import Output, read_output
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
@@ -26,7 +26,7 @@ def judge_names(
 ) -> tuple[str, ...]:
     """Return the names of what judges a candidate, in order."""
     names = stop.judge_names(checks, evaluate)
-    return names if output is None else (OUTPUT_CHECK, *names)
+    return names if output is None else (record.OUTPUT_CHECK, *names)
 
 
 def find_repeat(

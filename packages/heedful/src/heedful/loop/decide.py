@@ -207,7 +207,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Again(lifted=tuple(lifted), rung=rung, climbed=tuple(stops))
     return Again(
         triggers(evaluation, loop.goals),
-        feedback=feedback(evaluation, loop.goals),
+        feedback=feedback(evaluation, loop.goals, corrected=loop.corrected),
         lifted=tuple(lifted),
         rung=rung,
         climbed=tuple(stops),

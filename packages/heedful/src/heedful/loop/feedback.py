@@ -1,5 +1,7 @@
 """The text that the next attempt reads: findings and unmet goals, bounded in length."""
 
+from collections.abc import Sequence
+
 from heedful.loop.record import Evaluation, Finding, Goal, format_score
 from heedful.sanitize import clean, sanitize
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
@@ -8,6 +10,7 @@ MAX_FEEDBACK_CHARS = 1_500
 # A line is not cut below this length, so that it keeps the name of its check.
 MIN_FEEDBACK_LINE_CHARS = 130
 FEEDBACK_HEADING = "The last answer was not accepted:"  # the first line of a feedback
+CORRECTED_HEADING = "Earlier answers had these mistakes; do not make them again:"
 
 
 def feedback(
@@ -15,8 +18,12 @@ def feedback(
     goals: tuple[Goal, ...] = (),
     head: str = FEEDBACK_HEADING,
     tail: str = "",
+    corrected: Sequence[Finding] = (),
 ) -> str:
     """Return `head`, one line for each error, unmet goal and warning, and `tail`.
+
+    A line follows for each of the errors `corrected` since earlier attempts: a model
+    that reads only of the last ones makes them again.
 
     The most severe errors come first, and equal lines appear once. Long texts are
     shortened, so that the result has at most `MAX_FEEDBACK_CHARS` characters. Every
@@ -44,6 +51,9 @@ def feedback(
 
     if len(lines) > len(shown_lines):
         parts.append(f"- and {len(lines) - len(shown_lines)} more.")
+    if corrected:
+        parts.append(CORRECTED_HEADING)
+    parts += [clean(_finding_line(error), length) for error in corrected]
 
     return sanitize("\n".join(parts) + tail)
 
@@ -57,9 +67,11 @@ def _failed_lines(
 
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
-        score = format_score(evaluation.scores[goal.score])
-        limit = format_score(goal.threshold)
-        line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
+        line = (
+            f"- {clean(goal.score, 60)} is "
+            f"{format_score(evaluation.scores[goal.score])}; "
+            f"it must be {word} {format_score(goal.threshold)}."
+        )
         failed.append((str(goal), line))
 
     return failed
@@ -78,17 +90,11 @@ def _fitting_lines(lines: list[str], required: set[str], room: int) -> set[str]:
 
     Each line counts with the length to which it can be shortened.
     """
-    fitting = set(required)
-
-    for line in required:
+    fitting = set[str]()
+    for line in sorted(lines, key=lambda line: line not in required):
         room -= min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1
-
-    for line in lines:
-        if line not in fitting:
-            room -= min(len(line), MIN_FEEDBACK_LINE_CHARS) + 1
-        if room >= 0:
+        if room >= 0 or line in required:
             fitting.add(line)
-
     return fitting
 
 

@@ -109,7 +109,9 @@ class Usage:
 
 NO_USAGE = Usage()
 Rank = tuple[float, ...]
-OFF_BY_PLACE = 4  # in a Rank, after the errors and goals and before the severities
+OFF_BY_PLACE = 5  # in a Rank, after the errors and goals and before the severities
+# The check that finds what is not of the declared type.
+OUTPUT_CHECK = "output"
 # The check under whose name heedful reports that an answer is none.
 ANSWER_CHECK = "answer"
 UNJUDGED = "nothing judged it"
@@ -364,8 +366,9 @@ class Evaluation:
     ) -> tuple[Rank, Rank]:
         """Return a sort key of this evaluation and one of the other.
 
-        The smaller one belongs to the better evaluation. Their values are the number of
-        errors, the number of goals that are missed or unscored, the negated worst
+        The smaller one belongs to the better evaluation. Their values are whether the
+        answer is not of the declared type, so that no check could judge it, the number
+        of errors, the number of goals that are missed or unscored, the negated worst
         margin to a goal, the negated sum of margins, how far the errors are off that
         both measure, and the highest severities of errors and of warnings. Margins and
         severities are in thousandths.
@@ -390,6 +393,7 @@ class Evaluation:
         ]
         missed = sum(margin < 0 for margin in margins)
         return (
+            any(error.check == OUTPUT_CHECK for error in self.errors),
             len(self.errors),
             missed,
             -min(margins, default=0),
@@ -884,6 +888,16 @@ class Loop:
         noun, verb = ("attempts", "repeat") if numbers[1:] else ("attempt", "repeats")
         names = " and ".join(map(str, numbers))
         return f"{noun} {names} {nearly}{verb} attempt {first}"
+
+    @property
+    def corrected(self) -> Sequence[Finding]:
+        """The newest error of each key that the last attempt no longer has."""
+        errors = dict[Hashable, Finding]()
+        last_errors: Sequence[Finding] = ()
+        for attempt in self.attempts:
+            last_errors = attempt.evaluation.errors if attempt.evaluation else ()
+            errors |= {error.key: error for error in last_errors}
+        return [error for error in errors.values() if error not in last_errors]
 
     @property
     def best(self) -> int | None:
