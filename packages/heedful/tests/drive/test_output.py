@@ -296,7 +296,7 @@ async def test_a_decorated_function_returns_the_object_or_raises() -> None:
 async def test_an_answer_of_the_type_is_better_than_any_that_is_not() -> None:
     checks = [lambda named: named.total > 1, lambda named: named.total > 2]
     result, _ = await answer(Named, '{"Total": 1}', "Sorry", checks=checks)
-    assert result.candidate.total == 1
+    assert getattr(result.candidate, "total", None) == 1
 
 
 @cases("output", {"module": pytest, "name": "Nowhere", "7": 7})
