@@ -65,11 +65,7 @@ def number_claims(sentence: Sentence) -> Iterator[Claim]:
             continue
 
         cells = referred_cells(sentence, quantity)
-        # The 2 of "Table 2" is part of a name, not a figure.
-        is_name = len(sentence.lows[quantity.first]) < 3 and sentence.is_name(
-            quantity.first - 1
-        )
-        if cells or (quantity.digits and not is_name):
+        if cells or quantity.digits:
             yield _judge_alone(sentence, quantity, cells)
 
 

@@ -159,8 +159,7 @@ class Sentence:
         """Return whether the token at a position is a capitalised word, not a date."""
         token = self.tokens[position]
         return (
-            position >= 0
-            and token.kind == "word"
+            token.kind == "word"
             and token.text[0].isupper()
             and position not in self.dated
             and token.low not in STOP_WORDS
