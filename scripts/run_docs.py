@@ -6,7 +6,7 @@ In the order of the page:
 - ```` ```python ```` runs in one namespace a page; `await` may stand at the top level,
   and a block that begins with `>>>` is compared like a doctest;
 - any block with `title="name"` is written to that file instead;
-- ```` ```console ````: lines `$ heedful …` (`$ python …`, `$ cat …` too) run in the
+- ```` ```console ````: lines `$ heedful …` (also `python`, `cat` and `sh`) run in the
   page's folder and must exit 0, or n where the line ends in `# exits n`; output shown
   below a line is compared, `...` standing for anything. A line that ends in `&` runs
   beside the rest of the page. Lines with other commands are not run.
@@ -47,7 +47,7 @@ FENCE = re.compile(
     r"^(?P=indent)(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
-RUNS = ("heedful", "python", "cat")
+RUNS = ("heedful", "python", "cat", "sh")
 
 
 class Wrong(Exception):
