@@ -36,12 +36,14 @@ pipeline forecast, run r: 4 stages
 [2/4] stage train: ✗ attempt 1 failed in … s
       ✗ looks: attempt 1 is wrong
       retrying with feedback
+      stage train has no parameter 'feedback': its feedback is only in the state
 [2/4] stage train: attempt 2 of 3 …
 [2/4] stage train: ✓ attempt 2 passed in … s
 [3/4] stage say: attempt 1 of 2 …
 [3/4] stage say: ✗ attempt 1 failed in … s
       ✗ looks: attempt 1 is wrong
       retrying with feedback
+      stage say has no parameter 'feedback': its feedback is only in the state
 [3/4] stage say: attempt 2 of 2 …
 [3/4] stage say: ✗ attempt 2 failed in … s
       ✗ looks: attempt 2 is wrong
@@ -74,7 +76,7 @@ def test_what_is_said(
     ]
     assert [r.levelname for r in caplog.records if r.levelno > logging.INFO] == [
         "WARNING"
-    ] * 4
+    ] * 6
 
 
 class Terminal(io.StringIO):

@@ -261,6 +261,8 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
         + STAGE_FEEDBACK_ENDING
     )
     assert hints[3] == report.stages[0].attempts[2].feedback_for_agent
+    assert report.stages[0].kept == 4
+    assert report.stages[0].recovered is True
     assert report.status == "passed"
     assert report.state["s"] == 4
     assert read_statuses(report)[0] == ["failed", "failed", "failed", "passed"]

@@ -69,8 +69,12 @@ def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
 
     With its data, the page has the report as JSON, too.
     """
-    data = json_text(report.plain()) if with_data else ""
-    return render("report.html.j2", report=report, sentence=sentence, data=data)
+    return render(
+        "report.html.j2",
+        report=report,
+        sentence=sentence,
+        data=json_text(report.plain()) if with_data else "",
+    )
 
 
 def render(template: str, **values: object) -> str:
@@ -181,11 +185,16 @@ def output(
 @cache
 def environment() -> "Environment":
     """Return the environment of templates."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+        select_autoescape,
+    )
 
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
-        autoescape=_is_markup,
+        autoescape=select_autoescape(("html.j2", "svg.j2"), default_for_string=False),
         # Hidden characters are shown even if a template forgets the filter.
         finalize=_finalized,
         undefined=StrictUndefined,
@@ -239,11 +248,6 @@ def environment() -> "Environment":
     environment.filters |= {function.__name__: function for function in filters}
     environment.tests["quiet"] = is_quiet
     return environment
-
-
-def _is_markup(name: str | None) -> bool:
-    """Return whether the template with this name writes HTML or SVG."""
-    return name is not None and name.endswith((".html.j2", ".svg.j2"))
 
 
 def _finalized(value: Any) -> Any:

@@ -43,7 +43,7 @@ from heedful.pages.run_report import STATUS_SIGNS, write, write_attempt
 from heedful.pipeline import stage_report, stages
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.pipeline.thresholds import Guardrails
-from heedful.redact import redact
+from heedful.redact import redact, redact_data
 from heedful.sanitize import clean, sanitize
 from heedful.store import (
     DEFAULT_STORE,
@@ -244,11 +244,12 @@ class Pipeline:
         The state is a mutable mapping, or an object whose attributes can be set.
 
         With the `id` of an interrupted run, the run continues at the first stage that
-        has not ended; pass the same initial state. The output of an ended stage is
-        restored from the store. Raises StageFailed, ModelError, StoreError or
-        LeaseLost; the run can be resumed. Raises CheckFailed if a check needs a package
-        that is not installed. Raises NotJournalable before a stage runs, if the output
-        of an ended stage was not stored.
+        has not ended. The output of an ended stage is restored from the store. Raises
+        Conflict if the run began with another state: fields that are neither JSON data
+        nor a path, or that a stage has set, are not compared. Raises StageFailed,
+        ModelError, StoreError or LeaseLost; the run can be resumed. Raises CheckFailed
+        if a check needs a package that is not installed. Raises NotJournalable before a
+        stage runs, if the output of an ended stage was not stored.
         """
         if id:
             _check_name("id of a run", id)
@@ -348,12 +349,16 @@ class PipelineRun:
         """Run all stages that have not ended, and return the report of all stages."""
         pipeline = self.pipeline
         # Raises InvalidInput for a state that no stage could change.
-        stages.fields_of(self.state)
+        digests = redact_data(stages.digests_of(self.state))
         stages.reports_of(self.state)
 
         names = [stage.name for stage in pipeline.stages]
-        task = {"pipeline": pipeline.name, "stages": names}
-        head = Head(task=task, policy=runs.PIPELINE_POLICY, kind="run")
+        head = Head(
+            task={"pipeline": pipeline.name, "stages": names},
+            policy=runs.PIPELINE_POLICY,
+            context={"state": digests},
+            kind="run",
+        )
 
         with self._lease:
             run = await self._lease.open(head)
@@ -362,17 +367,44 @@ class PipelineRun:
                 by_name = await stages_of(
                     pipeline.store, pipeline.scope, self.id, names
                 )
+            if run is not None and run.head.context is not None:
+                self._check_state(run.head.context["state"], digests, by_name)
 
-            number = counted(len(names), "stage")
-            self.say(f"pipeline {pipeline.name}, run {self.id}: {number}")
+            self.say(
+                f"pipeline {pipeline.name}, run {self.id}: "
+                f"{counted(len(names), 'stage')}"
+            )
 
-            for place, stage in enumerate(pipeline.stages, 1):
-                report = await self._stage(place, stage, by_name.get(stage.name))
+            for number, stage in enumerate(pipeline.stages, 1):
+                report = await self._stage(number, stage, by_name.get(stage.name))
                 self._add_report(report)
                 if report.action == "halted":
                     break
 
             return await self._end_run(run)
+
+    def _check_state(
+        self,
+        began: Mapping[str, str],
+        digests: Mapping[str, str],
+        by_name: Mapping[str, StoredLoop],
+    ) -> None:
+        """Raise Conflict if the run `began` with another state than the given one.
+
+        Both are digests by the field. A field that a stage has set is not compared: a
+        caller may pass the state as the interrupted run left it.
+        """
+        changed = {stage.name for stage in self.pipeline.stages}
+        for candidate in chain.from_iterable(loop.values for loop in by_name.values()):
+            if isinstance(candidate, Mapping):  # not what a model wrote
+                changed |= stages.StateChange.from_data(candidate).names
+
+        for name in sorted(began.keys() | digests.keys()):
+            if name not in changed and began.get(name) != digests.get(name):
+                raise errors.Conflict(
+                    f"run {self.id!r} began with another state[{name!r}]; pass the "
+                    "state that it began with, or give another id"
+                )
 
     def _add_report(self, report: runs.StageReport) -> None:
         """Remember the report of an ended stage, and show it in the state."""
@@ -382,7 +414,7 @@ class PipelineRun:
         reports["degraded"] = [stage.name for stage in self._reports if stage.degraded]
 
     async def _stage(
-        self, place: int, stage: Stage, stored: StoredLoop | None
+        self, number: int, stage: Stage, stored: StoredLoop | None
     ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
         attempts = StageState(
@@ -394,12 +426,10 @@ class PipelineRun:
             if stored is not None
             else (),
         )
+        place = f"[{number}/{len(self.pipeline.stages)}] stage {stage.name}"
         if stored is not None and stored.ended:
             report = stored.stage_report(self.id)
-            position = f"[{place}/{len(self.pipeline.stages)}]"
-            self.say(
-                f"{position} stage {stage.name}: done before, attempt {report.kept}"
-            )
+            self.say(f"{place}: done before, attempt {report.kept}")
         else:
             report = await self._run_stage(place, attempts)
 
@@ -421,7 +451,7 @@ class PipelineRun:
         attempts.close()
         return report
 
-    async def _run_stage(self, place: int, attempts: StageState) -> runs.StageReport:
+    async def _run_stage(self, place: str, attempts: StageState) -> runs.StageReport:
         """Run a stage to its end; undo its changes if it does not end."""
         try:
             report = await StageRunner(self, place, attempts).finish()
@@ -485,10 +515,9 @@ class PipelineRun:
         report = replace(report, state=self.state)
 
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
-        seconds = report.ended - report.began
         self.say(
             f"pipeline {pipeline.name}, run {self.id}: {report.status}{degraded} in "
-            f"{seconds:.2f} s"
+            f"{report.ended - report.began:.2f} s"
         )
         if pipeline.reports is not None:
             write(report, pipeline.reports)
@@ -515,18 +544,17 @@ class PipelineRun:
 
 
 class StageRunner:
-    """Runs one stage of a run to its end; `place` is its number, from 1."""
+    """Runs one stage of a run to its end; `place` is its number and name in words."""
 
-    def __init__(self, run: PipelineRun, place: int, attempts: StageState) -> None:
+    def __init__(self, run: PipelineRun, place: str, attempts: StageState) -> None:
         self._run = run
         self._pipeline = run.pipeline
         self._attempts = attempts
         self._stage = attempts.stage
-        position = f"[{place}/{len(run.pipeline.stages)}]"
-        self._place = f"{position} stage {attempts.stage.name}"
+        self._place = place
         self.loop: str = runs.loop_id(run.id, attempts.stage.name)
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
-        stage = attempts.stage
+        stage = self._stage
         self._head = runs.StageHead(
             run=run.id,
             name=stage.name,
@@ -633,15 +661,18 @@ class StageRunner:
             at=Context(None, loop_id=self.loop, data=state),
             thread=blocking(stage.function),
         )
-        subject = f"the prompt of stage {stage.name!r}"
-        require(isinstance(prompt, str), subject, prompt, "a text")
+        require(
+            isinstance(prompt, str),
+            f"the prompt of stage {stage.name!r}",
+            prompt,
+            "a text",
+        )
         return str(prompt)
 
     def _failed_error(self, error: BaseException) -> errors.StageFailed:
         """Return the error for a stage whose function raised `error`."""
-        attempts = self._attempts
         return errors.StageFailed(
-            self._stage.name, attempts.run, error, state=attempts.state
+            self._stage.name, self._attempts.run, error, state=self._attempts.state
         )
 
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
@@ -758,6 +789,13 @@ class StageRunner:
         self._say_attempt(report, attempt)
         if not isinstance(verdict, decide.Done):
             self._run.say("      retrying with feedback")
+            takes_feedback = stages.feedback_parameter(self._stage.function)
+            if attempt.attempt == 1 and not self._stage.writer and not takes_feedback:
+                self._run.say(
+                    f"      stage {report.name} has no parameter 'feedback': its "
+                    "feedback is only in the state",
+                    logging.WARNING,
+                )
 
         reports = stages.reports_of(self._attempts.state)
         reports[report.name] = attempt.plain()

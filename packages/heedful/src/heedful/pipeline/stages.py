@@ -20,6 +20,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from os import PathLike
 from typing import Any, Literal
 
 from heedful.checks.evaluate import (
@@ -41,7 +42,7 @@ from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.faults import kind_and_size
 from heedful.lessons.render import as_text
 from heedful.loop.decide import Policy
-from heedful.loop.record import Goal
+from heedful.loop.record import Candidate, Goal
 from heedful.loop.runs import Exhausted
 from heedful.models.contract import Answer
 from heedful.validation import require
@@ -100,6 +101,11 @@ class StateChange:
     gone: tuple[str, ...] = ()
     described: Mapping[str, str] | None = None
     type_name: str = ""
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the fields that the stage set, changed or removed."""
+        return {*self.changed, *self.gone, *(self.described or ())}
 
     def to_data(self) -> dict[str, Any]:
         """Return JSON data, as it is stored.
@@ -265,6 +271,15 @@ def fields_of(state: Any) -> dict[str, Any]:
     return values
 
 
+def digests_of(state: Any) -> dict[str, str]:
+    """Return a digest of each field with JSON data or a path, by the field's name."""
+    return {
+        name: Candidate.of(value).digest
+        for name, value in fields_of(state).items()
+        if isinstance(value, PathLike) or json_text(value) is not None
+    }
+
+
 def _slots_of(kind: type) -> list[str]:
     """Return the names in `__slots__` of a class and of its bases."""
     names: list[str] = []
@@ -396,8 +411,8 @@ class StageState:
             feedback = as_text((), current.seed, current.advice)
         set_feedback(self.state, self.stage.name, feedback)
 
-        names = feedback_parameter(work)
-        output = work(self.state, **dict.fromkeys(names, feedback or None))
+        arguments = dict.fromkeys(feedback_parameter(work), feedback or None)
+        output = work(self.state, **arguments)
 
         if hasattr(output, "__await__") or isinstance(output, AsyncIterator):
             return self._await_answer(output, current.attempt)

@@ -372,13 +372,9 @@ def _field_converters(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
     return {name: _COLUMN_CONVERTERS.get(type) for name, type in types.items()}
 
 
-def _tuple_from_json(text: str) -> tuple[Any, ...]:
-    return tuple(json.loads(text)) if text != "[]" else ()
-
-
 # The types of fields that no column has: SQLite has neither lists nor truth values.
 _COLUMN_CONVERTERS: Mapping[Any, Callable[[Any], Any]] = {
-    tuple: _tuple_from_json,
+    tuple: lambda text: tuple(json.loads(text)) if text != "[]" else (),
     Mapping: json.loads,
     bool: bool,
 }
