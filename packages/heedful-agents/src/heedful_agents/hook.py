@@ -404,21 +404,24 @@ def read_settings(folder: Path) -> dict[str, Any]:
     user_settings = own_settings(project)
     settings: dict[str, Any] = {}
     for name, (default, types) in HOOK_SETTINGS.items():
+        place = f"{name} in {file}"
         value = user_settings.get(name, default)
-        if not isinstance(value, types) or "\0" in str(value):
-            allowed = " or ".join(kind.__name__ for kind in types)
-            shown_value = visible(repr(value))[:80]
-            raise UsageError(f"{name} in {file} is {shown_value}; it must be {allowed}")
-        if name == "db":
-            value = _database_in(user_folder(), value or str(project.db))
-
         variable = f"HEEDFUL_{name.upper()}"
         text = os.environ.get(variable)
         if text:
-            try:
-                value = text if isinstance(default, str) else json.loads(text)
-            except ValueError as error:
-                raise UsageError(f"{variable} is wrong: {error}") from error
+            place = f"{variable}, which is read as JSON,"
+            value = text
+        if text and not isinstance(default, str):
+            with suppress(ValueError):
+                value = json.loads(text)
+
+        if not isinstance(value, types) or "\0" in str(value):
+            allowed = " or ".join(kind.__name__ for kind in types)
+            raise UsageError(
+                f"{place} is {visible(repr(value))[:80]}; it must be {allowed}"
+            )
+        if name == "db" and not text:
+            value = _database_in(user_folder(), value or str(project.db))
         settings[name] = value
 
     settings["db"] = _database_in(folder, settings["db"])

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from heedful.episodes.episode import Event, Limits, json_data
 from heedful.episodes.error_lines import shorten_failure
-from heedful.errors import UnknownName
+from heedful.errors import StoreCorrupt, StoreNewer, StoreOlder, UnknownName
 from heedful.integrations.call_host import Advice, CallHost, CallRun
 from heedful.lessons.action import command_of
 from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.scope import Scope
-from heedful.sanitize import cut_middle, redact_ends
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, redact_ends, visible
 from heedful.store import episodes
 from heedful.store.projects import own_db, prepare_database, project_top
 from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
@@ -344,7 +345,12 @@ async def _on_start(moment: Moment) -> Reply:
     if host.own_memory is None or not moment.agent.says_at_start:
         return opening
 
-    waiting = await host.own_memory.quarantine.waiting()
+    try:
+        waiting = await host.own_memory.quarantine.waiting()
+    except (StoreCorrupt, StoreNewer, StoreOlder) as error:
+        # The log has the reason already.
+        reason = visible(redact(str(error)))
+        return Reply({"systemMessage": f"heedful: its hooks do nothing: {reason}"})
     if not waiting:
         return opening
     note = f"lessons that wait for you: {len(waiting)}; next: heedful quarantine list"

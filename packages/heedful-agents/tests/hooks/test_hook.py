@@ -185,7 +185,6 @@ class Failure:
     event: str
     data: bytes
     why: str
-    toml: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -202,13 +201,11 @@ FAILURES = {
     "a wrong deny": Failure(
         "SessionStart", SESSION, "hook.deny", env={"HEEDFUL_HOOK": '{"deny": 1}'}
     ),
-    "a broken settings file": Failure("Stop", SESSION, "heedful.toml", toml="[broken"),
     "no place for a database": Failure(
         "PreToolUse", SESSION, "", env={"HEEDFUL_DB": "/dev/null/a.db"}
     ),
-    "a wrong environment variable": Failure(
-        "PreToolUse", SESSION, "HEEDFUL_TRUST", env={"HEEDFUL_TRUST": "{"}
-    ),
+    "not JSON": Failure("Stop", SESSION, "'off'; it", env={"HEEDFUL_HOOK": "off"}),
+    "not a table": Failure("Stop", SESSION, "is 0; it", env={"HEEDFUL_HOOK": "0"}),
 }
 
 
@@ -218,7 +215,7 @@ def test_what_goes_wrong_is_a_line_in_the_log(case: str, folder: Path) -> None:
     name = failure.event
     data = failure.data
     why = failure.why
-    settle(folder.parent, failure.toml)
+    settle(folder.parent, "")
     code, out, err = answer(folder, data, name, **failure.env)
     assert code == 0
     assert err == ""

@@ -346,7 +346,7 @@ def test_the_list_and_the_status_say_what_is_installed(shop: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        pytest.param("codex codx --yes", "codx: no such agent", id="a wrong name"),
+        pytest.param("codex claude --yes", "'claude-code'?", id="a wrong name"),
         pytest.param("agents-md --user --yes", "without --user", id="no own settings"),
         pytest.param("codex", "nothing was written", id="nobody agrees"),
     ],

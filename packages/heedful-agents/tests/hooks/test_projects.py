@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -35,13 +36,12 @@ def test_a_worktree_and_a_subfolder_share_one_file_in_the_user_s_folder(
     assert database.parent.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("name", ["plain", "other"])
-def test_each_folder_without_git_has_a_file_of_its_own(name: str, home: Home) -> None:
-    folder = home.home / name
+def test_a_folder_without_git_has_a_file_of_its_own(home: Home) -> None:
+    folder = home.home / "plain"
     folder.mkdir()
     home.event("SessionStart", folder, source="startup")
     [database] = (home.home / ".heedful" / "projects").glob("*/heedful.db")
-    assert database.parent.name.startswith(f"{name}-")
+    assert database.parent.name.startswith("plain-")
 
 
 def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> None:
@@ -61,44 +61,28 @@ def test_a_moved_repository_takes_its_memory_along_by_a_command(home: Home) -> N
     assert "no memory of" in run_command(home, f"hook move {old}")
 
 
-def plant_settings(home: Home) -> None:
-    home.write("heedful.toml", f'[hook]\nstop = ["touch {home.ran}; false"]\n')
-    home.write("pyproject.toml", f'[tool.heedful.hook]\nstop = ["touch {home.ran}"]\n')
+# What a repository may have, by the paths of the files.
+PLANTED: Mapping[str, Mapping[str, str]] = {
+    "commands of the project do not run": {
+        "heedful.toml": '[hook]\nstop = ["touch ../ran; false"]\n',
+        "pyproject.toml": '[tool.heedful.hook]\nstop = ["touch ../ran"]\n',
+    },
+    "no file states the database": {"heedful.toml": 'db = "theirs.db"'},
+    "a broken file stops nothing": {"heedful.toml": "[broken"},
+    "no database of the project is opened": {
+        ".git/heedful/heedful.db": "no database",
+        ".git/heedful.db": "no database",
+        ".heedful/heedful.db": "no database",
+    },
+    "no rule of the team that nobody accepted": {SHARED_FILE: f"- {ATTACK}\n"},
+}
 
 
-def plant_database_setting(home: Home) -> None:
-    home.write("heedful.toml", 'db = "theirs.db"\ntenant = "theirs"\n')
-
-
-def plant_broken_settings(home: Home) -> None:
-    home.write("heedful.toml", "[broken")
-
-
-def plant_databases(home: Home) -> None:
-    earlier = ".git/heedful/heedful.db"
-    for name in (earlier, ".git/heedful.db", ".heedful/heedful.db"):
-        home.write(name, b"no database")
-    (home.shop / "heedful.db").symlink_to(home.shop / earlier)
-
-
-def plant_rules(home: Home) -> None:
-    home.write(SHARED_FILE, f"- {ATTACK}\n")
-
-
-@pytest.mark.parametrize(
-    "plant",
-    [
-        pytest.param(plant_settings, id="commands of the project do not run"),
-        pytest.param(plant_database_setting, id="no file states the database"),
-        pytest.param(plant_broken_settings, id="a broken file stops nothing"),
-        pytest.param(plant_databases, id="no database of the project is opened"),
-        pytest.param(plant_rules, id="no rule of the team that nobody accepted"),
-    ],
-)
-def test_hooks_follow_nothing_of_the_working_tree(
-    plant: Callable[[Home], None], home: Home
-) -> None:
-    plant(home)
+@pytest.mark.parametrize("case", PLANTED)
+def test_hooks_follow_nothing_of_the_working_tree(case: str, home: Home) -> None:
+    for name, content in PLANTED[case].items():
+        home.write(name, content)
+    (home.shop / "heedful.db").symlink_to(home.shop / ".git/heedful/heedful.db")
     files = {path: path.read_bytes() for path in home.shop.iterdir() if path.is_file()}
     answers = send_events(home)
     assert "ATTACK" not in answers
@@ -143,6 +127,26 @@ def test_wrong_settings_of_the_user_are_named(
     assert problem in run_command(home, "hook install --yes")
     assert not (home.shop / ".claude").exists()
     assert problem in run_command(home, "hook status")
+
+
+def test_a_damaged_database_is_named_at_a_start_and_in_the_status(home: Home) -> None:
+    run_command(home, "hook install --yes")
+    home.settle('db = "heedful.toml"')
+    damaged = "heedful.toml is not a SQLite database, or is damaged"
+    assert damaged in home.start()["systemMessage"]
+    status = run_command(home, "hook status")
+    assert "settings.local.json: SessionStart" in status
+    assert damaged in status
+
+
+def test_who_asks_is_told_of_a_command_that_failed_once(home: Home) -> None:
+    call: Any = {"tool_name": "Bash", "tool_input": {"command": "make x"}}
+    home.event("PostToolUseFailure", **call, tool_use_id="1", error="make: no rule")
+    assert home.event("PreToolUse", **call, session_id="s2", tool_use_id="2")[1] == ""
+    answer = run_command(home, "before 'make x'")
+    assert "this command failed once and has not worked since" in answer
+    assert "agents are warned once it failed in a second session" in answer
+    assert "what hooks learnt: heedful lessons" in run_command(home, "why last")
 
 
 def test_uninstall_names_what_stays(home: Home) -> None:

@@ -88,7 +88,6 @@ async def test_the_call_the_error_and_the_fix_are_those_of_one_run(memory):
     await learn(memory, "s1", step("Bash", "npx tsc", absent), fix)
     await learn(memory, "s2", step("Bash", "npx eslint", absent))
     [lesson] = await memory.top(5)
-    assert lesson["seen"] == 2
     assert lesson["mistake"]["action"]["text"] == "npx tsc"
     assert lesson["mistake"]["fix"]["calls"][0]["text"] == "pnpm exec tsc"
 

@@ -15,7 +15,7 @@ from heedful.cli.app import group
 from heedful.cli.printing import agrees, answer, command_line, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.cli.settings import settings_of_hooks
-from heedful.errors import NotFound, UsageError
+from heedful.errors import NotFound, StoreError, UsageError
 from heedful.integrations.call_host import CallHost
 from heedful.lessons.holdout import SessionTally
 from heedful.lessons.user_rules import StatedRule
@@ -34,7 +34,7 @@ from heedful.store.projects import (
 )
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
-from heedful_agents.agents import AGENTS, DEFAULT_AGENT
+from heedful_agents.agents import AGENTS, DEFAULT_AGENT, find_agent
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
@@ -154,11 +154,8 @@ def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     """Return the agents that a command is about. Raises UsageError."""
     if not is_all:
         targets = list(dict.fromkeys(agents or [DEFAULT_AGENT]))
-        unknown = ", ".join(name for name in targets if name not in AGENTS)
-        if unknown:
-            raise UsageError(
-                f"{unknown}: no such agent; heedful hook install --list shows them"
-            )
+        for name in targets:
+            find_agent(name)
         return targets
     if agents:
         raise UsageError("--all and names exclude each other; give one of them")
@@ -210,9 +207,9 @@ def install(
             f"wrote {', '.join(written)}",
             *memory_lines,
             (
-                "heedful reads each tool call from the next session on; its first word "
-                "comes when the agent is about to repeat a call that failed and has "
-                "not worked since"
+                "heedful reads tool calls from the next session; its first word "
+                "follows an error with a known fix, or precedes a call that failed, a "
+                "command in two sessions"
             ),
             *describe_limits(targets),
         ]
@@ -349,7 +346,7 @@ def status() -> int:
             lines.append(f"lessons that wait: {waiting}; next: heedful quarantine list")
         if figures.shown:
             lines.append(f"in all: {figures.words}")
-    except UsageError as error:
+    except (UsageError, StoreError) as error:
         say(f"the hooks do nothing: {error}")
 
     return answer({"settings": events_by_file, "reminders": figures}, lines)

@@ -52,6 +52,7 @@ from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Seen
 from heedful.lessons.render import as_text
+from heedful.lessons.scope import MIN_SAME_RUNS
 from heedful.lessons.signature import signature
 from heedful.memory import vectors
 from heedful.memory.hardening import LessonChecks
@@ -59,6 +60,7 @@ from heedful.memory.memory import MAX_SIGNED_CHARS, Memory
 from heedful.memory.vectors import Spaces, count_spaces
 from heedful.sanitize import clean
 from heedful.store import exposures, lessons as lesson_store, retention
+from heedful.store.calls import history_of
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
@@ -133,7 +135,10 @@ def list_lessons(
     if context.invoked_subcommand is not None:
         return 0
     if related is not None:
-        return _show_related(related, limit)
+        result = ask(lambda memory: memory.related(related, limit))
+        text = page("related", subject=result.lesson, found=result.related)
+        silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
+        return answer(result, text, silence)
 
     async def read(memory: Memory) -> list[Mapping[str, Any]]:
         return await _with_shown(memory, await memory.top(limit))
@@ -146,14 +151,6 @@ def list_lessons(
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
     return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
-
-
-def _show_related(lesson: int, limit: int) -> int:
-    """Print what a lesson is about, and the lessons that are about the same."""
-    result = ask(lambda memory: memory.related(lesson, limit))
-    silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
-    text = page("related", subject=result.lesson, found=result.related)
-    return answer(result, text, silence)
 
 
 @lessons.command("show")
@@ -311,7 +308,16 @@ def before(
     """
     command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
-    answers = ask_all(lambda memory: memory.before(tool, arguments))
+    answers = ask_all(
+        lambda memory: memory.store.read(
+            memory.scope,
+            history_of,
+            tool,
+            arguments,
+            stated=memory.stated,
+            min_runs=1,
+        )
+    )
     known_answers = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
     telling = [
@@ -326,6 +332,8 @@ def before(
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in failure.text.splitlines()]
+        if failure.kind == "command" and failure.runs < MIN_SAME_RUNS:
+            lines.append("agents are warned once it failed in a second session")
     for check in result.checks:
         warning = f"{check.about}: {check.text}"
         lines.append(clean(warning, len(warning)))

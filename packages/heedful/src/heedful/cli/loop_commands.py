@@ -261,8 +261,12 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
                 id = newest[0].id if stage is None else stage.run
                 return await store.read(scope, stored_loops.read, id)
         question = similar_name(name, await store.read(scope, known_names))
-        remedy = f"{question}; {command_line('loops')} lists them"
-        raise NotFound("loop or run", name, where(), remedy=remedy) from error
+        hint = f"{command_line('loops')} lists them"
+        if name == LAST:
+            hint = f"what hooks learnt: {command_line('lessons')}"
+        raise NotFound(
+            "loop or run", name, where(), remedy=f"{question}; {hint}"
+        ) from error
     return await store.read(scope, stored_loops.read, id)
 
 

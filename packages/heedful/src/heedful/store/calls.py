@@ -265,19 +265,21 @@ def history_of(
     session: str = "",
     folder: str = "",
     stated: Set[str] = frozenset(),
+    min_runs: int = MIN_SAME_RUNS,
 ) -> ActionHistory:
     """Return how calls with a mark of this one failed, and the checks and rules for it.
 
     The most specific failures come first, at most `MAX_PROMPT_LESSONS`. They leave
     out what the `session` was told before and what failed in it, lessons in quarantine,
     and errors from outside unless people stated their sources. `stated` are names of
-    such sources, besides those stated in the scope.
+    such sources, besides those stated in the scope. A command counts once it failed in
+    `min_runs` runs.
     """
     fields = arguments_of(arguments)
     marks = _marks_of_call(
         db, scope, session, tool=tool, arguments=fields, folder=folder
     )
-    failed_rows = _find_failures(db, scope, session, marks)
+    failed_rows = _find_failures(db, scope, session, marks, min_runs)
     shows_outside = True
     if any(rows[0]["origin"] == "outside" for rows in failed_rows):
         from heedful.store import keys  # a hook seldom needs it
@@ -310,7 +312,7 @@ def history_of(
 
 
 def _find_failures(
-    db: Db, scope: Scope, session: str, marks: Sequence[Mark]
+    db: Db, scope: Scope, session: str, marks: Sequence[Mark], min_runs: int
 ) -> list[list[Row]]:
     """Return the failures of other runs that may be told: one list for each mark.
 
@@ -324,14 +326,13 @@ def _find_failures(
         return []
 
     told_marks = frozenset[str]()
-    own_source = None
+    own_source = storable(source_of(session)) if session else None
     if session:
-        own_source = storable(source_of(session))
         names = [f"told {digest}" for digest in by_digest]
         told_marks = session_marks.find(db, scope, session, names)
     known_failures = []
     for digest, rows in by_digest.items():
-        is_sure = rows[0]["kind"] != "command" or len(rows) >= MIN_SAME_RUNS
+        is_sure = rows[0]["kind"] != "command" or len(rows) >= min_runs
         is_known = f"told {digest}" in told_marks or any(
             row["source"] == own_source for row in rows
         )
@@ -421,8 +422,7 @@ def _with_words(
     bare = without_outside(mistake)
     failure = replace(failure, error=failure.error or bare.error)
     if not has_contract and _has_mark(mistake, mark, folder):
-        has_failed = has_failed_fix(db, scope, mistake)
-        fix = () if has_failed else render.fix_lines(bare)
+        fix = () if has_failed_fix(db, scope, mistake) else render.fix_lines(bare)
         failure = replace(failure, words=bare.words, fix="\n".join(fix))
     return failure
 
@@ -501,5 +501,6 @@ def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:
     """Return whether the fix of a mistake failed as a call and has not passed since."""
     if mistake is None or mistake.fix is None or not mistake.fix.digest:
         return False
-    digests = json.dumps([mistake.fix.digest])
-    return bool(db.all("failures_of_call", scope, digests=digests))
+    return bool(
+        db.all("failures_of_call", scope, digests=json.dumps([mistake.fix.digest]))
+    )

@@ -83,8 +83,9 @@ def _end_procedure(db: Db, scope: Scope, signature: str) -> None:
     """Retire the strategy of a procedure, because a run that did so failed."""
     key = {**key_of(scope), "kind": "strategy", "signature": signature}
     for row in db.select("*", "lesson", {**key, "state": "unverified"}):
-        why = "a run that did so failed"
-        change_state(db, scope, row, "retire", by="heedful", why=why)
+        change_state(
+            db, scope, row, "retire", by="heedful", why="a run that did so failed"
+        )
 
 
 @resumable(result=list[Remembered])
