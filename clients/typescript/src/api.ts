@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// fc0531ba741e59beeaaf8df90fd48e4cc2150c9a8bdb718498ba76048ca4e030.
+// 3765acbbabec1b02f0a44dbbf38c91d6198fd549a06bbffd8fe1970b3a33ea2a.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -491,7 +491,8 @@ export interface components {
          *     makes the next attempt.
          *
          *     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
-         *     the policy of the service applies.
+         *     the policy of the service applies. `goals` replace those of the policy; without any
+         *     (`[]`), the loop passes if nothing is wrong.
          */
         NewLoop: {
             /** Tenant */
@@ -500,13 +501,10 @@ export interface components {
             task: unknown;
             /** Context */
             context?: unknown;
-            /**
-             * Goals
-             * @default []
-             */
-            goals: (string | {
+            /** Goals */
+            goals?: (string | {
                 [key: string]: unknown;
-            })[];
+            })[] | null;
             /** Policy */
             policy?: string | {
                 [key: string]: unknown;

@@ -176,12 +176,13 @@ class NewLoop(Body):
     makes the next attempt.
 
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
-    the policy of the service applies.
+    the policy of the service applies. `goals` replace those of the policy; without any
+    (`[]`), the loop passes if nothing is wrong.
     """
 
     task: Plain
     context: Plain = None
-    goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
+    goals: Annotated[tuple[Notation, ...], Field(max_length=100)] | None = None
     policy: Notation | None = None
     memory_key: MemoryKey = ""
     model: ModelName = ""

@@ -67,6 +67,10 @@ def test_a_loop_is_begun_once(api):
     for other in (HEAD, {**body, "task": "another"}):
         problem(api.put(LOOP, json=other), 409, "conflict")
 
+    no_goals = {**HEAD, "goals": [], "policy": "orchestrator"}
+    for _ in range(2):
+        assert api.put(LOOP + "-2", json=no_goals).json()["goals"] == []
+
 
 @cases(
     ("body", "code"),
@@ -127,13 +131,9 @@ def test_attempts_are_decided_until_one_passes(loop):
     assert last.items() >= wanted.items()
     record_of_loop = loop.get(LOOP).json()
     assert [item["output"] for item in record_of_loop["made"]] == ["12", deep(100)]
-    assert [item["model"] for item in record_of_loop["made"]] == [
-        "small-1b",
-        "large-70b",
-    ]
-    assert record_of_loop["calls"] == 2
-    assert record_of_loop["tokens"] == 5
-    assert record_of_loop["best"] == 2
+    models = [item["model"] for item in record_of_loop["made"]]
+    assert models == ["small-1b", "large-70b"]
+    assert record_of_loop.items() >= {"calls": 2, "tokens": 5, "best": 2}.items()
     reasons = [item["reason"] for item in record_of_loop["decisions"]]
     assert reasons == ["unit_failed", "passed"]
 

@@ -167,7 +167,7 @@ def test_every_route_does_its_work_on_each_engine(api):
     for name in sorted(PUBLIC):
         send(name)
 
-    send("PUT /v1/loops/{id}", goals=[], policy="orchestrator, attempts.limit=1")
+    send("PUT /v1/loops/{id}", goals=None, policy="orchestrator, attempts.limit=1")
     send("PUT /v1/loops/{id}/attempts/{n}")
     send("POST /v1/loops/{id}/overrides")
     send("POST /v1/loops/{id}/notes")

@@ -229,7 +229,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         body = {
             "task": task,
             "context": context,
-            "goals": list(goals),
+            "goals": list(goals) or None,
             "policy": policy,
             "memory_key": memory_key,
             "model": model,

@@ -154,6 +154,8 @@ async def begin(
 
     async def open_with(rules: Policy, goals: Sequence[Any]) -> reports.ReportedLoop:
         """Begin the loop, or return it. Raises Conflict if it began differently."""
+        if not goals:
+            rules = replace(rules, goals=())
         return await reports.open_loop(
             id,
             **{**options, "goals": goals, "policy": rules},
@@ -162,7 +164,9 @@ async def begin(
         )
 
     rules = policy(body.policy) if body.policy is not None else setup.policy
-    goals = body.goals or setup.pinned(caller.scope, id).goals or rules.goals
+    goals: Sequence[Any] = setup.pinned(caller.scope, id).goals or rules.goals
+    if body.goals is not None:
+        goals = body.goals
 
     try:
         opened = await open_with(rules, goals)
@@ -170,7 +174,7 @@ async def begin(
         # The settings may have changed since the loop began. What the body leaves out
         # is what the loop began with.
         stored_loop = await caller.read(loop_store.read, id)
-        if not body.goals:
+        if body.goals is None:
             goals = stored_loop.loop.goals
         if not body.policy:
             rules = policy_from(stored_loop.head.policy)
