@@ -111,6 +111,8 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
         ("lessons pin 1 --by ann", 0, "lesson 1 is pinned", "Next: heedful lessons"),
         ("lessons edit 1 'Colour first' --by ann", 0, "lesson 1 has new words"),
         ("lessons --limit 9 --json", 0, "Colour first"),
+        ("lessons delete 1 --by ann", 0, "called heedful lessons retire", "is retired"),
+        ("proof --restore 1 --by ann", 0, "lesson 1 is restored"),
         (unused, 0, "0 lessons removed"),
         ("lessons pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed", "Next: heedful quarantine log"),

@@ -111,11 +111,8 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
     session_of_traces(
         ("reflect chat.json --origin user", 0, "Error: 3 items match", "!\x1b"),
-        (
-            "reflect other.jsonl runs.jsonl",
-            0,
-            "other.jsonl\n  nothing to reflect on: the file has no run",
-        ),
+        ("reflect other.jsonl runs.jsonl", 0, "other.jsonl\n  nothing to reflect on"),
+        ("lessons edit 2 Stir --by ann", 0, "with its own words: lesson 1"),
     )
 
 
@@ -161,21 +158,19 @@ def test_damage_is_named_after_what_is_whole(session_of_traces, desk):
     content = b"".join(traces.write([FAILED, with_task("another")]))
     desk.write("cut.jsonl", content[:-40])
     done = session_of_traces(
-        ("reflect none.jsonl", 1, "failed: none.jsonl"),
+        ("reflect none.jsonl", 1, "failed: none.jsonl", "0 episodes: "),
         (
             "reflect cut.jsonl runs.jsonl",
             1,
-            "4 episodes: 1 new, 2 known, 1 failed",
+            "3 episodes: 1 new, 2 known, 1 failed",
             "cut.jsonl:2",
         ),
         ("reflect cut.jsonl --json", 1),  # one document, with what is whole
     )
     assert done.json["failed"] == 1
     assert done.err == ""
-    assert ["cut.jsonl" in result["error"] for result in done.json["episodes"]] == [
-        False,
-        True,
-    ]
+    errors = [result["error"] for result in done.json["episodes"]]
+    assert ["cut.jsonl" in error for error in errors] == [False, True]
 
 
 def test_of_a_folder_what_is_of_no_known_format_is_named(session_of_traces, desk):

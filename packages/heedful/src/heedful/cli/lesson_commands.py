@@ -59,7 +59,7 @@ from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import MAX_SIGNED_CHARS, Memory
 from heedful.memory.vectors import Spaces, count_spaces
 from heedful.sanitize import clean
-from heedful.store import exposures, lessons as lesson_store, retention
+from heedful.store import editions, exposures, lessons as lesson_store, retention
 from heedful.store.calls import history_of
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
@@ -95,9 +95,13 @@ async def _with_shown(
     for name, lesson in zip(names, lessons, strict=True):
         # `shown` counts for the present words what helped and hurt.
         fields = {n: lesson[n] for n in lesson if n not in ("helped", "hurt")}
-        example = examples.get(lesson["id"])
-        loops = counts.get(name, Shown())
-        records.append({**fields, "example": example, "shown": loops})
+        records.append(
+            {
+                **fields,
+                "example": examples.get(lesson["id"]),
+                "shown": counts.get(name, Shown()),
+            }
+        )
     return records
 
 
@@ -184,15 +188,47 @@ def edit_lesson(
 
     A lesson in quarantine keeps waiting, with the new words, until it is released.
     """
-    entry = ask(lambda memory: memory.edit(lesson, text, by=by, why=why))
+
+    async def edit(memory: Memory) -> tuple[int, list[int]]:
+        entry = await memory.edit(lesson, text, by=by, why=why)
+        edited = await memory.store.read(memory.scope, lesson_store.shown, lesson)
+        failure = edited["mistake"]["signature"] if edited["mistake"] else ""
+        rows = await memory.store.read(memory.scope, lesson_store.of_failure, failure)
+        return entry, [row["id"] for row in rows if row["id"] != lesson]
+
+    entry, others = ask(edit)
     words = f"lesson {lesson} has new words"
     then = following("lessons")
+    if others:
+        words += "; of the same failure, with its own words: lesson "
+        words += ", ".join(map(str, others))
+        then = following("lessons", "edit", others[0], "TEXT", by=by)
     if entry:
-        words += ", which wait in quarantine"
+        words += "; the new words wait in quarantine"
         then = following("quarantine", "release", entry, by=by)
 
-    document = {"lesson": lesson, "entry": entry, "by": by, "why": why}
+    document = {
+        "lesson": lesson,
+        "entry": entry,
+        "same_failure": others,
+        "by": by,
+        "why": why,
+    }
     return answer(document, words, then)
+
+
+@lessons.command()
+def retire(lesson: LessonId, by: By, why: Why = "") -> int:
+    """Take a lesson out of every prompt. Its texts stay stored, so that `heedful proof
+    --restore` can bring it back.
+
+    `heedful lessons prune` removes old texts.
+    """
+    end = partial(editions.amend, id=lesson, edition=None, by=by, why=why, retired=True)
+    ask(lambda memory: memory.store.write(memory.scope, end))
+    document = {"retired": lesson, "by": by, "why": why}
+    words = f"lesson {lesson} is retired; its texts stay stored"
+    return answer(document, words, following("proof", restore=lesson, by=by))
 
 
 def seen(
@@ -265,8 +301,10 @@ def _seen_lines(result: Seen, pattern: str) -> list[str]:
     if not lines:
         lines = [pattern.strip() or "no line looks like an error; pass the line"]
     if result.group is not None:
-        number = counted(len(result.group.members), "pattern")
-        lines.append(f"{number} merged as: {result.group.template}")
+        lines.append(
+            f"{counted(len(result.group.members), 'pattern')} merged as: "
+            f"{result.group.template}"
+        )
     return [f"  {clean(line, MAX_SHOWN_TEXT_CHARS)}" for line in lines]
 
 
@@ -334,9 +372,8 @@ def before(
         lines += [clean(line, len(line)) for line in failure.text.splitlines()]
         if failure.kind == "command" and failure.runs < MIN_SAME_RUNS:
             lines.append("agents are warned once it failed in a second session")
-    for check in result.checks:
-        warning = f"{check.about}: {check.text}"
-        lines.append(clean(warning, len(warning)))
+    warnings = [f"{check.about}: {check.text}" for check in result.checks]
+    lines += [clean(warning, len(warning)) for warning in warnings]
     is_known = bool(lines)
     release = name_database(result.release, db)
     if release:
@@ -692,16 +729,15 @@ def _show_check(check: LessonCheck) -> int:
         judged = "calls of agents, before they are made"
 
     reason = f": {check.why}" if check.why else ""
-    executed = (
-        f"executed: finds {check.failed} of {check.failed} rejected outputs, none of "
-        f"{check.passed} accepted ones and of {check.harmless} of other lessons"
-    )
     lines = [
         f"lesson {check.lesson} is a check, {check.state}{reason}",
         f"finds: {check.about}",
         f"says: {check.text}",
         f"judges: {judged}",
-        executed,
+        (
+            f"executed: finds {check.failed} of {check.failed} rejected outputs, none "
+            f"of {check.passed} accepted ones and of {check.harmless} of other lessons"
+        ),
     ]
     if check.hits:
         lines.append(f"found: {check.hits}, wrong: {check.false_alarms}")

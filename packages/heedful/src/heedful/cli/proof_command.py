@@ -154,8 +154,9 @@ def proof(
 def _silence_words(proof: proofs.Proof, model: str) -> str:
     """Return why no loop counts in a proof yet."""
     if proof.pending:
-        running = counted(proof.pending, "loop")
-        return f"no loop with lessons has ended; {running} running"
+        return (
+            f"no loop with lessons has ended; {counted(proof.pending, 'loop')} running"
+        )
     if model:
         names = ", ".join(filter(None, proof.models)) or "none is named"
         return f"no loop of {model!r} has ended with lessons; models: {names}"
@@ -207,13 +208,15 @@ def _next_command(
     That is to unpin a lesson that hurts, else to restore one that is retired or kept
     from a model, else to look at the lessons.
     """
-    retired = []
-    hurting = set()
-    for lesson, result in pairs:
-        if lesson and (lesson["state"] == "retired" or lesson["unfit_for"]):
-            retired.append(lesson["id"])
-        elif lesson and result.conclusion == "hurts":
-            hurting.add(lesson["id"])
+    lessons = [(lesson, result) for lesson, result in pairs if lesson]
+    retired = [
+        lesson["id"]
+        for lesson, _ in lessons
+        if lesson["state"] == "retired" or lesson["unfit_for"]
+    ]
+    hurting = {
+        lesson["id"] for lesson, result in lessons if result.conclusion == "hurts"
+    }.difference(retired)
 
     if hurting:
         return following("lessons", "pin", min(hurting), undo=True, by="NAME")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Remembered
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import read_origin
-from heedful.lessons.render import FailureRow
+from heedful.lessons.render import OUTSIDE_WORDS, FailureRow
 from heedful.lessons.scope import FAILED_OUTCOMES
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
@@ -81,6 +82,12 @@ class FailureTable:
             row.runs = stored.seen
             row.lesson = stored.id
             row.state = stored.state
+
+    def hold(self, db: str, mistake: Mistake) -> None:
+        """Let a failure wait whose rule waits, unless agents are told its fix."""
+        row = self._rows.get((db, mistake.signature))
+        if row is not None and row.fixed_by in ("", OUTSIDE_WORDS):
+            row.state = "quarantined"
 
     def ranked(self) -> list[FailureRow]:
         """Return the failures, the most costly first."""
@@ -143,17 +150,21 @@ class EpisodeResult:
             "reflection": None,
         }
         if self.episode is not None:
-            document["outcome"] = self.episode.outcome
-            document["run_failed"] = self.episode.outcome in FAILED_OUTCOMES
-            document["task"] = self.episode.task
-            document["digest"] = self.episode.digest
+            document |= {
+                "outcome": self.episode.outcome,
+                "run_failed": self.episode.outcome in FAILED_OUTCOMES,
+                "task": self.episode.task,
+                "digest": self.episode.digest,
+            }
 
         if self.reflected is not None:
-            document |= asdict(self.reflected)
-            document["release"] = self.release
-            document["hint"] = self.reflected.hint
-            document["importance"] = self.reflected.importance
-            document["confidence"] = self.reflected.confidence
+            document |= {
+                **asdict(self.reflected),
+                "release": self.release,
+                "hint": self.reflected.hint,
+                "importance": self.reflected.importance,
+                "confidence": self.reflected.confidence,
+            }
         return document
 
 
@@ -262,8 +273,12 @@ def _failures_of(results: Sequence[EpisodeResult]) -> FailureTable:
         seen.add(episode.digest)
         answers = (*reflected.stored, *(None for _ in reflected.lessons))
         for lesson, answer_of_lesson in zip(reflected.lessons, answers, strict=False):
-            if lesson.kind == "reflection" and lesson.mistake is not None:
+            if lesson.mistake is None:
+                continue
+            if lesson.kind == "reflection":
                 table.add("", lesson.mistake, answer_of_lesson, episode)
+            elif answer_of_lesson and answer_of_lesson.state == "quarantined":
+                table.hold("", lesson.mistake)
     return table
 
 
@@ -284,12 +299,15 @@ def _kind_of(result: EpisodeResult) -> str:
 def _counts(results: Sequence[EpisodeResult]) -> str:
     """Return how many episodes were new, known, left to others, or failed."""
     counts = Counter(map(_kind_of, results))
-    words = f"{counted(len(results), 'episode')}: {counts['new']} new"
+    episodes = [result for result in results if result.episode is not None]
+    words = f"{counted(len(episodes), 'episode')}: {counts['new']} new"
     words += f", {counts['known']} known"
-    for state in ("without a mistake", "left to others", "failed"):
-        if counts[state]:
-            words += f", {counts[state]} {state}"
-    return words
+    rarer = [
+        f", {counts[state]} {state}"
+        for state in ("without a mistake", "left to others", "failed")
+        if counts[state]
+    ]
+    return "".join([words, *rarer])
 
 
 def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:
@@ -297,8 +315,10 @@ def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:
     if not unknown:
         return ""
     names = ", ".join(result.name for result in unknown)
-    files = counted(len(unknown), "file")
-    return clean(f"{files} of no known format: {names}", MAX_SHOWN_TEXT_CHARS)
+    return clean(
+        f"{counted(len(unknown), 'file')} of no known format: {names}",
+        MAX_SHOWN_TEXT_CHARS,
+    )
 
 
 def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
@@ -310,20 +330,19 @@ def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
     if "failed" in kinds or "new" not in kinds:
         return []
 
-    names: set[str] = set()
-    waits = False
-    for result in results:
-        if result.reflected is not None and _kind_of(result) == "new":
-            waits = waits or bool(result.reflected.release)
-            if result.reflected.hint:
-                names.update(result.reflected.untrusted)
-    if not waits:
+    waiting = [
+        result.reflected
+        for result in results
+        if result.reflected and result.release and _kind_of(result) == "new"
+    ]
+    if not waiting:
         return [following("lessons")]
     review = following("quarantine", "list")
+    stated = [entry.untrusted for entry in waiting if entry.hint]
+    names = trust_words(sorted(set(chain.from_iterable(stated))))
     if not names:
         return [review]
-    command = command_line(*trust_words(sorted(names)))
-    return [f"To state the sources: {command}", f"Or review: {review}"]
+    return [f"If you trust these sources: {command_line(*names)}", review]
 
 
 async def _reflect_on_files(

@@ -287,7 +287,7 @@ class FailureRow:
     def of(cls, mistake: Mistake) -> "FailureRow":
         """Return the row of a mistake, without its parts from outside."""
         bare = without_outside(mistake)
-        fixed_by = "\n".join(fix_lines(bare))
+        fixed_by = "; ".join(fix_lines(bare))
         if mistake.fix and not bare.fix:
             fixed_by = OUTSIDE_WORDS
         elif _is_untried(bare):

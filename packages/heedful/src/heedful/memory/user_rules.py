@@ -150,12 +150,11 @@ class UserRules:
         stated = {rule.id: rule for rule in await self.list()}.get(id)
         if stated is None:
             raise NotFound("rule", str(id), f"the rules of {self._scope}")
-        lesson = await self._store.read(self._scope, editions.one, id)
         await self._store.write(
             self._scope,
             editions.amend,
             id=id,
-            edition=lesson["edition"],
+            edition=None,
             by=by,
             why=why,
             retired=True,

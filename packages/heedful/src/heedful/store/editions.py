@@ -79,17 +79,24 @@ def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
 
 @resumable(result=Mapping[str, Any])
 def amend(
-    db: Db, scope: Scope, /, id: int, edition: str, by: str, why: str, **change: Any
+    db: Db,
+    scope: Scope,
+    /,
+    id: int,
+    edition: str | None,
+    by: str,
+    why: str,
+    **change: Any,
 ) -> Mapping[str, Any]:
     """Change a lesson, record a ruling for each change, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `retired` takes the lesson
     out of recall, and `restored` brings it back, also after a proof retired it. `text`
-    gives it new words. Raises Changed if the lesson has another edition, NotFound, and
-    InvalidInput if `by` is empty.
+    gives it new words. Raises Changed if the lesson has another edition than the one
+    given, NotFound, and InvalidInput if `by` is empty.
     """
     (lesson,) = _stored(db, scope, [id])
-    if lesson["edition"] != edition:
+    if edition is not None and lesson["edition"] != edition:
         raise Changed("lesson", str(id), lesson["edition"])
 
     pinned = change.get("pinned")
