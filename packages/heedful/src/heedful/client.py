@@ -383,8 +383,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "match": match,
             "form": "found",
         }
-        answer = await self.call("POST", "recall", body=body)
-        return _matches(answer)
+        return _matches(await self.call("POST", "recall", body=body))
 
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any
@@ -397,8 +396,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         quarantine are among them, unless the key has `recall` in place of `read`.
         """
         body = {"text": text, "limit": limit, **filters}
-        answer = await self.call("POST", "reflections", "query", body=body)
-        return _matches(answer)
+        return _matches(await self.call("POST", "reflections", "query", body=body))
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is

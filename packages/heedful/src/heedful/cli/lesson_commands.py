@@ -46,6 +46,7 @@ from heedful.display import counted
 from heedful.episodes.error_lines import error_lines
 from heedful.errors import InvalidInput, UnknownName, UsageError, install_line
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.commands import quote_words
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
@@ -328,6 +329,11 @@ def _origin(db: str) -> str:
     return f"This is from your own memory: add --db {db} to a command about it."
 
 
+def _tells_error(answer: tuple[str, ActionHistory]) -> bool:
+    """Return True if the error of a failed call is known, and does not wait."""
+    return any(failure.error for failure in answer[1].failures)
+
+
 def before(
     command: Annotated[
         list[str],
@@ -346,8 +352,9 @@ def before(
     """
     command_line = quote_words(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
-    answers = ask_all(
-        lambda memory: memory.store.read(
+
+    async def ask_memory(memory: Memory) -> ActionHistory:
+        return await memory.store.read(
             memory.scope,
             history_of,
             tool,
@@ -355,15 +362,11 @@ def before(
             stated=memory.stated,
             min_runs=1,
         )
-    )
+
+    answers = ask_all(ask_memory)
     known_answers = [(db, history) for db, history in answers if history]
     # A memory that tells the error comes before one in which it waits.
-    telling = [
-        (db, history)
-        for db, history in known_answers
-        if any(failure.error for failure in history.failures)
-    ]
-    db, result = (telling or known_answers or answers[-1:])[0]
+    db, result = max(known_answers or answers[-1:], key=_tells_error)
     rules = [*chain.from_iterable(history.rules for _, history in answers)]
 
     lines = [clean(f"you said: {rule.text}", MAX_SHOWN_TEXT_CHARS) for rule in rules]

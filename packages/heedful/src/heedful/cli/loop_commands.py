@@ -198,8 +198,9 @@ def _explain_run(report: Report, stage: str, *, full: bool) -> int:
     if not stage:
         lines = questions.summarize_run(report)
         if not full:
-            then = following("why", report.run, full=True)
-            return answer(report.plain(), lines, then)
+            return answer(
+                report.plain(), lines, following("why", report.run, full=True)
+            )
         text = page("run", report=report, only="")
         return answer(report.plain(), [lines[0], text, _mask_note(text)])
 
@@ -320,13 +321,17 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
+def _attempts_cell(row: Mapping[str, Any]) -> Any:
+    """Return the number of attempts; those of a run belong to its stages."""
+    return "–" if row["attempts"] is None else row["attempts"]
+
+
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    # The attempts of a run belong to its stages.
-    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
+    attempts=_attempts_cell,
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
     age=lambda row: age(row["updated"], time.time()),

@@ -712,8 +712,8 @@ class LoopMemory:
             outcome=outcome,
             most=memory.max_entries or 0,
         )
-        past = await memory.store.read(memory.scope, exposures.past, loop.id)
-        return past.number
+        past = memory.store.read(memory.scope, exposures.past, loop.id)
+        return (await past).number
 
 
 def end_entry(report: RunReport, number: int) -> JournalEntry:

@@ -179,8 +179,7 @@ class Run(LoopSettings[C]):
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
         resumed.
         """
-        state = await self._change_state(self._attempt)
-        return state.verdict
+        return (await self._change_state(self._attempt)).verdict
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
@@ -231,8 +230,7 @@ class Run(LoopSettings[C]):
             await self._journal.write(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
-        state = await self._change_state(end)
-        return state.verdict
+        return (await self._change_state(end)).verdict
 
     async def override(
         self,
@@ -274,8 +272,7 @@ class Run(LoopSettings[C]):
             await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)
 
-        state = await self._change_state(lift)
-        return state.verdict
+        return (await self._change_state(lift)).verdict
 
     async def _change_state(
         self, work: Callable[[RunState], Awaitable[RunState]]

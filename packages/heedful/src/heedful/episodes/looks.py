@@ -37,8 +37,7 @@ _LOOK_COMMAND_PATTERN = (
 
 def words_of_tool(tool: str) -> list[str]:
     """Return the words of a tool's name: "files", "read" and "lines"."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", tool).lower()
-    return name.split()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", tool).lower().split()
 
 
 def begins_with(pattern: re.Pattern[str], tool: str) -> bool:

@@ -171,8 +171,7 @@ class Quarantine:
 
     async def stated(self) -> frozenset[str]:
         """Return the names of sources that people stated, in the scope or in code."""
-        names = await self._store.read(self._scope, keys.stated_names)
-        return self._stated | names
+        return self._stated | await self._store.read(self._scope, keys.stated_names)
 
     async def believed(self) -> frozenset[str]:
         """Return the stated names, and the keys of a service that an operator made."""

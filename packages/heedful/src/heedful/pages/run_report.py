@@ -69,12 +69,8 @@ def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
 
     With its data, the page has the report as JSON, too.
     """
-    return render(
-        "report.html.j2",
-        report=report,
-        sentence=sentence,
-        data=json_text(report.plain()) if with_data else "",
-    )
+    data = json_text(report.plain()) if with_data else ""
+    return render("report.html.j2", report=report, sentence=sentence, data=data)
 
 
 def render(template: str, **values: object) -> str:

@@ -182,8 +182,7 @@ class StateBefore:
             if not existed or not _are_equal(self._copies[name], value):
                 changed[name] = _copy_data(value)
 
-        gone = self._copies.keys() - now.keys()
-        return StateChange(changed, tuple(sorted(gone)))
+        return StateChange(changed, tuple(sorted(self._copies.keys() - now.keys())))
 
 
 def _copy_data(value: Any) -> Any:

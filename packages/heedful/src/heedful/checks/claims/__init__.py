@@ -247,7 +247,11 @@ def index_source(
         index = _index_evidence(source, lexicon)
         return lambda candidate, state: index
 
-    return lambda candidate, state: _index_evidence(source(candidate, state), lexicon)
+    def index_result(candidate: Any, state: Any) -> Evidence:
+        """Call the function, and index its result."""
+        return _index_evidence(source(candidate, state), lexicon)
+
+    return index_result
 
 
 @remade
