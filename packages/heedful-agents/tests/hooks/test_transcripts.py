@@ -80,7 +80,7 @@ def test_a_failure_without_an_event_is_kept_once_and_explained(
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
     database = {"HEEDFUL_DB": str(folder / "heedful.db"), "HEEDFUL_HOLDOUT": "0"}
-    trust = {**database, "HEEDFUL_TRUST": '{"tool": "local"}'}
+    trust = {**database, "HEEDFUL_TRUST": '["tool"]'}
     # A tool's demand is told when a second session has not kept it.
     for session in ("first", "second"):
         data = {
