@@ -303,13 +303,24 @@ def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> Non
     (shop.parent / "home" / ".codex").mkdir()
     result = run_hook_command(shop, "install --all --yes")
     assert set(files_in(shop)) >= {".qwen/settings.json", ".codex/hooks.json"}
-    assert "--agent codex" in result.err
+    assert "--agent codex" not in result.err
     assert "qwen-code: the folder" in result.err
     assert "Codex: a failed call" in result.out
     assert "next: confirm each hook" in result.out
 
     run_hook_command(shop, "uninstall --all --yes")
     assert not any(name.startswith((".qwen", ".codex")) for name in files_in(shop))
+
+
+def test_the_agents_that_are_seen_are_installed_by_default(shop: Path) -> None:
+    (shop / ".cursor").mkdir()
+    (shop / ".vscode").mkdir()
+    assert "precedes" not in run_hook_command(shop, "install --yes").out
+    assert list(files_in(shop)) == [".cursor/hooks.json"]
+    (shop.parent / "home" / ".codex").mkdir()
+    assert "in Codex, precedes" in run_hook_command(shop, "install --yes").out
+    run_hook_command(shop, "uninstall --yes")
+    assert files_in(shop) == {}
 
 
 def test_own_settings_stand_in_the_folder_that_the_environment_names(

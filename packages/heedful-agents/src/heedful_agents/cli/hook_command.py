@@ -76,14 +76,13 @@ def list_agents() -> int:
             if commands
         }
         state = "installed" if events else "not installed"
-        sign = signs.get(name, "")
-        lines.append(f"{name}: {state}; {sign or 'not seen here'}")
+        lines.append(f"{name}: {state}; {signs.get(name, 'not seen here')}")
         lines += [f"  {line}" for line in agent.cannot]
         rows.append(
             {
                 "agent": name,
                 "title": agent.title,
-                "seen": sign,
+                "seen": signs.get(name, ""),
                 "installed": events,
                 "cannot": agent.cannot,
                 "unconfirmed": agent.unconfirmed,
@@ -127,7 +126,7 @@ hook: Typer = group()
 
 Agents = Annotated[
     list[str] | None,
-    Argument(help="The agents, claude-code by default; --list shows them."),
+    Argument(help="The agents, by default those seen here, or claude-code."),
 ]
 All = Annotated[bool, Option("--all", help="All agents that are on this machine.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
@@ -135,37 +134,46 @@ Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
 
 
 def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
-    """Show the changes, ask unless `yes`, and write them. Return the changed files.
+    """Show the changes and ask, unless `yes`, and write them. Return the changed files.
 
     Raises UsageError if the user does not agree, or cannot be asked.
     """
     if not any(changes):
         return []
 
-    say("".join(change.diff for change in changes))
-    if not yes and not agrees("Write this?"):
-        raise UsageError("nothing was written; --yes writes it without a question")
+    if not yes:
+        say("".join(change.diff for change in changes))
+        if not agrees("Write this?"):
+            raise UsageError("nothing was written; --yes writes it without a question")
 
     apply_all(changes)
     return [str(change.path) for change in changes if change]
 
 
 def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
-    """Return the agents that a command is about. Raises UsageError."""
-    if not is_all:
-        targets = list(dict.fromkeys(agents or [DEFAULT_AGENT]))
-        for name in targets:
-            find_agent(name)
-        return targets
-    if agents:
+    """Return the agents that a command is about. Raises UsageError.
+
+    By default, these are the agents that are seen here. Left out is one that runs no
+    hooks, or that reads the settings of another.
+    """
+    if agents and is_all:
         raise UsageError("--all and names exclude each other; give one of them")
+    if agents:
+        for name in agents:
+            find_agent(name)
+        return list(dict.fromkeys(agents))
 
     signs = signs_of_agents()
-    if not signs:
+    if is_all and not signs:
         raise UsageError("no agent is seen here; heedful hook install --list shows all")
-    for name, sign in signs.items():
-        say(f"{name}: {sign}")
-    return list(signs)
+    names = [
+        name
+        for name in signs
+        if is_all or (AGENTS[name].events and not AGENTS[name].also_reads)
+    ]
+    for name in names:
+        say(f"{name}: {signs[name]}")
+    return names or [DEFAULT_AGENT]
 
 
 def _plan(names: Sequence[str], user: bool, team: bool) -> list[FileChange]:
@@ -201,15 +209,19 @@ def install(
     memory_lines = [] if user else _describe_memory()
     written = _write_if_agreed(changes, yes)
 
+    titles = [AGENTS[name].title for name in targets if "before" in AGENTS[name].takes]
+    before_calls = (
+        f", or, in {', '.join(titles)}, precedes a call that failed, a command in two "
+        "sessions"
+    )
     lines = ["the hooks are installed already", *memory_lines]
     if written:
         lines = [
-            f"wrote {', '.join(written)}",
+            *(f"wrote {path}" for path in written),
             *memory_lines,
             (
                 "heedful reads tool calls from the next session; its first word "
-                "follows an error with a known fix, or precedes a call that failed, a "
-                "command in two sessions"
+                f"follows an error with a known fix{before_calls if titles else ''}"
             ),
             *describe_limits(targets),
         ]
@@ -246,13 +258,11 @@ def uninstall(
     yes: Yes = False,
 ) -> int:
     """Remove the hooks and restore the settings. Say how to remove what stays."""
-    if is_all and agents:
-        raise UsageError("--all and names exclude each other; give one of them")
-    targets = list(AGENTS) if is_all else _agents_of(agents, is_all=False)
+    targets = list(AGENTS) if is_all and not agents else _agents_of(agents, is_all)
 
-    removals = [plans.plan_removals(name, user) for name in targets]
+    removals = chain.from_iterable(plans.plan_removals(name, user) for name in targets)
     # Agents may share a file, such as AGENTS.md.
-    changes = list(dict.fromkeys(chain.from_iterable(removals)))
+    changes = list(dict.fromkeys(removals))
     written = _write_if_agreed(changes, yes)
     lines = [f"no hooks in {change.path}" for change in changes]
     if written:
@@ -285,9 +295,8 @@ def move(
 
 def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
-    hook_settings = _hook_settings(settings)
     table = json.dumps(str(find_project(Path.cwd()).root))
-    commands = "; ".join(hook_settings.stop) or "nothing"
+    commands = "; ".join(_hook_settings(settings).stop) or "nothing"
     return [
         f"each stop runs: {redact(commands)}",
         (
