@@ -799,8 +799,7 @@ def _as_json(argument: Any) -> Any:
     """
     if hasattr(argument, "model_json_schema"):
         return argument.model_json_schema()
-    name = _module_level_name(argument)
-    return name or os.fspath(argument)
+    return _module_level_name(argument) or os.fspath(argument)
 
 
 def _module_level_name(value: Any) -> str:

@@ -891,13 +891,14 @@ class Loop:
 
     @property
     def corrected(self) -> Sequence[Finding]:
-        """The newest error of each key that the last attempt no longer has."""
+        """The earlier errors of the checks that the last attempt passes, each once."""
         errors = dict[Hashable, Finding]()
-        last_errors: Sequence[Finding] = ()
+        failing = set[str]()
         for attempt in self.attempts:
-            last_errors = attempt.evaluation.errors if attempt.evaluation else ()
-            errors |= {error.key: error for error in last_errors}
-        return [error for error in errors.values() if error not in last_errors]
+            made = attempt.evaluation.errors if attempt.evaluation else ()
+            errors |= {error.key: error for error in made}
+            failing = {error.check for error in made}
+        return [error for error in errors.values() if error.check not in failing]
 
     @property
     def best(self) -> int | None:
