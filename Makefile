@@ -55,11 +55,13 @@ bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an envir
 
 quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2] [ARGS=…]
 	@$(BENCH).quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
-		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)') \
-		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)') $(ARGS)
+		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODEL)$(MODELS),--models '$(or $(MODEL),$(MODELS))') $(if $(ANSWERS),--answers '$(ANSWERS)') \
+		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)') \
+		$(if $(PRICE_IN),--price-in '$(PRICE_IN)') $(if $(PRICE_OUT),--price-out '$(PRICE_OUT)') $(if $(LIMIT_USD),--limit-usd '$(LIMIT_USD)') \
+		$(if $(filter-out 0,$(REPLAY)),--replay) $(if $(filter-out 0,$(EXPORT)),--export) $(ARGS)
 
-# Every answer is kept in ANSWERS, by default ~/.cache/heedful-bench.
-learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on
+# Every answer is kept in ANSWERS, by default ~/.cache/heedful-bench; EXPORT=1 commits those of a run, and REPLAY=1 reads them.
+learn: ## quality ONLY=learn, hours on a real model [MODEL=openai:NAME] [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on
 	@$(MAKE) --no-print-directory quality ONLY=learn
 
 # The long runs look at the machine, so each runs alone. pytest exits with 5 where nothing is selected.

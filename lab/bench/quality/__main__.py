@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -75,6 +76,11 @@ def main() -> int:
         arms=tuple(options.arms),
         orders=options.orders,
         folder=options.answers,
+        replay=options.replay,
+        export=options.export,
+        price_in=options.price_in,
+        price_out=options.price_out,
+        limit_usd=options.limit_usd,
     )
     console = Console() if sys.stdout.isatty() else Console(width=160)
     table = Table("key", "ours", "simple baseline", "published anchor")
@@ -115,7 +121,9 @@ def parse_options() -> argparse.Namespace:
     live = parser.add_argument_group("jobs with a live model")
     sizes = ",".join(MODELS)
     live.add_argument(
-        "--models", default=MODELS[0], help=f"sizes with commas between: {sizes}"
+        "--models",
+        default=MODELS[0],
+        help=f"with commas between: {sizes}, and of learn any name of a model",
     )
     live.add_argument("--limit", type=int, help="tasks of a stream or a check")
     live.add_argument(
@@ -140,10 +148,25 @@ def parse_options() -> argparse.Namespace:
     live.add_argument(
         "--orders", type=int, choices=(1, 2), help="of learn: 2 for the reverse, too"
     )
+    live.add_argument(
+        "--replay", action="store_true", help="ask nothing, read kept answers only"
+    )
+    live.add_argument(
+        "--export", action="store_true", help="of learn: commit the answers"
+    )
+    prices = parser.add_argument_group("a model with a price, in US dollars")
+    prices.add_argument("--price-in", type=float, default=0.0, help="1M tokens read")
+    prices.add_argument("--price-out", type=float, default=0.0, help="1M written")
+    prices.add_argument(
+        "--limit-usd", type=float, default=math.inf, help="of all new calls of a run"
+    )
     options = parser.parse_args()
-    is_known = set(options.models.split(",")) <= set(MODELS)
+    if options.limit_usd < math.inf and not options.price_in * options.price_out:
+        parser.error("--limit-usd needs --price-in and --price-out")
+    names = options.models.split(",")
+    is_known = all(name in MODELS or ":" in name for name in names)
     if not is_known or (options.limit is not None and options.limit < 1):
-        parser.error(f"--models takes {sizes}, --limit a number of at least 1")
+        parser.error(f"--models takes {sizes} or a:name, --limit at least 1")
     arms = ladder.ARMS if options.only == "ladder" else ARMS
     if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(arms)):
         parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(arms)}")

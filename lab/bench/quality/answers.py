@@ -3,8 +3,8 @@ and goes on.
 
 The answers are in one SQLite file outside of the project. The key of an answer is the
 model with the build that ran it, its whole prompt and settings, so an unchanged prompt
-is never asked twice. A second run replays the kept answers in seconds and asks only
-what is new. `answers.sqlite` can be copied to another machine; it quotes the data sets.
+is never asked twice. `answers.sqlite` can be copied to another machine. The answers
+behind published figures are committed, too: `bench.quality.committed`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
+import os
 import sqlite3
 import sys
-import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import heedful
 from bench.quality import native
+from bench.quality.committed import KEY_DIGITS, Committed, answer_of, read_committed
+from heedful.errors import ModelError, ModelUnavailable
 from heedful.loop.record import Usage
 from heedful.models import weights
-from heedful.models.contract import Answer, Message, Model
+from heedful.models.contract import Answer, Message, Model, Options
 
 CODER = "qwen2.5-coder-{}-instruct-q4_k_m"
 MODELS = ("0.5b", "1.5b")
 CACHE = Path.home() / ".cache" / "heedful-bench"
+TO_ASK = "leave out REPLAY=1; weights need cmake and a C++ compiler"
+FRAME_TOKENS = 24  # of a message, more than the formats of chats have
 TABLE = """
 create table if not exists answer (
     key text primary key, model text, text text, prompt_tokens integer,
@@ -39,34 +45,133 @@ create table if not exists answer (
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """How to run: the models by size, at most `limit` tasks, and where answers are.
+    """How to run: the models, at most `limit` tasks, and where answers are.
 
-    `workers` models run at the same time, each with one thread. With `embedded`, the
-    prebuilt wheel runs them though a native build is possible. Without names of
-    `streams` and `arms` and without `orders`, `learn` runs its plan.
+    A model is a size of the weights, or a name that `heedful.open_model` takes.
+    `workers` models run at the same time; weights have one thread each. With
+    `embedded`, the prebuilt wheel runs them though a native build is possible. With
+    `replay`, no model is opened: all answers must be kept or committed. `export`
+    commits those of `learn`. `learn` runs its plan where `streams`, `arms` and `orders`
+    name nothing else. Prices are money for a million tokens, and the calls of a run may
+    cost `limit_usd`.
     """
 
     models: tuple[str, ...] = ("0.5b",)
     limit: int | None = None
     workers: int = 1
     embedded: bool = False
+    replay: bool = False
+    export: bool = False
     streams: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
     orders: int | None = None
     folder: Path = CACHE
+    price_in: float = 0.0
+    price_out: float = 0.0
+    limit_usd: float = math.inf
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what tokens cost."""
+        price = self.price_in * prompt_tokens + self.price_out * completion_tokens
+        return price / 1e6
+
+
+class Spending:
+    """What the calls of a run cost, at most `limit_usd`.
+
+    A call begins only if the limit is kept whatever its answer. After a call that was
+    refused or failed none begins any more, and `ended_by` says why.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self.calls = 0
+        self.cost = 0.0
+        self.ended_by = ""
+        self._live = live
+
+    def begin(self, messages: Sequence[Message], max_tokens: int | None) -> float:
+        """Return what a call costs at most; it counts so until `end`.
+
+        Raises ModelUnavailable if the call may not begin.
+        """
+        reserved = self._live.price(most_tokens(messages), max_tokens or 0)
+        if not self.ended_by and self.cost + reserved > self._live.limit_usd:
+            self.ended_by = f"the next call could exceed {self._live.limit_usd:g} $"
+        if self.ended_by:
+            raise ModelUnavailable(self.ended_by)
+        self.cost += reserved
+        return reserved
+
+    def end(self, reserved: float, usage: Usage) -> None:
+        """Count what a call has cost; a call without tokens costs the most."""
+        self.calls += 1
+        if usage.tokens:
+            cost = self._live.price(usage.prompt_tokens, usage.completion_tokens)
+            self.cost += cost - reserved
+
+
+def most_tokens(messages: Sequence[Message]) -> int:
+    """Return how many tokens a prompt has at most: one for each byte, and its frame."""
+    sizes = [len(message.content.encode("utf-8", "replace")) for message in messages]
+    return sum(sizes) + FRAME_TOKENS * len(sizes)
+
+
+class KeptAnswers:
+    """The answers of one model: in the database, and those that are committed.
+
+    `used` has those that were read or asked here, and `asking` a lock for each key.
+    """
+
+    def __init__(self, name: str, db: sqlite3.Connection, committed: Committed) -> None:
+        self.name = name
+        self.committed = committed
+        self.used: dict[str, Answer] = {}
+        self.asking = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self._db = db
+
+    def find(self, key: str) -> Answer | None:
+        """Return the answer with this key, if there is one."""
+        answer = self._read(key) or self.committed.answers.get(key[:KEY_DIGITS])
+        if answer is not None:
+            self.used[key[:KEY_DIGITS]] = answer
+        return answer
+
+    def _read(self, key: str) -> Answer | None:
+        columns = "text, prompt_tokens, completion_tokens, seconds, finish"
+        row = self._db.execute(
+            f"select {columns} from answer where key = ?", [key]
+        ).fetchone()
+        return None if row is None else answer_of(*row)
+
+    def keep(self, key: str, answer: Answer) -> None:
+        """Keep an answer in the database."""
+        row = (
+            key,
+            self.name,
+            answer.text,
+            answer.usage.prompt_tokens,
+            answer.usage.completion_tokens,
+            answer.usage.seconds,
+            answer.finish,
+        )
+        with self._db:
+            self._db.execute(
+                "insert or replace into answer values (?,?,?,?,?,?,?)", row
+            )
+        self.used[key[:KEY_DIGITS]] = answer
 
 
 class KeptModel:
-    """A model whose answers are kept; `calls` and `seconds` count what was really
-    asked.
-    """
+    """A model whose answers are kept; `calls` counts what was really asked."""
 
-    def __init__(self, name: str, model: Model, db: sqlite3.Connection) -> None:
+    def __init__(
+        self, name: str, model: Model, answers: KeptAnswers, spending: Spending
+    ) -> None:
         self.name = name
         self.calls = 0
-        self.seconds = 0.0
         self._model = model
-        self._db = db
+        self._answers = answers
+        self._spending = spending
 
     async def complete(
         self,
@@ -87,47 +192,32 @@ class KeptModel:
             seed if temperature else 0,  # at temperature 0 the seed plays no part
         ]
         key = hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()
-        answer = self._read(key)
-        if answer is not None:
-            return answer
-
-        answer = await self._model.complete(
-            messages,
-            schema=schema,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-        )
-        self._keep(key, answer)
-        self.calls += 1
-        self.seconds += answer.usage.seconds
+        # Runs that ask the same at the same time wait for one answer.
+        async with self._answers.asking[key]:
+            answer = self._answers.find(key)
+            if answer is None:
+                answer = await self._ask(
+                    messages,
+                    schema=schema,
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    seed=seed,
+                )
+                self._answers.keep(key, answer)
         return answer
 
-    def _read(self, key: str) -> Answer | None:
-        columns = "text, prompt_tokens, completion_tokens, seconds, finish"
-        row = self._db.execute(
-            f"select {columns} from answer where key = ?", [key]
-        ).fetchone()
-        if row is None:
-            return None
-        text, prompt, completion, seconds, finish = row
-        usage = Usage(1, prompt, completion_tokens=completion)
-        return Answer(text, usage.lasting(seconds), finish)
-
-    def _keep(self, key: str, answer: Answer) -> None:
-        row = (
-            key,
-            self.name,
-            answer.text,
-            answer.usage.prompt_tokens,
-            answer.usage.completion_tokens,
-            answer.usage.seconds,
-            answer.finish,
-        )
-        with self._db:
-            self._db.execute(
-                "insert or replace into answer values (?,?,?,?,?,?,?)", row
-            )
+    async def _ask(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> Answer:
+        reserved = self._spending.begin(messages, options["max_tokens"])
+        try:
+            answer = await self._model.complete(messages, **options)
+        except ModelError as error:
+            self._spending.ended_by = str(error)
+            raise
+        self._spending.end(reserved, answer.usage)
+        self.calls += 1
+        return answer
 
     async def close(self) -> None:
         """Do nothing: `open_kept_model` closes the model."""
@@ -137,10 +227,11 @@ class KeptModels:
     """Alike models, each of them leased to one job at a time."""
 
     def __init__(
-        self, name: str, models: Sequence[Model], db: sqlite3.Connection
+        self, models: Sequence[Model], answers: KeptAnswers, spending: Spending
     ) -> None:
-        self.name = name
-        self._db = db
+        self.name = answers.name
+        self.answers = answers
+        self.spending = spending
         self._idle = asyncio.Queue[Model]()
         for model in models:
             self._idle.put_nowait(model)
@@ -150,7 +241,7 @@ class KeptModels:
         """Wait for a model that is idle, and lend it with counters at 0."""
         model = await self._idle.get()
         try:
-            yield KeptModel(self.name, model, self._db)
+            yield KeptModel(self.name, model, self.answers, self.spending)
         finally:
             self._idle.put_nowait(model)
 
@@ -159,30 +250,52 @@ class KeptModels:
 async def open_kept_models(
     size: str, data: Path, live: Live
 ) -> AsyncIterator[KeptModels]:
-    """Open models by their size; `models.json` beside `data` has the fetch list."""
-    name = CODER.format(size)
-    path = data / ".." / "models.json"
-    file = await weights.fetch(_read_weights(name, path), progress=_show_fetch)
-    live.folder.mkdir(parents=True, exist_ok=True)
-    program = None if live.embedded else native.build(CACHE)
+    """Open models by their size or name; `models.json` beside `data` has the fetch
+    list, and the environment as MODEL_KEY the key of a server.
+
+    Without a compiler, weights whose answers are committed are not opened, either.
+    """
+    model = heedful.open_model(
+        "embedded" if size in MODELS else size, api_key=os.environ.get("MODEL_KEY")
+    )
+    models = [model] * live.workers
+    # The name of a model on the network has no login.
+    name = CODER.format(size) if size in MODELS else model.name
+    committed = read_committed(name)
+    spending = Spending(live)
+    needs_build = size in MODELS and not (live.embedded or live.replay)
+    program = native.build(CACHE) if needs_build else None
     async with AsyncExitStack() as stack:
-        models = list[Model]()
-        for _ in range(live.workers):
-            if program is None:
-                model = heedful.open_model(f"embedded:{file}", threads=1)
-                stack.push_async_callback(model.close)
-            else:
-                server = native.serve(program, file)
-                model = await stack.enter_async_context(server)
-            models.append(model)
+        if live.replay or (needs_build and not program and committed.name):
+            spending.ended_by = f"{committed.path} has not all answers: {TO_ASK}"
+            name = committed.name or name
+        elif size in MODELS:
+            path = data / ".." / "models.json"
+            file = await weights.fetch(_read_weights(name, path), progress=_show_fetch)
+            models = await _open_weights(file, program, live, stack)
         if program is not None:
             name = f"{name} {native.build_name(program)}"
-
+        live.folder.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(live.folder / "answers.sqlite", timeout=60)
         stack.enter_context(closing(db))
         db.execute("pragma journal_mode=wal")
         db.execute(TABLE)
-        yield KeptModels(name, models, db)
+        yield KeptModels(models, KeptAnswers(name, db, committed), spending)
+
+
+async def _open_weights(
+    file: Path, program: Path | None, live: Live, stack: AsyncExitStack
+) -> list[Model]:
+    """Open weights in the program that was built, or else in the wheel."""
+    models = list[Model]()
+    for _ in range(live.workers):
+        if program is None:
+            model = heedful.open_model(f"embedded:{file}", threads=1)
+            stack.push_async_callback(model.close)
+        else:
+            model = await stack.enter_async_context(native.serve(program, file))
+        models.append(model)
+    return models
 
 
 @asynccontextmanager
@@ -228,17 +341,12 @@ def _show_fetch(name: str, done: int, total: int, step: str) -> None:
 
 
 class Progress:
-    """One line about a series of tasks: how many are done, right, asked, and how long
-    it takes.
-    """
+    """One line about a series of tasks: how many are done, right and asked."""
 
     def __init__(self, title: str, total: int, model: KeptModel) -> None:
         self._title = title
         self._total = total
         self._model = model
-        self._began = time.monotonic()
-        self._calls = model.calls
-        self._seconds = model.seconds
         self._done = self._right = 0
 
     def task(self, right: bool) -> None:
@@ -246,24 +354,14 @@ class Progress:
         printed.
         """
         self._done += 1
-        if right:
-            self._right += 1
-        calls = self._model.calls - self._calls
-        seconds = self._model.seconds - self._seconds
-        pace = f", {seconds / calls:.1f} s a call" if calls else ""
-        elapsed = time.monotonic() - self._began
-        seconds_left = elapsed / self._done * (self._total - self._done)
+        self._right += right
         line = (
-            f"{self._title} {self._done}/{self._total}: "
-            f"{self._right} right at the first try, "
-            f"{calls} new calls{pace}, {seconds_left / 60:.0f} min left"
+            f"{self._title} {self._done}/{self._total}: {self._right} right at the "
+            f"first try, {self._model.calls} new calls"
         )
-        ended = self._done == self._total
-        if sys.stderr.isatty():
-            end = "\n" if ended else ""
-            say(line, end=end)
-        elif ended or self._done % 10 == 0:
-            say(line)
+        is_last = self._done == self._total
+        if sys.stderr.isatty() or is_last or self._done % 10 == 0:
+            say(line, end="\n" if is_last or not sys.stderr.isatty() else "")
 
 
 def say(line: str, end: str = "\n") -> None:

@@ -1,12 +1,6 @@
 """The arms of `learn`: who answers the same tasks under the same prompt and check.
 
-An arm without memory has its answers from the model and the check alone. `nearest` is
-the simplest memory: the accepted answers so far whose tasks are nearest by the
-embedder, as chat turns. `trial` is the same memory as one that heedful did not make: a
-`heedful.Trial` that withholds nothing gives its texts to the decorated function. `ours`
-is one decorated function with a memory. An ablation of it is an entry of `ARMS` with
-other options of `heedful.self_correcting`, or with another memory. `again` is asked by
-`ask_again`, with as many calls as `ours`.
+`bench.quality.learn` says what each of them does.
 """
 
 from __future__ import annotations
@@ -59,30 +53,18 @@ class Arm:
 
 
 ONCE = heedful.Policy((heedful.MaxAttempts(1),), name="one attempt")
-OURS = Arm(memory=new_memory)
-ABLATIONS: Mapping[str, Arm] = {
-    "ours_rules": replace(OURS, options={"tell": "rules"}),
-    "ours_examples": replace(OURS, options={"tell": "examples"}),
-}
 ARMS: Mapping[str, Arm] = {
     "nothing": Arm(options={"policy": ONCE}),
     "again": Arm(),
     "retries": Arm(),
     "nearest": Arm(nearest=3),
     "trial": Arm(nearest=3, trial=True),
-    "ours": OURS,
-    **ABLATIONS,
+    "ours": Arm(memory=new_memory),
 }
 
 
 async def run_arm(
-    title: str,
-    arm: Arm,
-    source: Stream,
-    *,
-    tasks: Sequence[Task],
-    late_ids: frozenset[str],
-    model: KeptModel,
+    title: str, arm: Arm, source: Stream, *, tasks: Sequence[Task], model: KeptModel
 ) -> list[Outcome]:
     """Answer the tasks of a stream in turn, each with what was learnt before it."""
     memory = arm.memory() if arm.memory else None
@@ -101,18 +83,12 @@ async def run_arm(
             tokens=source.tokens,
             options=arm.options,
         )
-        functions[group] = partial(_call, function)
-        if accepted:
-            functions[group] = partial(_call_with, accepted, trial, function)
+        functions[group] = partial(_call, function, accepted, trial)
 
     async def answer(task: Task, answers: Answers) -> None:
         await functions[task.group](task, answers)
 
-    return await stream(title, tasks, answer, model, late_ids)
-
-
-async def _call(function: Function, task: Task, answers: Answers) -> None:
-    await function(task.text, answers)
+    return await stream(title, tasks, answer, model)
 
 
 class AcceptedAnswers:
@@ -156,13 +132,16 @@ class AcceptedAnswers:
         return vector
 
 
-async def _call_with(
-    accepted: AcceptedAnswers,
-    trial: heedful.Trial | None,
+async def _call(
     function: Function,
+    accepted: AcceptedAnswers | None,
+    trial: heedful.Trial | None,
     task: Task,
     answers: Answers,
 ) -> None:
+    if accepted is None:
+        await function(task.text, answers)
+        return
     if trial is None:
         turns = await accepted.turns(task.text)
     else:
@@ -173,13 +152,7 @@ async def _call_with(
 
 
 async def ask_again(
-    title: str,
-    source: Stream,
-    *,
-    tasks: Sequence[Task],
-    late_ids: frozenset[str],
-    calls: int,
-    model: KeptModel,
+    title: str, calls: int, source: Stream, *, tasks: Sequence[Task], model: KeptModel
 ) -> list[Outcome]:
     """Ask for all tasks, then again for those that are not solved, until `calls` are
     used.
@@ -209,7 +182,9 @@ async def ask_again(
         unsolved = [
             task for task in unsolved if task.judge(answers_by_id[task.id].texts[-1])
         ]
+    half = len(tasks) // 2
     return [
-        Outcome.of(task, answers_by_id[task.id], late=task.id in late_ids)
-        for task in tasks
+        Outcome.of(task, answers_by_id[task.id], late=place >= half)
+        for place, task in enumerate(tasks)
+        if answers_by_id[task.id].texts
     ]

@@ -4,15 +4,13 @@ without.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import mean
 from types import MappingProxyType
 from typing import Any, cast
 
 import heedful
 from bench.quality.answers import KeptModel, Progress
-from bench.quality.rows import Row
 from heedful import Finding
 from heedful.loop.ladder import RungAttempt
 from heedful.loop.record import Usage
@@ -42,12 +40,14 @@ class Task:
 class Answers:
     """The answers to a task, and what each of them cost.
 
-    `had_memory` is True if the first prompt held something of earlier tasks.
+    `had_memory` is True if the first prompt held something of earlier tasks. `climb`
+    has the attempts where an arm has several models or a price.
     """
 
     texts: list[str] = field(default_factory=list)
     costs: list[Usage] = field(default_factory=list)
     had_memory: bool = False
+    climb: tuple[RungAttempt, ...] = ()
 
     def add(self, answer: heedful.Answer) -> None:
         """Add an answer and its cost."""
@@ -61,8 +61,8 @@ class Outcome:
 
     `late` is True in the second half of the stream. `first_prompt_tokens` are those of
     the first call, the other tokens those of all calls. `seconds` is the time of all
-    calls when the model was asked, also if the answers are kept ones. `climb` has the
-    attempts where an arm has several models or a price.
+    calls when the model was asked, also if the answers are kept ones. `climb` is that
+    of the answers.
     """
 
     task: Task
@@ -93,6 +93,7 @@ class Outcome:
             prompt_tokens=sum(cost.prompt_tokens for cost in costs),
             completion_tokens=sum(cost.completion_tokens for cost in costs),
             seconds=sum(cost.seconds for cost in costs),
+            climb=answers.climb,
         )
 
 
@@ -163,51 +164,14 @@ async def stream(
     tasks: Sequence[Task],
     function: Callable[[Task, Answers], Awaitable[Any]],
     model: KeptModel,
-    late_ids: Collection[str] | None = None,
 ) -> list[Outcome]:
-    """Call `function` with each task in turn and a record that receives the answers.
-
-    Tasks are late in the second half, or if they are in `late_ids`.
-    """
-    if late_ids is None:
-        late_ids = {task.id for task in tasks[len(tasks) // 2 :]}
-
+    """Call `function` with each task in turn and a record that receives the answers."""
     progress = Progress(title, len(tasks), model)
     outcomes = list[Outcome]()
-    for task in tasks:
+    for place, task in enumerate(tasks):
         answers = Answers()
         await function(task, answers)
-        outcome = Outcome.of(task, answers, late=task.id in late_ids)
+        outcome = Outcome.of(task, answers, late=place >= len(tasks) // 2)
         outcomes.append(outcome)
         progress.task(outcome.first)
     return outcomes
-
-
-def figures(
-    key: str, outcomes: Sequence[Outcome], plain_outcomes: Sequence[Outcome]
-) -> Iterator[Row]:
-    """Compare an arm with the same tasks without memory."""
-
-    def both(
-        name: str, measure: Callable[[Outcome], float], late_only: bool = False
-    ) -> Row:
-        means = []
-        for arm in (outcomes, plain_outcomes):
-            counted = [outcome for outcome in arm if outcome.late or not late_only]
-            values = [measure(outcome) for outcome in counted]
-            means.append(mean(values or [0.0]))
-        return Row(key=f"{key}.{name}", ours=means[0], baseline=means[1])
-
-    yield both("first", lambda outcome: outcome.first)
-    yield both("second_half", lambda outcome: outcome.first, late_only=True)
-    yield both("solved", lambda outcome: outcome.solved)
-    yield both("calls", lambda outcome: outcome.calls)
-    yield both("told", lambda outcome: outcome.had_memory)
-
-    right = sum(outcome.first for outcome in plain_outcomes)
-    lost = sum(
-        without.first and not outcome.first
-        for outcome, without in zip(outcomes, plain_outcomes, strict=True)
-    )
-    note = f"{lost} of {right} answers right at the first try without memory"
-    yield Row(key=f"{key}.lost", ours=lost / max(1, right), anchor=note)

@@ -12,17 +12,9 @@ token of the large model costs `PRICES[1]` times one of the small model.
     once         as ladder; 0.5B makes one attempt, so 1.5B has two
     once_ours    as ladder_ours; 0.5B makes one attempt, so 1.5B has two
 
-Two more arms ask for more candidates, `EXTRA` in all, of 0.5B with a memory; each of
-their attempts has one candidate, or one and two more at a temperature. They have their
-own name for a task that is right at once: its first candidate was right.
-
-    explore      the further candidates are for the first tasks of a stream
-    even         they are spread over all tasks
-
-On other ladders the small model makes at most two attempts, so one call is left. A
+On the other ladders the small model makes at most two attempts, so one call is left. A
 figure of a half or a quarter counts tasks in the order of the stream. What an attempt
-costs is the price of its tokens. Every answer is kept: stop a run with Ctrl-C, and the
-next one goes on.
+costs is the price of its tokens.
 
 `EXPECTED` was written before the first run of its arms; that of `once` after `ladder`
 had run on banking77.
@@ -31,9 +23,9 @@ had run on banking77.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -45,11 +37,10 @@ from bench.quality.answers import (
     KeptModel,
     KeptModels,
     Live,
-    Progress,
     open_kept_models,
     say,
 )
-from bench.quality.curve import Outcome, Task, new_memory
+from bench.quality.curve import Answers, Outcome, Task, new_memory, stream
 from bench.quality.paired import (
     Gain,
     Pair,
@@ -64,22 +55,18 @@ from bench.quality.rows import Row, say_expectation, write_json
 from bench.quality.streams import READERS, Stream
 from heedful import Finding
 from heedful.loop.ladder import Ladder, RungAttempt
-from heedful.loop.record import Loop, Usage
+from heedful.loop.record import Loop
 from heedful.models.contract import Answer, Message
 
 OUT = Path("bench/out/ladder.json")
 SIZES = ("0.5b", "1.5b")
 # The first tasks of each stream, as many as two hours on two busy cores allow.
 TASKS: Mapping[str, int] = {"banking77": 60, "clinc150": 60, "geo": 60, "spider": 60}
-EXPLORED = ("banking77", "clinc150")
 MIN_GAIN = 0.10  # where the large model solves less than this more, no ladder is tried
 CALLS = 3
 SMALL_CALLS = 2  # of the small model on a ladder
 PRICES = (1.0, 5.0)
 QUARTERS = 4
-EXTRA = 60  # candidates of `explore` and `even` for a stream
-EXTRA_CANDIDATES = 2  # of an attempt
-EXTRA_TEMPERATURE = 0.8
 EXPECTED: Mapping[str, tuple[float, str]] = {
     "geo.large_over_small.solved": (0.20, "the 0.5B model knows no such schema"),
     "spider.large_over_small.solved": (0.15, "1.5B is trained on more SQL"),
@@ -102,7 +89,6 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
         0.60,
         "more calls of the large model",
     ),
-    "open.explore_over_even.second_half": (0.0, "a few more right answers in memory"),
 }
 Outcomes = dict[tuple[int, str], Outcome]
 Results = dict[str, dict[str, Outcomes]]  # by stream and arm
@@ -112,16 +98,12 @@ Results = dict[str, dict[str, Outcomes]]  # by stream and arm
 class LadderArm:
     """Which models an arm has, by their place in `SIZES`, and whether it remembers.
 
-    On a ladder, the first one makes at most `small_calls` attempts. `extra` returns how
-    many further candidates may be asked up to a task: it takes the number of the task,
-    from 1, and how many there are. With `streams`, the arm runs only there.
+    On a ladder, the first one makes at most `small_calls` attempts.
     """
 
     models: tuple[int, ...]
     remembers: bool = False
     small_calls: int = SMALL_CALLS
-    extra: Callable[[int, int], float] | None = None
-    streams: tuple[str, ...] = ()
 
     @property
     def policy(self) -> heedful.Policy:
@@ -133,16 +115,6 @@ class LadderArm:
         return heedful.Policy(rules, name="three calls")
 
 
-def _at_the_beginning(number: int, count: int) -> float:
-    """Return the whole allowance for every task: the first ones use it up."""
-    return EXTRA
-
-
-def _evenly(number: int, count: int) -> float:
-    """Return the share of the allowance up to a task."""
-    return EXTRA * number / count
-
-
 ARMS: Mapping[str, LadderArm] = {
     "small": LadderArm(models=(0,)),
     "large": LadderArm(models=(1,)),
@@ -152,10 +124,6 @@ ARMS: Mapping[str, LadderArm] = {
     "small_ours": LadderArm(models=(0,), remembers=True),
     "once": LadderArm(models=(0, 1), small_calls=1),
     "once_ours": LadderArm(models=(0, 1), remembers=True, small_calls=1),
-    "explore": LadderArm(
-        models=(0,), remembers=True, extra=_at_the_beginning, streams=EXPLORED
-    ),
-    "even": LadderArm(models=(0,), remembers=True, extra=_evenly, streams=EXPLORED),
 }
 ALONE = ("small", "large")
 COMPARED = (
@@ -167,95 +135,64 @@ COMPARED = (
     ("once_ours", "once"),
     ("once_ours", "large_ours"),
     ("once", "large"),
-    ("explore", "even"),
 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class Answerer:
-    """One arm on one stream: it answers the tasks in turn."""
+    """One arm on one stream.
 
-    def __init__(
-        self,
-        name: str,
-        source: Stream,
-        *,
-        tasks: Sequence[Task],
-        models: Sequence[KeptModel],
-    ) -> None:
-        self._arm = ARMS[name]
-        self._name = name
-        self._source = source
-        self._tasks = tasks
-        self._models = models
-        # The store of a memory keeps what loops cost, also where nothing is recalled.
-        self._memory = new_memory()
-        self._spent = 0
+    The store of its memory keeps what loops cost, also where nothing is recalled.
+    """
 
-    async def answer_all(self) -> list[Outcome]:
-        """Return the outcomes of all tasks."""
-        title = f"ladder {self._source.name} {self._name}"
-        progress = Progress(title, len(self._tasks), self._models[-1])
-        outcomes = []
-        for number, _ in enumerate(self._tasks, start=1):
-            outcomes.append(await self._answer(number))
-            progress.task(outcomes[-1].first)
-        return outcomes
+    name: str
+    source: Stream
+    models: Sequence[KeptModel]
+    memory: heedful.Memory = field(default_factory=new_memory)
 
-    async def _answer(self, number: int) -> Outcome:
-        task = self._tasks[number - 1]
-        generates = [
-            Generate(task, self._models[place], self._source.tokens)
-            for place in self._arm.models
-        ]
-        if self._arm.extra is not None:
-            allowance = self._arm.extra(number, len(self._tasks))
-            if self._spent + EXTRA_CANDIDATES <= allowance:
-                generates[0].extra = EXTRA_CANDIDATES
+    async def answer(self, task: Task, answers: Answers) -> None:
+        """Answer a task."""
 
         def judged(candidate: str, context: heedful.Context) -> list[Finding]:
             return task.judge(candidate)
 
         judged.pure = True  # type: ignore[attr-defined]
-        memory = self._memory if self._arm.remembers else None
+        arm = ARMS[self.name]
         result = await heedful.run(
             task.text,
-            generate=[
-                heedful.Rung(generate.generate, SIZES[place], price=PRICES[place])
-                for place, generate in zip(self._arm.models, generates, strict=True)
-            ],
+            generate=[self._rung(place, task, answers) for place in arm.models],
             checks=[judged],
-            policy=self._arm.policy,
-            memory=memory,
-            memory_key=self._source.name,
-            store=self._memory.store,
-            id=f"{self._name} {task.id}",
+            policy=arm.policy,
+            memory=self.memory if arm.remembers else None,
+            memory_key=self.source.name,
+            store=self.memory.store,
+            id=f"{self.name} {task.id}",
         )
-        self._spent += sum(generate.spent for generate in generates)
-        return self._outcome(number, result, generates)
+        answers.climb = _attempts_of(result.loop)
 
-    def _outcome(
-        self, number: int, result: heedful.Result[str], generates: Sequence[Generate]
-    ) -> Outcome:
-        """Return how a task went; an attempt of the only model has rung 1."""
-        usage = result.loop.usage
-        first = next(generate for generate in generates if generate.texts)
-        (start, *_) = first.usages
-        task = self._tasks[number - 1]
-        return Outcome(
-            task=task,
-            first=result.loop.attempts[0].rung == 1 and not task.judge(first.texts[0]),
-            solved=result.passed,
-            calls=usage.calls,
-            late=number > len(self._tasks) // 2,
-            had_memory=first.had_memory,
-            first_prompt_tokens=start.prompt_tokens,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            seconds=sum(
-                used.seconds for generate in generates for used in generate.usages
-            ),
-            climb=_attempts_of(result.loop),
-        )
+    def _rung(self, place: int, task: Task, answers: Answers) -> heedful.Rung:
+        """Return a model that answers one task and adds to its answers.
+
+        Its prompts are those of the arms of `learn`, so that answers are shared.
+        """
+        model = self.models[place]
+
+        async def generate(text: str, hint: str) -> Answer:
+            context = heedful.context()
+            if context.attempt == 1:
+                answers.had_memory = bool(context.examples or context.advice)
+            turns = heedful.Writer(model).messages(context)
+            answer = await model.complete(
+                [Message("system", task.system), *turns],
+                max_tokens=self.source.tokens,
+                temperature=context.temperature,
+                seed=context.seed,
+            )
+            answer = replace(answer, text=task.extract(answer.text))
+            answers.add(answer)
+            return answer
+
+        return heedful.Rung(generate, SIZES[place], price=PRICES[place])
 
 
 def _attempts_of(loop: Loop) -> tuple[RungAttempt, ...]:
@@ -264,52 +201,6 @@ def _attempts_of(loop: Loop) -> tuple[RungAttempt, ...]:
         loop = replace(loop, ladder=Ladder(names=SIZES))
     climb = loop.climb()
     return climb.attempts if climb else ()
-
-
-class Generate:
-    """A model answers one task; it asks for `extra` further candidates at once.
-
-    Its prompts are those of the arms of `learn`, so that answers are shared.
-    """
-
-    def __init__(self, task: Task, model: KeptModel, tokens: int) -> None:
-        self.extra = 0
-        self.spent = 0
-        self.texts: list[str] = []
-        self.usages: list[Usage] = []
-        self.had_memory = False
-        self._task = task
-        self._model = model
-        self._tokens = tokens
-
-    async def generate(self, task: str, hint: str) -> list[Answer]:
-        """Return the candidates of an attempt."""
-        context = heedful.context()
-        if context.attempt == 1:
-            self.had_memory = bool(context.examples or context.advice)
-        answers = [await self._ask(context)]
-        for place in range(1, self.extra + 1):
-            warm = replace(
-                context, temperature=EXTRA_TEMPERATURE, seed=context.seed + 100 * place
-            )
-            answers.append(await self._ask(warm))
-            self.spent += 1
-        return answers
-
-    async def _ask(self, context: heedful.Context) -> Answer:
-        answer = await self._model.complete(
-            [
-                Message("system", self._task.system),
-                *heedful.Writer(self._model).messages(context),
-            ],
-            max_tokens=self._tokens,
-            temperature=context.temperature,
-            seed=context.seed,
-        )
-        answer = replace(answer, text=self._task.extract(answer.text))
-        self.texts.append(answer.text)
-        self.usages.append(answer.usage)
-        return answer
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
@@ -380,12 +271,7 @@ class _StreamJob:
             if compared and compared.gain < MIN_GAIN:
                 say(f"ladder {self.source.name}: a ladder cannot help here")
                 return
-        others = []
-        for name in names:
-            is_run_here = self.source.name in (ARMS[name].streams or [self.source.name])
-            if name not in ALONE and is_run_here:
-                others.append(name)
-        await self._run_arms(others)
+        await self._run_arms([name for name in names if name not in ALONE])
 
     async def _run_arms(self, names: Sequence[str]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -400,10 +286,11 @@ class _StreamJob:
                 await stack.enter_async_context(models_of_size.lease())
                 for models_of_size in self.models
             ]
-            answerer = Answerer(
-                name, self.source, tasks=self.tasks, models=pair_of_models
-            )
-            for outcome in await answerer.answer_all():
+            answerer = Answerer(name=name, source=self.source, models=pair_of_models)
+            title = f"ladder {self.source.name} {name}"
+            for outcome in await stream(
+                title, self.tasks, answerer.answer, pair_of_models[-1]
+            ):
                 self.results[name][0, outcome.task.id] = outcome
 
 
@@ -418,26 +305,13 @@ def cost_of(outcome: Outcome) -> float:
 
 
 def figures_of(results: Results) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the figures of each arm, by stream and arm; `open` has their means."""
+    """Return the figures of each arm, by stream and arm."""
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for source, arms in results.items():
         figures[source] = {
             name: _figures(list(outcomes.values())) for name, outcomes in arms.items()
         }
-    if len(results) > 1:
-        names = next(iter(results.values()))
-        figures["open"] = {name: _mean_of(figures, name) for name in names}
     return figures
-
-
-def _mean_of(
-    figures: Mapping[str, Mapping[str, Mapping[str, float]]], name: str
-) -> dict[str, float]:
-    streams = [arms[name] for arms in figures.values() if name in arms]
-    means = {}
-    for measure in streams[0]:
-        means[measure] = mean(stream[measure] for stream in streams)
-    return means
 
 
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -1,10 +1,9 @@
 """Learn: does memory help on tasks that others wrote? Arms side by side on streams.
 
 Every arm answers the same tasks under the same prompt and the same check, in one order
-and its reverse, so that each task stands once in a second half. Answers are extracted
-from a model's text in the same way for all. The figure that counts is `second_half`:
-right at the first try in the second half of a stream, when a memory has learnt what it
-can. Streams count alike. `won` and `lost` stand beside every gain.
+and its reverse, so that each task stands once in a second half. The figure that counts
+is `second_half`: right at the first try in the second half of a stream, when a memory
+has learnt what it can. Streams count alike.
 
     nothing  one attempt
     again    asked again and again at a temperature, with as many calls as `ours`; the
@@ -15,14 +14,12 @@ can. Streams count alike. `won` and `lost` stand beside every gain.
     trial    retries, and the answers of `nearest` as texts of a memory that heedful did
              not make, through a heedful.Trial that withholds nothing
 
-The arm `trial` is not in the plan: name it in `ARMS`. Further arms are entries of
-`bench.quality.arms.ARMS`. With ablations of `ours`, the gain `chosen_elsewhere` is that
-of the variant that the other streams choose, for each stream: run them on the same
-tasks, with `LIMIT=150` and `ORDERS=1`.
+`bench.quality.learn_plan` has the plan. A stream is run in two parts that share no
+task, `geo.a` and `geo.b`, each with an empty memory at its start; `geo` counts both.
 
 An arm with memory whose prompts held nothing of earlier tasks in a second half is an
 error, not a result. Every answer is kept: stop a run with Ctrl-C, and the next one goes
-on. Streams in `POOLS` other than `open` are averaged apart: a person corrects every
+on. Streams in other pools than `open` are averaged apart: a person corrects every
 wrong answer there, or the rule is the same for all tasks.
 
 `EXPECTED` was written before the first run.
@@ -31,13 +28,18 @@ wrong answer there, or the rule is the same for all tasks.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, combinations
 from pathlib import Path
 
-from bench.quality.answers import KeptModels, Live, open_kept_models, say
-from bench.quality.arms import ABLATIONS, ARMS, ask_again, run_arm
-from bench.quality.curve import Outcome, Task
+from bench.quality.answers import MODELS, KeptModels, Live, open_kept_models, say
+from bench.quality.arms import ARMS, ask_again, run_arm
+from bench.quality.committed import commit
+from bench.quality.curve import Outcome
+from bench.quality.learn_plan import PLAIN, Runs, cut, describe, plan_of
 from bench.quality.paired import (
     Gain,
     Pair,
@@ -48,84 +50,87 @@ from bench.quality.paired import (
     right_at_once,
     solved,
     summarize,
+    summary_rows,
 )
 from bench.quality.rows import Row, say_expectation, write_json
-from bench.quality.streams import CORRECTED, OPEN, READERS, RULES, Stream
+from bench.quality.streams import READERS, Stream
+from heedful.errors import ModelError
 
 OUT = Path("bench/out/learn.json")
-PLAIN = "nothing"
 SAMPLED = "again"
 BUDGET = "ours"  # the arm that says how many calls `again` has
 RIVAL = "nearest"
-PLANNED_ARMS = ("nothing", "retries", "nearest", "ours", "again")
-COMPARED = ("nothing", "again", "retries", "nearest", "ours")
-POOLS = (OPEN, CORRECTED, RULES)
-ABLATION_TASKS = 150
+COMPARED = ("nothing", "again", "retries", "nearest", "trial", "ours")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """How much of each stream a model answers.
-
-    The arms with memory and `nothing` answer the first `tasks` of a stream, or all, in
-    the number of `orders`. An arm whose answers do not depend on earlier tasks answers
-    `sample` of these, evenly spread.
-    """
-
-    tasks: int | None
-    orders: int
-    sample: int
-    arms: tuple[str, ...] = PLANNED_ARMS
-
-
-SIZES = {
-    "0.5b": Size(tasks=None, orders=2, sample=90),
-    "1.5b": Size(
-        tasks=100, orders=1, sample=60, arms=("nothing", "retries", "nearest", "ours")
-    ),
-}
 # Gains at the first try in second halves that were expected before the first run, and
 # why; `again` is compared by the share of solved tasks.
 EXPECTED: Mapping[str, tuple[float, str]] = {
-    "open.ours_over_nothing": (0.15, "half of GeoQuery's .38: most schemas vary"),
-    "open.ours_over_retries": (0.15, "as over nothing: retries change no first answer"),
-    "open.ours_over_nearest": (0.0, "+.03 on GeoQuery, below 0 where rules are noise"),
-    "open.ours_over_again": (0.03, "sampling solves what a small model almost knows"),
-    "geo.ours_over_nearest": (0.03, "as measured before: .45 and .41"),
-    "restaurants.ours_over_nearest": (0.02, "one schema and few forms, as GeoQuery"),
-    "defog.ours_over_nearest": (0.0, "27 tasks a database are few"),
-    "spider.ours_over_nearest": (0.0, "examples of other schemas, with either memory"),
-    "lifelong.ours_over_nearest": (0.0, "a table for each task: nothing to learn"),
-    "banking77.ours_over_nearest": (-0.05, "`wrong queue` is told as a rule to all"),
-    "clinc150.ours_over_nearest": (-0.05, "as banking77"),
-    "corrected.ours_over_nearest": (-0.03, "yesterday's queue is told as a rule"),
-    "rules.ours_over_nearest": (0.10, "a rule reaches unlike tasks, an example less"),
-    "open.ours_rules_over_ours": (-0.10, "examples carry most of what is learnt"),
-    "open.ours_examples_over_ours": (0.02, "rules of these checks hold particulars"),
+    "open.ours_over_nothing.second_half": (
+        0.15,
+        "half of GeoQuery's .38: most schemas vary",
+    ),
+    "open.ours_over_retries.second_half": (
+        0.15,
+        "as over nothing: retries change no first answer",
+    ),
+    "open.ours_over_nearest.second_half": (
+        0.0,
+        "+.03 on GeoQuery, below 0 where rules are noise",
+    ),
+    "open.ours_over_again.solved": (
+        0.03,
+        "sampling solves what a small model almost knows",
+    ),
+    "geo.ours_over_nearest.second_half": (0.03, "as measured before: .45 and .41"),
+    "spider.ours_over_nearest.second_half": (
+        0.0,
+        "examples of other schemas, with either memory",
+    ),
+    "lifelong.ours_over_nearest.second_half": (
+        0.0,
+        "a table for each task: nothing to learn",
+    ),
+    "banking77.ours_over_nearest.second_half": (
+        -0.05,
+        "`wrong queue` is told as a rule to all",
+    ),
+    "clinc150.ours_over_nearest.second_half": (-0.05, "as banking77"),
+    "corrected.ours_over_nearest.second_half": (
+        -0.03,
+        "yesterday's queue is told as a rule",
+    ),
+    "rules.ours_over_nearest.second_half": (
+        0.10,
+        "a rule reaches unlike tasks, an example less",
+    ),
 }
-# The outcomes of a model, by the stream, the arm, and the order with the task's id.
-Results = dict[str, dict[str, dict[tuple[int, str], Outcome]]]
+# The outcomes of a model on a stream, by the arm, and the order with the task's id.
+ArmOutcomes = dict[str, dict[tuple[int, str], Outcome]]
+Results = dict[str, ArmOutcomes]
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     """Yield the rows of each model; write `bench/out/learn.json`.
 
-    Raises SystemExit after all rows if an arm with memory had none.
+    Figures of other models stay in the file. Raises SystemExit after all rows if an arm
+    with memory had none, and for a model whose runs are not complete.
     """
-    report: dict[str, object] = {}
     silent: list[str] = []
     for size in live.models:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
+        title = size if size in MODELS else model
         summaries = {name: _summarize(arms) for name, arms in results.items()}
         gains = compare_arms(sources, results)
-        report[size] = {
+        report = json.loads(OUT.read_text("utf-8")) if OUT.exists() else {}
+        report[title] = {
             "model": model,
             "streams": _plain(summaries),
             "gains": _plain(gains),
         }
         write_json(OUT, report)
-        silent += [f"{size} {title}" for title in silent_arms(summaries)]
-        yield from _rows(size, summaries, gains)
+        silent += [f"{title} {silent_arm}" for silent_arm in silent_arms(summaries)]
+        yield from _rows(title, summaries, gains)
     if silent:
         raise SystemExit(f"memory told nothing in the second half: {', '.join(silent)}")
 
@@ -133,43 +138,79 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 async def _measure(
     size: str, data: Path, split: str, live: Live
 ) -> tuple[str, list[Stream], Results]:
-    sources = [READERS[name](data, split) for name in live.streams or READERS]
+    plan = plan_of(size, live)
+    if SAMPLED in plan.arms and BUDGET not in plan.arms:
+        raise SystemExit(f"the arm {SAMPLED} has the calls of {BUDGET}: run both")
+    sources = [READERS[name](data, split) for name in plan.streams]
+    cuts = [cut(source, plan, live.limit) for source in sources]
     results: Results = {}
     async with open_kept_models(size, data, live) as models:
-        names = live.arms or SIZES[size].arms
-        if SAMPLED in names and BUDGET not in names:
-            raise SystemExit(f"the arm {SAMPLED} has the calls of {BUDGET}: run both")
-        async with asyncio.TaskGroup() as group:
-            for source in sources:
-                results[source.name] = {name: {} for name in names}
-                job = _StreamJob(
-                    source=source,
-                    size=size,
-                    live=live,
+        for line in describe(f"learn {models.name}", plan, cuts, live):
+            say(line)
+        jobs = []
+        for number, part in chain.from_iterable(map(enumerate, cuts)):
+            results[part.name] = {name: {} for name in plan.arms_of(number)}
+            jobs.append(
+                _PartJob(
+                    source=part,
+                    runs=plan.arms_of(number),
                     models=models,
-                    results=results[source.name],
+                    results=results[part.name],
                 )
+            )
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
                 group.create_task(job.run())
-        return models.name, sources, results
+        all_runs = chain.from_iterable(job.runs.values() for job in jobs)
+        total = sum(runs.orders for runs in all_runs)
+        done = total - sum(len(job.stopped) for job in jobs)
+        spent = (
+            f"{done} of {total} runs are done, {models.spending.calls} new calls cost "
+            f"{models.spending.cost:.2f} $"
+        )
+        if done < total:
+            raise SystemExit(
+                f"{models.spending.ended_by}; {spent}; the same command goes on"
+            )
+        say(spent)
+        if live.export:
+            commit(models.answers.committed, models.name, models.answers.used)
+    for source, its_parts in zip(sources, cuts, strict=True):
+        results[source.name] = _join([results[part.name] for part in its_parts])
+    return models.name, [*sources, *chain.from_iterable(cuts)], results
+
+
+def _join(parts: Sequence[ArmOutcomes]) -> ArmOutcomes:
+    """Return the outcomes of all parts of a stream."""
+    joined: ArmOutcomes = {}
+    for arms in parts:
+        for name, outcomes in arms.items():
+            joined.setdefault(name, {}).update(outcomes)
+    return joined
 
 
 @dataclass(frozen=True, kw_only=True)
-class _StreamJob:
-    """All arms on one stream, in all orders. Jobs of all streams share the models."""
+class _PartJob:
+    """All arms on one part of a stream, in all orders. All jobs share the models.
+
+    `stopped` names the runs that lack an answer.
+    """
 
     source: Stream
-    size: str
-    live: Live
+    runs: Mapping[str, Runs]
     models: KeptModels
-    results: dict[str, dict[tuple[int, str], Outcome]]
+    results: ArmOutcomes
+    stopped: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
         """Run each arm in each order."""
         async with asyncio.TaskGroup() as group:
-            for order in range(self.live.orders or SIZES[self.size].orders):
+            for order in range(max(runs.orders for runs in self.runs.values())):
                 budget: asyncio.Task[list[Outcome]] | None = None
                 # The arm that others wait for comes first.
-                for name in sorted(self.results, key=lambda name: name != BUDGET):
+                for name in sorted(self.runs, key=lambda name: name != BUDGET):
+                    if order >= self.runs[name].orders:
+                        continue
                     arm = group.create_task(self._run_arm(name, order, budget))
                     if name == BUDGET:
                         budget = arm
@@ -177,52 +218,28 @@ class _StreamJob:
     async def _run_arm(
         self, name: str, order: int, budget: asyncio.Task[list[Outcome]] | None
     ) -> list[Outcome]:
-        if name in ABLATIONS and order:
+        try:
+            outcomes = await self._answer(name, order, budget)
+        except ModelError:
+            self.stopped.append(f"{self.source.name} {name}")
             return []
-        tasks = self._ordered(name, order)
-        late_ids = frozenset(task.id for task in tasks[len(tasks) // 2 :])
-        title = f"learn {self.size} {self.source.name} {order} {name}"
-        if not ARMS[name].remembers and name != PLAIN:
-            tasks = self._sample(tasks)
-        if name == SAMPLED and budget is not None:
-            outcomes = await budget
-            calls_by_id = {outcome.task.id: outcome.calls for outcome in outcomes}
-            calls = sum(calls_by_id[task.id] for task in tasks)
-            async with self.models.lease() as model:
-                outcomes = await ask_again(
-                    title,
-                    self.source,
-                    tasks=tasks,
-                    late_ids=late_ids,
-                    calls=calls,
-                    model=model,
-                )
-        else:
-            async with self.models.lease() as model:
-                outcomes = await run_arm(
-                    title,
-                    ARMS[name],
-                    self.source,
-                    tasks=tasks,
-                    late_ids=late_ids,
-                    model=model,
-                )
         for outcome in outcomes:
             self.results[name][order, outcome.task.id] = outcome
         return outcomes
 
-    def _ordered(self, name: str, order: int) -> list[Task]:
-        limit = self.live.limit or SIZES[self.size].tasks or len(self.source.tasks)
-        if name in ABLATIONS:
-            limit = min(limit, ABLATION_TASKS)
-        tasks = list(self.source.tasks[:limit])
+    async def _answer(
+        self, name: str, order: int, budget: asyncio.Task[list[Outcome]] | None
+    ) -> list[Outcome]:
+        tasks = list(self.source.tasks)
         if order:
             tasks.reverse()
-        return tasks
-
-    def _sample(self, tasks: Sequence[Task]) -> list[Task]:
-        count = min(len(tasks), SIZES[self.size].sample)
-        return [tasks[place * len(tasks) // count] for place in range(count)]
+        title = f"learn {self.models.name} {self.source.name} {order} {name}"
+        answer = partial(run_arm, title, ARMS[name])
+        if name == SAMPLED and budget is not None:
+            calls = sum(outcome.calls for outcome in await budget)
+            answer = partial(ask_again, title, calls)
+        async with self.models.lease() as model:
+            return await answer(self.source, tasks=tasks, model=model)
 
 
 def _summarize(
@@ -245,67 +262,20 @@ def compare_arms(
 ) -> dict[str, dict[str, Gain | None]]:
     """Return the gains of each stream and of each pool, by what is compared."""
     groups = {source.name: [source.name] for source in sources}
-    for pool in POOLS:
+    for pool in dict.fromkeys(source.pool for source in sources):
         members = [source.name for source in sources if source.pool == pool]
         if len(members) > 1:
             groups[pool] = members
 
-    names = list(next(iter(results.values())))
     gains: dict[str, dict[str, Gain | None]] = {}
     for group, members in groups.items():
         gains[group] = {}
-        for name in names:
-            for other in COMPARED:
-                if not _is_compared(name, other, names):
-                    continue
-                pairs = [
-                    pair(results[member][name], results[member][other])
-                    for member in members
-                ]
-                key = f"{name}_over_{other}"
-                gains[group] |= _gains_of(key, pairs)
-        chosen = _choose_elsewhere(members, names, results)
-        if chosen:
-            gains[group] |= _gains_of(f"chosen_elsewhere_over_{RIVAL}", chosen)
+        arms = [results[member] for member in members]
+        for other, name in combinations(COMPARED, 2):
+            if ARMS[name].remembers and all({name, other} <= {*runs} for runs in arms):
+                pairs = [pair(runs[name], runs[other]) for runs in arms]
+                gains[group] |= _gains_of(f"{name}_over_{other}", pairs)
     return gains
-
-
-def _choose_elsewhere(
-    members: Sequence[str], names: Sequence[str], results: Results
-) -> list[list[Pair]]:
-    """Return for each stream the pairs of the variant of ours that others choose.
-
-    The variant has the largest gain over the nearest answers in the second halves of
-    all other streams. Without several variants and streams there is nothing to choose.
-    """
-    variants = [name for name in names if name == BUDGET or name in ABLATIONS]
-    if len(variants) < 2 or len(members) < 2 or RIVAL not in names:
-        return []
-    pairs = {}
-    means: dict[tuple[str, str], float] = {}
-    for member in members:
-        for name in variants:
-            compared = pair(results[member][name], results[member][RIVAL])
-            pairs[member, name] = compared
-            figure = gain([compared], right_at_once, late_only=True)
-            means[member, name] = figure.gain if figure else 0.0
-
-    chosen = []
-    for left_out in members:
-        totals = dict.fromkeys(variants, 0.0)
-        for (member, name), points in means.items():
-            if member != left_out:
-                totals[name] += points
-        best = max(variants, key=totals.__getitem__)
-        say(f"chosen without {left_out}: {best}")
-        chosen.append(pairs[left_out, best])
-    return chosen
-
-
-def _is_compared(name: str, other: str, names: Sequence[str]) -> bool:
-    if other not in names or other == name or not ARMS[name].remembers:
-        return False
-    return name not in COMPARED or COMPARED.index(other) < COMPARED.index(name)
 
 
 def _gains_of(
@@ -315,15 +285,6 @@ def _gains_of(
         yield f"{key}.second_half", gain(pairs, right_at_once, late_only=True)
         yield f"{key}.first", gain(pairs, right_at_once, late_only=False)
     yield f"{key}.solved", gain(pairs, solved, late_only=False)
-
-
-def _expectation(group: str, key: str) -> str:
-    """Return what was expected of a gain before the first run, "" if nothing was."""
-    comparison, _, measure = key.partition(".")
-    counted = "solved" if comparison.endswith(SAMPLED) else "second_half"
-    if measure != counted:
-        return ""
-    return say_expectation(EXPECTED.get(f"{group}.{comparison}"))
 
 
 def _plain(
@@ -343,14 +304,11 @@ def _rows(
 ) -> Iterator[Row]:
     for source, arms in summaries.items():
         for name, summary in arms.items():
-            baseline = plain_figures(arms[PLAIN]) if PLAIN in arms else None
-            for measure, value in (plain_figures(summary) or {}).items():
-                other = None if baseline is None else baseline[measure]
-                key = f"learn.{source}.{size}.{name}.{measure}"
-                yield Row(key=key, ours=value, baseline=other)
+            key = f"learn.{source}.{size}.{name}"
+            yield from summary_rows(key, summary, arms.get(PLAIN))
     for group, figures in gains.items():
         for key, figure in figures.items():
-            anchor = _expectation(group, key)
+            anchor = say_expectation(EXPECTED.get(f"{group}.{key}"))
             for measure, value in (plain_figures(figure) or {}).items():
                 name = f"learn.{group}.{size}.{key}.{measure}"
                 yield Row(key=name, ours=value, anchor=anchor)

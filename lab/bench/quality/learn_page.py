@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import page
-from bench.quality.learn import BUDGET, OUT, PLAIN, RIVAL
+from bench.quality.learn import BUDGET, OUT, RIVAL
+from bench.quality.learn_plan import PLAIN
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
 COLUMNS = (PLAIN, RIVAL, BUDGET)

@@ -8,13 +8,14 @@ tasks they have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
 
 import numpy as np
 
 from bench.quality.curve import Outcome
+from bench.quality.rows import Row
 
 RESAMPLED = 10_000
 COVERAGE = (0.025, 0.975)
@@ -187,3 +188,10 @@ def plain_figures(record: Summary | Gain | None) -> dict[str, float] | None:
     if record is None:
         return None
     return {name: round(value, 4) for name, value in asdict(record).items()}
+
+
+def summary_rows(key: str, summary: Summary, plain: Summary | None) -> Iterator[Row]:
+    """Yield the figures of an arm beside those of the arm without anything."""
+    baseline = plain_figures(plain) or {}
+    for measure, value in (plain_figures(summary) or {}).items():
+        yield Row(key=f"{key}.{measure}", ours=value, baseline=baseline.get(measure))

@@ -53,12 +53,11 @@ def statement(answer: str) -> str:
 class Reviewer:
     """Says what is wrong with a statement by its rows on a database.
 
-    `right_rows` takes the number of columns of the answer: some tasks have several
-    right answers. `limit` stops a statement that runs too long.
+    `limit` stops a statement that runs too long.
     """
 
     db: sqlite3.Connection
-    right_rows: Callable[[int], Rows]
+    right_rows: Callable[[], Rows]
     ordered: bool
     limit: Callable[[sqlite3.Connection], None]
 
@@ -70,7 +69,7 @@ class Reviewer:
             return self._review_no_rows(sql)
 
         width = len(rows[0])
-        right_rows = self.right_rows(width)
+        right_rows = self.right_rows()
         if right_rows and width != len(right_rows[0]):
             fix = "select every column that is asked for"
             asked_for = len(right_rows[0])

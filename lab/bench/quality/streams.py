@@ -13,7 +13,7 @@ import importlib.util
 import random
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -70,12 +70,6 @@ def read_geo(data: Path, split: str) -> Stream:
     return _query_stream("geo", data, split, lambda row: db)
 
 
-def read_restaurants(data: Path, split: str) -> Stream:
-    """Return questions on one database of restaurants."""
-    db = load_checker(data, "restaurants").database(data)
-    return _query_stream("restaurants", data, split, lambda row: db)
-
-
 def read_spider(data: Path, split: str) -> Stream:
     """Return questions on several databases; the prompt has the tables of its own."""
     checker = load_checker(data, "sql")
@@ -103,36 +97,6 @@ def read_lifelong(data: Path, split: str) -> Stream:
     return Stream(name="lifelong", tasks=tuple(tasks))
 
 
-def read_defog(data: Path, split: str) -> Stream:
-    """Return questions on several databases; a hint to a question is part of it.
-
-    Those of fragile answers are left out.
-    """
-    checker = load_checker(data, "defog")
-    path = data / f"sql_defog_dbs.{split}.jsonl.gz"
-    databases = checker.databases(path)
-    schemas = {row["db"]: row["schema_sql"] for row in checker.read(path)}
-    tasks = []
-    for row in read(data, "sql_defog", split):
-        if row["fragile"]:
-            continue
-        twins = databases[row["db"]]
-        golds = [checker.frozen(gold) for gold in row["golds"]]
-        reviewer = _reviewer(row, checker, db=twins[0], golds=golds)
-        check = partial(checker.query, twins, row)
-        schema = schemas[row["db"]]
-        tasks.append(
-            Task(
-                id=row["id"],
-                text="\n".join(filter(None, (row["question"], row["instructions"]))),
-                system=f"{SQL_SYSTEM}\nThe tables:\n{schema}",
-                judge=partial(_judge_frozen, checker.frozen, check, reviewer),
-                extract=sql.statement,
-            )
-        )
-    return Stream(name="defog", tasks=tuple(tasks))
-
-
 def _query_stream(
     name: str,
     data: Path,
@@ -145,7 +109,7 @@ def _query_stream(
     for row in read(data, f"sql_{name}", split):
         db = database_of(row)
         check = partial(checker.query, db, row)
-        reviewer = _reviewer(row, checker, db=db, golds=[row["gold_sql"]])
+        reviewer = _reviewer(row, checker, db)
         task = Task(
             id=row["id"],
             text=row["question"],
@@ -158,21 +122,13 @@ def _query_stream(
 
 
 def _reviewer(
-    row: DatasetRow,
-    checker: ModuleType,
-    *,
-    db: sqlite3.Connection,
-    golds: Sequence[str],
+    row: DatasetRow, checker: ModuleType, db: sqlite3.Connection
 ) -> sql.Reviewer:
-    """Return the reviewer who knows the rows of the gold queries."""
+    """Return the reviewer who knows the rows of the gold query."""
 
-    def right_rows(width: int) -> sql.Rows:
-        answers = []
-        for gold in golds:
-            checker.limit(db)
-            answers.append(db.execute(gold).fetchall())
-        fitting = [rows for rows in answers if rows and len(rows[0]) == width]
-        return (fitting or answers)[0]
+    def right_rows() -> sql.Rows:
+        checker.limit(db)
+        return db.execute(row["gold_sql"]).fetchall()
 
     return sql.Reviewer(
         db=db,
@@ -180,16 +136,6 @@ def _reviewer(
         ordered=row.get("ordered", False),
         limit=checker.limit,
     )
-
-
-def _judge_frozen(
-    freeze: Callable[[str], str],
-    check: Callable[[str], tuple[bool, str]],
-    reviewer: sql.Reviewer,
-    answer: str,
-) -> list[Finding]:
-    """Judge an answer with the date of today that the data set has."""
-    return sql.findings(check, reviewer, freeze(answer))
 
 
 def _judge_table(
@@ -204,7 +150,7 @@ def _judge_table(
         expected = row["answer"]
         reviewer = sql.Reviewer(
             db=scratch,
-            right_rows=lambda width: expected["rows"],
+            right_rows=lambda: expected["rows"],
             ordered=expected.get("ordered", False),
             limit=limit,
         )
@@ -329,8 +275,6 @@ READERS: Mapping[str, Callable[[Path, str], Stream]] = {
     "geo": read_geo,
     "lifelong": read_lifelong,
     "spider": read_spider,
-    "defog": read_defog,
-    "restaurants": read_restaurants,
     "banking77": partial(read_intents, "banking77", False),
     "clinc150": partial(read_intents, "clinc150", False),
     "banking77_corrected": partial(read_intents, "banking77", True),

@@ -30,19 +30,18 @@ from bench.quality.curve import (
     Outcome,
     Task,
     decorate,
-    figures,
     new_memory,
     stream,
 )
+from bench.quality.paired import summarize, summary_rows
 from bench.quality.rows import Row
-from heedful import Finding, Memory
+from heedful import Finding
 from heedful.models.contract import Message
 
 TASKS = Path(__file__).with_name("unlike.json")
 QUALIFIED = 0.8
 TOKENS = 40
 MOST = 20  # tasks of a check
-STRANGERS = 3  # keys without loops
 Findings = list[Finding]
 
 # The checks are written as people write them: messages that quote the answer and
@@ -213,15 +212,13 @@ async def _measure(size: str, data: Path, live: Live) -> list[Row]:
         }
         say(f"unlike {size}, qualified: {sets}")
 
-        memory = new_memory()
-        for arm, arm_memory in (("retries", None), ("ours", memory)):
+        for arm, arm_memory in (("retries", None), ("ours", new_memory())):
             functions = {
                 family.name: decorate(family.name, family.tasks, model, arm_memory)
                 for family in chosen
             }
             call = partial(_call, functions)
             arms[arm] = await stream(f"unlike {size} {arm}", tasks, call, model)
-        crossed, asked_count = await _count_crossed(memory, chosen)
         for_all = decorate("anything", tasks, model, new_memory())
         call = partial(_call, {family.name: for_all for family in chosen})
         arms["all"] = await stream(f"unlike {size} all", tasks, call, model)
@@ -231,8 +228,6 @@ async def _measure(size: str, data: Path, live: Live) -> list[Row]:
         rows += _family_rows(f"unlike.{size}.{family.name}", family.name, shares, arms)
     for words, names in sets.items():
         rows += _set_rows(f"unlike.{size}.{words}", names, arms)
-    note = f"{asked_count} tasks asked under another key, and under keys without loops"
-    rows.append(Row(key=f"unlike.{size}.crossed", ours=crossed, anchor=note))
     return rows
 
 
@@ -241,16 +236,11 @@ async def _measure_rules(
 ) -> dict[str, dict[str, float]]:
     """Return the shares of tasks right at the first try, by the words and the family.
 
-    The words are the `rule` in the prompt, the rule as a `hint`, or what the check
-    `said` of the first wrong answer.
+    The words are the `rule`, or what the check `said` of the first wrong answer.
     """
-    shares: dict[str, dict[str, float]] = {"rule": {}, "hint": {}, "said": {}}
+    shares: dict[str, dict[str, float]] = {"rule": {}, "said": {}}
     for family in chosen:
         shares["rule"][family.name] = await _measure_rule(family, family.rule, model)
-    for family in chosen:
-        shares["hint"][family.name] = await _measure_rule(
-            family, family.rule, model, hint=True
-        )
     for family in chosen:
         complaint = await _first_complaint(family, model)
         shares["said"][family.name] = await _measure_rule(family, complaint, model)
@@ -273,10 +263,9 @@ def _family_rows(
 ) -> Iterator[Row]:
     """Yield the rows of one check."""
     yield Row(key=f"{key}.rule", ours=shares["rule"][name])
-    yield Row(key=f"{key}.rule_as_hint", ours=shares["hint"][name])
     yield Row(key=f"{key}.said", ours=shares["said"][name])
     without_memory = _of_groups(arms["retries"], [name])
-    yield from figures(key, _of_groups(arms["ours"], [name]), without_memory)
+    yield from _compare(key, _of_groups(arms["ours"], [name]), without_memory)
 
 
 def _set_rows(
@@ -287,28 +276,15 @@ def _set_rows(
     without_memory = _of_groups(arms["retries"], names)
     for arm in ("ours", "all"):
         outcomes = _of_groups(arms[arm], names)
-        yield from figures(f"{key}.{arm}", outcomes, without_memory)
+        yield from _compare(f"{key}.{arm}", outcomes, without_memory)
 
 
-async def _count_crossed(memory: Memory, chosen: Sequence[Family]) -> tuple[int, int]:
-    """Count rules recalled under a key whose function has another check."""
-    checks = {
-        str(match.lesson_id): match.error_type
-        for match in await memory.query(limit=100)
-    }
-    keys = {
-        family.name: f"{__package__}.curve.answer_{family.name}" for family in chosen
-    }
-    keys |= {f"stranger {n}": f"{__package__}.stranger_{n}" for n in range(STRANGERS)}
-    tasks = list(chain.from_iterable(family.tasks for family in chosen))
-    crossed = 0
-    for name, key in keys.items():
-        for number, task in enumerate(tasks):
-            briefing = await memory.brief(task.text, f"{name} {number}", memory_key=key)
-            for choice in briefing.choices:
-                if choice.leg == "cause" and checks.get(str(choice.lesson)) != name:
-                    crossed += 1
-    return crossed, len(keys) * len(tasks)
+def _compare(
+    key: str, outcomes: Sequence[Outcome], without_memory: Sequence[Outcome]
+) -> Iterator[Row]:
+    ours = {(0, outcome.task.id): outcome for outcome in outcomes}
+    retries = {(0, outcome.task.id): outcome for outcome in without_memory}
+    yield from summary_rows(key, summarize(ours, retries), summarize(retries, retries))
 
 
 async def _first_complaint(family: Family, model: KeptModel) -> str:
@@ -326,20 +302,13 @@ async def _call(
     await functions[task.group](task.text, answers)
 
 
-async def _measure_rule(
-    family: Family, rule: str, model: KeptModel, hint: bool = False
-) -> float:
-    """Return the share right at the first try with the rule, as a `hint` or before."""
+async def _measure_rule(family: Family, rule: str, model: KeptModel) -> float:
+    """Return the share right at the first try with the rule in the prompt."""
 
     async def ask(task: Task, answers: Answers) -> None:
         system = f"{family.instruction} {rule}"
-        user = task.text
-        if hint:
-            system = family.instruction
-            user = f"{rule}\n\n{task.text}"
-        turns = [Message("system", system), Message("user", user)]
+        turns = [Message("system", system), Message("user", task.text)]
         answers.add(await model.complete(turns, max_tokens=TOKENS))
 
-    where = "as a hint" if hint else "in the prompt"
-    outcomes = await stream(f"rule {where}, {family.name}", family.tasks, ask, model)
+    outcomes = await stream(f"rule, {family.name}", family.tasks, ask, model)
     return mean(outcome.first for outcome in outcomes)
