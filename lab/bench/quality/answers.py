@@ -47,13 +47,11 @@ create table if not exists answer (
 class Live:
     """How to run: the models, at most `limit` tasks, and where answers are.
 
-    A model is a size of the weights, or a name that `heedful.open_model` takes.
-    `workers` models run at the same time; weights have one thread each. With
-    `embedded`, the prebuilt wheel runs them though a native build is possible. With
-    `replay`, no model is opened: all answers must be kept or committed. `export`
-    commits those of `learn`. `learn` runs its plan where `streams`, `arms` and `orders`
-    name nothing else. Prices are money for a million tokens, and the calls of a run may
-    cost `limit_usd`.
+    A model is a size of weights, or a name as `heedful.open_model` takes it. `workers`
+    run at the same time; weights have one thread each, in the prebuilt wheel if they
+    are `embedded`. A `replay` asks nothing. `export` commits the answers of `learn`,
+    whose plan has what `streams`, `arms` and `orders` leave out. Prices are dollars for
+    a million tokens, and all calls of a run cost at most `limit_usd`.
     """
 
     models: tuple[str, ...] = ("0.5b",)
@@ -250,10 +248,10 @@ class KeptModels:
 async def open_kept_models(
     size: str, data: Path, live: Live
 ) -> AsyncIterator[KeptModels]:
-    """Open models by their size or name; `models.json` beside `data` has the fetch
-    list, and the environment as MODEL_KEY the key of a server.
+    """Open models by their size or name.
 
-    Without a compiler, weights whose answers are committed are not opened, either.
+    `models.json` beside `data` has the fetch list, and the environment as MODEL_KEY the
+    key of a server. Without a compiler, committed answers are replayed.
     """
     model = heedful.open_model(
         "embedded" if size in MODELS else size, api_key=os.environ.get("MODEL_KEY")
@@ -304,8 +302,7 @@ async def open_kept_model(
 ) -> AsyncIterator[KeptModel]:
     """Open one model by its size, run by the prebuilt wheel.
 
-    Figures of different builds cannot be compared; jobs that are compared with earlier
-    figures stay with the build that everybody has.
+    Jobs that are compared with earlier figures stay with the build that all have.
     """
     live = replace(live, workers=1, embedded=True)
     async with (

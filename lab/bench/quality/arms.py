@@ -164,8 +164,6 @@ async def ask_again(
     unsolved = list(tasks)
     progress = Progress(title, len(tasks), model)
     for sample in range(MAX_SAMPLES):
-        if calls <= 0:
-            break
         temperature = SAMPLING_TEMPERATURE if sample else 0.0
         for task in unsolved[:calls]:
             answer = await model.complete(

@@ -6,21 +6,19 @@ is `second_half`: right at the first try in the second half of a stream, when a 
 has learnt what it can. Streams count alike.
 
     nothing  one attempt
-    again    asked again and again at a temperature, with as many calls as `ours`; the
-             check picks, so only its share of solved tasks says something
+    again    asked again at a temperature, with as many calls as `ours`; the check
+             picks, so only its share of solved tasks says something
     retries  three attempts with feedback
     nearest  retries, and the three nearest accepted answers so far, as chat turns
     ours     retries, and one decorated function with a memory
-    trial    retries, and the answers of `nearest` as texts of a memory that heedful did
-             not make, through a heedful.Trial that withholds nothing
+    trial    retries, and the answers of `nearest` as texts of another memory, through
+             a heedful.Trial that withholds nothing
 
 `bench.quality.learn_plan` has the plan. A stream is run in two parts that share no
 task, `geo.a` and `geo.b`, each with an empty memory at its start; `geo` counts both.
 
-An arm with memory whose prompts held nothing of earlier tasks in a second half is an
-error, not a result. Every answer is kept: stop a run with Ctrl-C, and the next one goes
-on. Streams in other pools than `open` are averaged apart: a person corrects every
-wrong answer there, or the rule is the same for all tasks.
+A memory that told nothing in a second half is an error, not a result. Streams of a pool
+are averaged, each pool apart.
 
 `EXPECTED` was written before the first run.
 """
@@ -113,8 +111,8 @@ Results = dict[str, ArmOutcomes]
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     """Yield the rows of each model; write `bench/out/learn.json`.
 
-    Figures of other models stay in the file. Raises SystemExit after all rows if an arm
-    with memory had none, and for a model whose runs are not complete.
+    Figures of other models stay in the file. Raises SystemExit after all rows if a
+    memory told nothing, and if runs of a model are not complete.
     """
     silent: list[str] = []
     for size in live.models:
@@ -143,21 +141,13 @@ async def _measure(
         raise SystemExit(f"the arm {SAMPLED} has the calls of {BUDGET}: run both")
     sources = [READERS[name](data, split) for name in plan.streams]
     cuts = [cut(source, plan, live.limit) for source in sources]
-    results: Results = {}
     async with open_kept_models(size, data, live) as models:
         for line in describe(f"learn {models.name}", plan, cuts, live):
             say(line)
-        jobs = []
-        for number, part in chain.from_iterable(map(enumerate, cuts)):
-            results[part.name] = {name: {} for name in plan.arms_of(number)}
-            jobs.append(
-                _PartJob(
-                    source=part,
-                    runs=plan.arms_of(number),
-                    models=models,
-                    results=results[part.name],
-                )
-            )
+        jobs = [
+            _PartJob(source=part, runs=plan.arms_of(number), models=models)
+            for number, part in chain.from_iterable(map(enumerate, cuts))
+        ]
         async with asyncio.TaskGroup() as group:
             for job in jobs:
                 group.create_task(job.run())
@@ -175,6 +165,7 @@ async def _measure(
         say(spent)
         if live.export:
             commit(models.answers.committed, models.name, models.answers.used)
+    results = {job.source.name: job.results for job in jobs}
     for source, its_parts in zip(sources, cuts, strict=True):
         results[source.name] = _join([results[part.name] for part in its_parts])
     return models.name, [*sources, *chain.from_iterable(cuts)], results
@@ -199,11 +190,12 @@ class _PartJob:
     source: Stream
     runs: Mapping[str, Runs]
     models: KeptModels
-    results: ArmOutcomes
+    results: ArmOutcomes = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
         """Run each arm in each order."""
+        self.results.update((name, {}) for name in self.runs)
         async with asyncio.TaskGroup() as group:
             for order in range(max(runs.orders for runs in self.runs.values())):
                 budget: asyncio.Task[list[Outcome]] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import page
 from bench.quality.learn import BUDGET, OUT, RIVAL
-from bench.quality.learn_plan import PLAIN
+from bench.quality.learn_plan import PARTS, PLAIN
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
 COLUMNS = (PLAIN, RIVAL, BUDGET)
@@ -47,6 +47,8 @@ def table(size: str, report: Report) -> str:
         "nearest answers",
         "heedful",
         "heedful over nearest",
+        "its first part",
+        "its second part",
         "won",
         "lost",
         "right with nothing, wrong with nearest answers, both halves",
@@ -57,28 +59,34 @@ def table(size: str, report: Report) -> str:
         "",
         *page.head(heads),
     ]
-    streams = report["streams"]
-    for name, arms in streams.items():
+    gains = report["gains"]
+    for name in streams_of(report):
+        arms = report["streams"][name]
         shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
-        lines.append(
-            _row(
-                [f"{name}", f"{arms[BUDGET]['tasks']}", *shares],
-                report["gains"][name][GAIN],
-                [arms[RIVAL]["lost"], arms[BUDGET]["lost"]],
-            )
-        )
+        losses = [f"{arms[arm]['lost']}" for arm in (RIVAL, BUDGET)]
+        tasks = f"{arms[BUDGET]['tasks']}"
+        lines.append(_row([name, tasks, *shares], gains, name, losses))
     for pool, title in POOL_TITLES.items():
-        if pool in report["gains"]:
-            figures = report["gains"][pool][GAIN]
-            lines.append(_row([title, f"{figures['tasks']}", "", "", ""], figures, []))
+        if pool in gains:
+            tasks = f"{gains[pool][GAIN]['tasks']}"
+            lines.append(_row([title, tasks, "", "", ""], gains, pool, ["", ""]))
     return "\n".join([*lines, ""])
 
 
-def _row(cells: Sequence[str], gain: Mapping[str, float], lost: Sequence[int]) -> str:
+def streams_of(report: Report) -> list[str]:
+    """Return the names of the streams, without those of their parts."""
+    return [name for name in report["streams"] if "." not in name]
+
+
+def _row(cells: Sequence[str], gains: Report, name: str, losses: Sequence[str]) -> str:
+    gain = gains[name][GAIN]
     interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
-    figures = [f"{gain['gain']:+.3f} ({interval})", f"{gain['won']}", f"{gain['lost']}"]
-    losses = [f"{count}" for count in lost] or ["", ""]
-    row = page.row([*cells, *figures, *losses])
+    figures = [f"{gain['gain']:+.3f} ({interval})"]
+    for part in PARTS:
+        of_part = gains.get(f"{name}.{part}")
+        figures.append(f"{of_part[GAIN]['gain']:+.3f}" if of_part else "")
+    counts = [f"{gain['won']}", f"{gain['lost']}"]
+    row = page.row([*cells, *figures, *counts, *losses])
     return row.replace("-", "−").replace("+0.000", "0.000")
 
 
@@ -92,7 +100,7 @@ def draw(report: Report) -> bytes:
 
     gains = [
         (name, report["gains"][name][GAIN])
-        for name in (*report["streams"], OPEN)
+        for name in (*streams_of(report), OPEN)
         if name in report["gains"]
     ]
     with mpl.rc_context({"font.size": 10.0}):

@@ -111,14 +111,8 @@ def count_changes(
     pairs: Iterable[Pair], measure: Callable[[Outcome], bool]
 ) -> tuple[int, int]:
     """Return how many pairs only the first arm has right, and how many the second."""
-    won = 0
-    lost = 0
-    for outcome, other in pairs:
-        if measure(outcome) and not measure(other):
-            won += 1
-        if measure(other) and not measure(outcome):
-            lost += 1
-    return won, lost
+    marks = [(measure(outcome), measure(other)) for outcome, other in pairs]
+    return marks.count((True, False)), marks.count((False, True))
 
 
 def gain(
