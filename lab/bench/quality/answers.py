@@ -3,8 +3,7 @@ and goes on.
 
 The answers are in one SQLite file outside of the project. The key of an answer is the
 model with the build that ran it, its whole prompt and settings, so an unchanged prompt
-is never asked twice. `answers.sqlite` can be copied to another machine. The answers
-behind published figures are committed, too: `bench.quality.committed`.
+is never asked twice. The answers behind published figures are committed, too.
 """
 
 from __future__ import annotations
@@ -47,11 +46,10 @@ create table if not exists answer (
 class Live:
     """How to run: the models, at most `limit` tasks, and where answers are.
 
-    A model is a size of weights, or a name as `heedful.open_model` takes it. `workers`
-    run at the same time; weights have one thread each, in the prebuilt wheel if they
-    are `embedded`. A `replay` asks nothing. `export` commits the answers of `learn`,
-    whose plan has what `streams`, `arms` and `orders` leave out. Prices are dollars for
-    a million tokens, and all calls of a run cost at most `limit_usd`.
+    A model is a size of weights, or a name as `heedful.open_model` takes it. Weights
+    have one thread each of `workers`, in the prebuilt wheel if they are `embedded`. A
+    `replay` asks nothing, and `export` commits answers. `streams`, `arms` and `orders`
+    change the plan of `learn`. Prices are dollars for a million tokens.
     """
 
     models: tuple[str, ...] = ("0.5b",)
@@ -141,22 +139,18 @@ class KeptAnswers:
         ).fetchone()
         return None if row is None else answer_of(*row)
 
-    def keep(self, key: str, answer: Answer) -> None:
-        """Keep an answer in the database."""
-        row = (
-            key,
-            self.name,
-            answer.text,
-            answer.usage.prompt_tokens,
-            answer.usage.completion_tokens,
-            answer.usage.seconds,
-            answer.finish,
-        )
+    def keep(self, key: str, answer: Answer) -> Answer:
+        """Keep an answer in the database, and return it as it is read from there."""
+        usage = answer.usage
+        counts = (usage.prompt_tokens, usage.completion_tokens, usage.seconds)
         with self._db:
             self._db.execute(
-                "insert or replace into answer values (?,?,?,?,?,?,?)", row
+                "insert or replace into answer values (?,?,?,?,?,?,?)",
+                (key, self.name, answer.text, *counts, answer.finish),
             )
+        answer = answer_of(answer.text, *counts, answer.finish)
         self.used[key[:KEY_DIGITS]] = answer
+        return answer
 
 
 class KeptModel:
@@ -201,7 +195,7 @@ class KeptModel:
                     temperature=temperature,
                     seed=seed,
                 )
-                self._answers.keep(key, answer)
+                answer = self._answers.keep(key, answer)
         return answer
 
     async def _ask(

@@ -13,10 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from heedful.loop.record import Usage
-from heedful.models.contract import Answer
+from heedful.models.contract import Answer, Finish
 
 FOLDER = Path(__file__).parent / "learned_answers"
 KEY_DIGITS = 16  # of a digest: enough for millions of answers
@@ -56,9 +55,16 @@ def commit(committed: Committed, name: str, used: Mapping[str, Answer]) -> None:
     rows: list[object] = [name]
     for key, answer in sorted(answers.items(), key=lambda entry: entry[0]):
         usage = answer.usage
-        counts = [usage.prompt_tokens, usage.completion_tokens]
-        seconds = round(usage.seconds, 2)
-        rows.append([key, answer.text, *counts, seconds, answer.finish])
+        rows.append(
+            [
+                key,
+                answer.text,
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                usage.seconds,
+                answer.finish,
+            ]
+        )
     text = "\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
     committed.path.parent.mkdir(exist_ok=True)
     committed.path.write_bytes(gzip.compress(text.encode("ascii"), mtime=0))
@@ -69,8 +75,8 @@ def answer_of(
     prompt_tokens: int,
     completion_tokens: int,
     seconds: float,
-    finish: Literal["stop", "length"],
+    finish: Finish,
 ) -> Answer:
-    """Return an answer that was kept."""
+    """Return an answer that was kept, with its time in hundredths of a second."""
     usage = Usage(1, prompt_tokens, completion_tokens=completion_tokens)
-    return Answer(text, usage.lasting(seconds), finish)
+    return Answer(text, usage.lasting(round(seconds, 2)), finish)

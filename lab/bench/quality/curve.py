@@ -115,10 +115,9 @@ def decorate(
 ) -> Function:
     """Return a decorated function called `answer_NAME` for these tasks.
 
-    It puts hint and task into one prompt; with `chat`, it shows worked examples as chat
-    turns, as a Writer does. It adds each answer to `answers`. The messages `examples`
-    come before the task. `options` are further ones of `self_correcting`, or others
-    than these.
+    It puts hint and task into one prompt; with `chat`, worked examples are chat turns,
+    as a Writer has them. The messages `examples` come before the task. `options` are
+    further ones of `self_correcting`, or others than these.
     """
     tasks_by_text = {task.text: task for task in tasks}
 

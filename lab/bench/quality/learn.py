@@ -153,15 +153,14 @@ async def _measure(
                 group.create_task(job.run())
         all_runs = chain.from_iterable(job.runs.values() for job in jobs)
         total = sum(runs.orders for runs in all_runs)
-        done = total - sum(len(job.stopped) for job in jobs)
+        stopped = sum(len(job.stopped) for job in jobs)
+        spending = models.spending
         spent = (
-            f"{done} of {total} runs are done, {models.spending.calls} new calls cost "
-            f"{models.spending.cost:.2f} $"
+            f"{stopped} of {total} runs lack answers, {spending.calls} new calls cost "
+            f"{spending.cost:.2f} $"
         )
-        if done < total:
-            raise SystemExit(
-                f"{models.spending.ended_by}; {spent}; the same command goes on"
-            )
+        if stopped:
+            raise SystemExit(f"{spending.ended_by}; {spent}; the same command goes on")
         say(spent)
         if live.export:
             commit(models.answers.committed, models.name, models.answers.used)

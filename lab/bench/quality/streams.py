@@ -1,10 +1,8 @@
 """Streams of tasks that others wrote: text-to-SQL, customers' intents, house rules.
 
-Each reader here turns the rows of one data set into tasks; nothing else knows a data
-set. The checkers lie beside the data (`NAME_check.py`) and accept the answers. What a
-task's check says is what a reviewer or a person would say, never the right answer. Only
-in the streams called `NAME_corrected` a person corrects each wrong answer and names the
-right one; their figures stand apart.
+Each reader turns the rows of one data set into tasks; nothing else knows a data set.
+The checkers beside the data (`NAME_check.py`) accept the answers. A check says what a
+reviewer would say, never the right answer; only in `NAME_corrected` a person names it.
 """
 
 from __future__ import annotations
