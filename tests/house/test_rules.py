@@ -80,10 +80,6 @@ def test_a_lock_without_a_hash_or_with_an_address_is_refused():
     assert len(lock.problems("a @ file://x \\\n")) == 1
 
 
-def test_the_committed_lock_is_a_good_one():
-    assert lock.problems(lock.LOCK.read_text("utf-8")) == []
-
-
 GROUP_HELD = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
 
 

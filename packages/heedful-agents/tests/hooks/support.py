@@ -121,16 +121,11 @@ def run_event(
 
 
 def answer_at_terminal(
-    folder: Path,
-    home: Path,
-    line: str,
-    answers: Sequence[str],
-    meanwhile: Callable[[], object] | None = None,
+    folder: Path, home: Path, line: str, answers: Sequence[str]
 ) -> tuple[int, str]:
     """Run `heedful` within this process at a terminal; answer its questions in turn.
 
-    `meanwhile` is called while the first question is open. Returns the exit code and
-    all that the user sees.
+    Returns the exit code and all that the user sees.
     """
     ours, theirs = pty.openpty()
     typed = "".join(f"{answer}\n" for answer in answers).encode()
@@ -144,8 +139,6 @@ def answer_at_terminal(
             while part := os.read(ours, 65_536):
                 screen.extend(part)
                 if not has_answered and b"]: " in screen:
-                    if meanwhile is not None:
-                        meanwhile()
                     os.write(ours, typed)
                     has_answered = True
 

@@ -198,9 +198,9 @@ class Desk:
         """Write a file of recorded loops, one a line."""
         return self.tasks(loops, name=name)
 
-    def calls(self, name: str = "calls.log") -> list[str]:
+    def calls(self) -> list[str]:
         """The tasks of all calls that reached the model, in order."""
-        path = self.folder / name
+        path = self.folder / "calls.log"
         return path.read_text("utf-8").splitlines() if path.exists() else []
 
     def wait_for(

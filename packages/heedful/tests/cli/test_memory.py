@@ -294,16 +294,10 @@ def verified_lesson(name: str) -> Lesson:
 
 
 def prove(
-    desk: Desk,
-    *evidence: tuple[str, int, int, int, int],
-    share: float = 0.5,
-    model: str = "",
-    has_ladder: bool = False,
+    desk: Desk, *evidence: tuple[str, int, int, int, int], share: float = 0.5
 ) -> None:
     """Store the evidence of ended loops: (lesson, right where shown, wrong where shown,
     right where withheld, wrong where withheld), ...
-
-    Those with a ladder climbed where they were wrong, and then cost 5 in place of 1.
     """
 
     async def expose(store: Store) -> None:
@@ -315,7 +309,7 @@ def prove(
             kinds = [(True, True), (True, False), (False, True), (False, False)]
             for (is_shown, right), n in zip(kinds, counts, strict=True):
                 for k in range(n):
-                    loop = f"{name} {is_shown} {right} {k} {model}".strip()
+                    loop = f"{name} {is_shown} {right} {k}"
                     exposure = Exposure(
                         f"check/{digest}",
                         loop,
@@ -329,9 +323,6 @@ def prove(
                         right,
                         calls=1 if right else 3,
                         signatures=errors,
-                        model=model,
-                        climbed=not right if has_ladder else None,
-                        cost=0.0 if not has_ladder else 1.0 if right else 5.0,
                     )
                     await store.write(
                         Scope(),

@@ -9,7 +9,7 @@ import pytest
 from heedful.drive.generate import Rung
 from heedful.drive.report import open_loop
 from heedful.drive.run_loop import run
-from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.lesson import Exposure, Scope
 from heedful.lessons.proof import MeanCost
 from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.decide import Policy
@@ -75,14 +75,10 @@ async def test_proof_has_the_figures_and_those_of_one_first_model(store):
 # -- whether memory saves climbs
 
 
-async def record_loop(
-    store: Any, loop: str, shown: bool, outcome: Outcome | None = None
-) -> None:
-    """Record that a loop was shown a lesson, or not, and how it ended."""
+async def record_loop(store: Any, loop: str, shown: bool) -> None:
+    """Record that a loop was shown a lesson, or not."""
     exposure = Exposure("check/a", loop, shown=shown, signature="a", share=0.5)
-    await store.write(
-        Scope(), exposures.remember, (), exposures=[exposure], outcome=outcome
-    )
+    await store.write(Scope(), exposures.remember, (), exposures=[exposure])
 
 
 @cases(

@@ -133,14 +133,9 @@ def test_any_byte_flipped(position, mask):
     assert error.line in (line, line + 1, data.count(b"\n"), data.count(b"\n") + 1)
 
 
-def change_field(name: str, value: Any, part: str = "") -> bytes:
+def change_field(name: str, value: Any) -> bytes:
     changed = read_records(DATA)
-    targets = [
-        target
-        for lesson in changed[1:]
-        for target in (lesson[part] if part else [lesson])
-    ]
-    targets[0][name] = value
+    changed[1][name] = value
     return seal(changed)
 
 

@@ -182,8 +182,7 @@ async def test_how_an_answer_ended_survives_the_process(store):
     assert evaluation.findings[0].key == "answer: length"
 
 
-def chunk(content: str, finish: str | None = None, tokens: int = 0) -> Any:
-    usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+def chunk(content: str, finish: str | None = None) -> Any:
     choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
     return ChatCompletionChunk.model_validate(
         {
@@ -191,8 +190,7 @@ def chunk(content: str, finish: str | None = None, tokens: int = 0) -> Any:
             "object": "chat.completion.chunk",
             "created": 1,
             "model": "m",
-            "choices": [] if tokens else [choice],
-            "usage": usage if tokens else None,
+            "choices": [choice],
         }
     )
 

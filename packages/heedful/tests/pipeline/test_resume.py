@@ -85,13 +85,9 @@ plans = st.lists(
 
 
 def pipeline_of(
-    plans: Sequence[Plan],
-    store: Any,
-    recording: Recording,
-    crashes: bool,
-    memory: Any = None,
+    plans: Sequence[Plan], store: Any, recording: Recording, crashes: bool
 ) -> Pipeline:
-    pipeline = Pipeline("p", store=store, memory=memory, progress=False)
+    pipeline = Pipeline("p", store=store, progress=False)
     for number, plan in enumerate(plans):
         add_stage(pipeline, number, plan=plan, recording=recording, crashes=crashes)
     return pipeline
