@@ -34,7 +34,7 @@ from bench.quality.rows import Row, read, write_json
 from heedful.lessons.origin import Origin
 from heedful.memory.dream import Dream, Dreams, read_material
 from heedful.models import open_embedder
-from heedful.store import patterns
+from heedful.store.connection import Db
 
 OUT = Path("bench/out/dream.json")
 HELD = 500  # of the queries that no lesson holds, so many of each set
@@ -202,7 +202,7 @@ async def measure_sessions(sessions: Sequence[Session]) -> tuple[list[Row], list
 
     wanted = defaultdict[str, set[int]](set)
     for id in await active_ids(memory):
-        for text in await memory.store.read(memory.scope, patterns.findings_of, id):
+        for text in await memory.store.read(memory.scope, read_sightings, id):
             wanted[text].add(id)
 
     before = await recall_each(memory, wanted, kind="reflection")
@@ -282,6 +282,12 @@ def find_survivors(dream: Dream) -> dict[int, int]:
         if proposal.action == "supersede":
             survivors |= dict.fromkeys(proposal.members, proposal.survivor)
     return survivors
+
+
+def read_sightings(db: Db, _: heedful.Scope, id: int) -> list[str]:
+    """Return what was seen of the error of a lesson."""
+    rows = db.select("text", "occurrence", {"lesson_id": id})
+    return [row["text"] for row in rows]
 
 
 async def active_ids(memory: heedful.Memory) -> set[int]:

@@ -34,7 +34,7 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     memory = Memory(store)
     first = await memory.remember("ValueError", "line 3: bad value 'x'")
     again = await memory.remember(
-        "ValueError", "line 99: bad value 'x'", lesson="quote it"
+        "ValueError", "line 99: bad value 'x'", lesson="quote"
     )
     other = await memory.remember("ValueError", "line 3: bad value 'y'")
     assert first == Remembered(first.id, created=True, seen=1, figures="particulars")
@@ -47,7 +47,7 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     sightings = await memory.seen("ValueError", "line 1234: bad value 'x'")
     assert sightings
     assert sightings.count == 2
-    assert sightings.lessons[0]["text"] == "quote it"
+    assert sightings.lessons[0]["text"] == "quote"
     assert await memory.seen("KeyError", "line 3: bad value 'x'") == Seen(0)
     assert not await memory.seen("ValueError", "bad value 'z'")
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
@@ -183,13 +183,8 @@ async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
             "units", "no unit", example=Example(f"parcel {n}", f"{n} kg")
         )
     matches = await memory.recall("parcel 3", 99)
-    assert sorted(match.example.accepted for match in matches) == [
-        "10 kg",
-        "11 kg",
-        "8 kg",
-        "9 kg",
-        "99 kg",
-    ]
+    accepted = {match.example.accepted for match in matches}
+    assert accepted == {"8 kg", "9 kg", "10 kg", "11 kg", "99 kg"}
     assert await memory.count() == 2
     assert (await memory.seen("units", "no unit")).count == 12
     assert rows(path, "select count(*) from vector") == [(5,)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from heedful.lessons.lesson import Lesson
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.both_nightly
 # A name with a digit is a particular by its form.
 NAMES = ("ada1", "bo2", "cy3", "di4", "ed5", "flo6", "gus7", "hal8")
 LOGIN = [f"login failed for {name} here" for name in NAMES]
+PAIRS = [first + second for first in "abcde" for second in "fghijklmno"]
 
 
 def digest(text: str, kind: str = "log") -> str:
@@ -59,12 +61,7 @@ async def test_a_pattern_answers_for_its_group(memory):
 
 
 async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory):
-    flood = [
-        f"login failed for u{first}9{second} here"
-        for first in "abcde"
-        for second in "fghijklmno"
-    ]
-
+    flood = [f"login failed for {pair}9 here" for pair in PAIRS]
     await remember_texts(memory, LOGIN[:3])
     await remember_texts(memory, flood, origin="outside")
     for text in LOGIN[:3]:
@@ -108,6 +105,14 @@ async def test_what_another_connection_writes_is_seen(memory, path):
         other = Memory(store)
         await remember_texts(other, LOGIN[3:4])
         assert (await memory.seen("log", LOGIN[0])).count == 4
+
+
+async def test_a_finding_is_known_under_every_check_that_found_it(memory):
+    for pair in PAIRS[:30]:
+        pattern = signature(pair, "a key of its own")
+        lesson = Lesson("check", pattern, error_type=pair, text="x", sighting="No unit")
+        await memory.keep(lesson)
+    assert (await memory.seen("no  UNIT.")).count == 30
 
 
 steps = st.lists(

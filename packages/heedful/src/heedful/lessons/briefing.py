@@ -721,7 +721,7 @@ def explain_silence(
     candidates = list(with_overlap(text, [*matches, *hidden]))
     near = [match for match in candidates if every or is_related(match)]
     if not near:
-        candidates = list(with_overlap(text, matches))
+        candidates = candidates[: len(matches)]
     if not candidates:
         return Obstacle("empty" if every else "no lesson").reason
 

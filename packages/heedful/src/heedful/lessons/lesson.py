@@ -360,8 +360,8 @@ class Match:
     `keyword` is the BM25 score divided by the best one (0..1; None if full text search
     did not find it). `coverage` is the weighted share of the query's words that the
     example contains (0..1). `overlap` is the cosine of the query's set of words and
-    that of the example's task (0..1, set by `rank`). `seen` counts the sightings of the
-    lesson, `lesson_id` is its id, `lesson` its text, and `signature` is the digest of
+    that of the example's task (0..1, without vectors). `seen` counts the sightings of
+    the lesson, `lesson_id` is its id, `lesson` its text, `signature` the digest of
     its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
     `trust` are those of the example, `meta` is the data stored with its lesson. Only

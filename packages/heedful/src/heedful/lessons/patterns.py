@@ -43,7 +43,7 @@ _FIXED_TOKEN_PATTERN = re.compile(
 Tokens = tuple[str, ...]
 # What all patterns of a group have in common: the error type and the first word.
 _Key = tuple[str, str]
-# The groups of each key by their templates; a group may have one pattern only.
+# The groups of several patterns of each key, by their templates.
 _Groups = dict[_Key, dict[Tokens, "Merge"]]
 
 
@@ -109,13 +109,13 @@ class Templates:
 
         groups = self._groups_of(_key(pattern))
         for merge in groups.values():
-            if pattern.digest in merge.members and len(merge.members) > 1:
+            if pattern.digest in merge.members:
                 return merge
 
         # Any other pattern belongs to the group whose template it fits.
         tokens = _parse(pattern.pattern)
         for template, merge in groups.items():
-            if len(merge.members) > 1 and _fits(tokens, template):
+            if _fits(tokens, template):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
@@ -137,10 +137,8 @@ class Templates:
 
     def merges(self) -> tuple[Merge, ...]:
         """Return every group of several patterns."""
-        groups = chain.from_iterable(
-            self._groups_of(key).values() for key in self.branches
-        )
-        return tuple(merge for merge in groups if len(merge.members) > 1)
+        groups = (self._groups_of(key).values() for key in self.branches)
+        return tuple(chain.from_iterable(groups))
 
     def _groups_of(self, key: _Key) -> dict[Tokens, Merge]:
         """Return the groups of a key by their templates; they are formed only once."""
@@ -148,14 +146,19 @@ class Templates:
             return self._groups[key]
 
         patterns = self.branches.get(key, {})
-        rows = {d: _parse(patterns[d]) for d in patterns}
-        in_order = sorted(set(rows.values()), key=lambda row: (len(row), row))
+        digests_by_row = defaultdict[Tokens, list[str]](list)
+        for digest, pattern in patterns.items():
+            digests_by_row[_parse(pattern)].append(digest)
+        in_order = sorted(digests_by_row, key=lambda row: (len(row), row))
+        places = {digest: place for place, digest in enumerate(patterns)}
 
         groups = self._groups.setdefault(key, {})
         for _, same_length in groupby(in_order, len):
             for template, members in _group_rows(list(same_length)):
-                digests = tuple(d for d, row in rows.items() if row in members)
-                groups[template] = Merge(digests[0], " ".join(template), digests)
+                digests = chain.from_iterable(digests_by_row[row] for row in members)
+                learnt = tuple(sorted(digests, key=places.__getitem__))
+                if len(learnt) > 1:
+                    groups[template] = Merge(learnt[0], " ".join(template), learnt)
         return groups
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import exp2, sqrt
+from math import exp2
 
 from heedful.lessons.lesson import (
     ANY_LESSON,
@@ -27,7 +27,7 @@ from heedful.lessons.scope import (
     PROMPT_BUDGET_TOKENS,
 )
 from heedful.lessons.signature import signature
-from heedful.lessons.words import words
+from heedful.lessons.words import overlap, words
 from heedful.models.contract import tokens
 from heedful.validation import check_integer
 
@@ -213,17 +213,16 @@ class Likeness:
 
 
 def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches; those without a cosine get the overlap of their words."""
+    """Yield the matches; those without a cosine get the overlap of their words.
+
+    What a search found has it already.
+    """
     task_words = frozenset(words(task))
     for match in found:
-        if match.cosine is not None:
-            yield match
-            continue
-
-        match_words = frozenset(words(match.example.task))
-        size = sqrt(len(task_words) * len(match_words) or 1)
-        overlap = len(task_words & match_words) / size
-        yield replace(match, overlap=overlap) if overlap else match
+        if match.cosine is None and not match.overlap:
+            match_words = frozenset(words(match.example.task))
+            match = replace(match, overlap=overlap(task_words, match_words))
+        yield match
 
 
 def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:

@@ -8,9 +8,9 @@ of them.
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cache
-from math import log
+from math import log, sqrt
 from typing import Any
 
 from heedful.validation import MAX_LISTED_ITEMS, MAX_LONG_TEXT_CHARS
@@ -85,6 +85,11 @@ def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
     """Return the share of the total weight, 0..1, of the terms in `present`."""
     covered = sum(weight for term, weight in weights.items() if term in present)
     return covered / sum(weights.values()) if covered else 0.0
+
+
+def overlap(words: Set[str], others: Set[str]) -> float:
+    """Return the cosine of two sets of words, 0..1."""
+    return len(words & others) / sqrt(len(words) * len(others) or 1)
 
 
 @cache

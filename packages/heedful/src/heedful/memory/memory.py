@@ -258,7 +258,10 @@ class Memory(CallMemory):
             text = error_type
             error_type = ""
 
-        pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
+        if len(text) > MAX_STORED_TEXT_CHARS:  # the output of a command
+            pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
+        else:
+            pattern, lines = _signatures(error_type, text)
         return await self.store.read(
             self.scope, pattern_store.find_with_findings, pattern, lines, text
         )

@@ -41,7 +41,7 @@ from heedful.lessons.mistake import (
 from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
 from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
-from heedful.lessons.scope import State, short_digest, source_of
+from heedful.lessons.scope import State, digest_of, short_digest, source_of
 from heedful.lessons.signature import signature, untitled_digest
 from heedful.lessons.words import words
 from heedful.store import session_marks
@@ -332,10 +332,14 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     values["lesson_id"] = id
     _add_signature_tags(db, lesson, values["tags"], row)
 
+    finding = ""
+    if lesson.kind == "check":
+        finding = finding_digest(key["scope"], sighting["sighting"])
     occurrence = {
         "lesson_id": id,
         "loop": sighting["loop"],
         "text": sighting["sighting"],
+        "finding": finding,
         "mistake": sighting["mistake"],
         "source": sighting["source"],
         "via": sighting["via"],
@@ -365,6 +369,14 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         entry=entry or _hold_parts(db, values, lesson),
         figures=lesson.signature.figures,
     )
+
+
+def finding_digest(scope_token: str, text: str) -> str:
+    """Return the digest by which the words of a check are found in a scope.
+
+    The case, the blanks and the end of the words make no difference.
+    """
+    return digest_of(scope_token, " ".join(text.lower().split()).rstrip(" .…"))
 
 
 def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from heedful.lessons import render
-from heedful.lessons.lesson import LESSON_KINDS, Filter, Scope, Signature
+from heedful.lessons.lesson import LESSON_KINDS, Scope, Signature
 from heedful.lessons.mistake import from_data, to_data
 from heedful.lessons.patterns import (
     MASK_PATTERN,
@@ -23,10 +23,9 @@ from heedful.lessons.patterns import (
     is_learnable,
 )
 from heedful.lessons.signature import bare_digest, untitled
-from heedful.redact import redact
-from heedful.store import calls, search
-from heedful.store.connection import Db, Row, storable
-from heedful.store.lessons import plain
+from heedful.store import calls
+from heedful.store.connection import Db, Row, key_of, storable, token
+from heedful.store.lessons import finding_digest, plain
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
 
 # The number of error types whose templates a connection keeps.
@@ -40,26 +39,32 @@ _ERROR_TYPE_PATTERN = re.compile(r"\w(?:error|exception)$")
 class PatternCache:
     """A cache of the groups of each error type, valid until its patterns change.
 
-    Texts of tools and documents count only after their release. Otherwise anybody could
-    merge patterns by sending many texts.
+    While the tally of the scope stays, it has the same trusted lessons, and so the same
+    patterns: a pattern never changes. Texts of tools and documents count only after
+    their release. Otherwise anybody could merge patterns by sending many texts.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[Scope, str], tuple[str, Templates]] = {}
+        self._entries: dict[
+            tuple[Scope, str], tuple[list[Row], list[Row], Templates]
+        ] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the groups of the oldest `MAX_SCOPE_PATTERNS` patterns of a type."""
-        selection = {"error_type": error_type, "most": MAX_SCOPE_PATTERNS}
-        (row,) = db.all("learnt_state", scope, **selection)
-        state, templates = self._entries.pop((scope, error_type), ("", None))
-        if templates is None or state != row["state"]:
-            patterns = db.all("learnt_patterns", scope, **selection)
-            templates = Templates().learn(
-                *(_stored_signature(row, error_type) for row in patterns)
-            )
+        tally = db.select("lessons, lesson, trust", "tally", key_of(scope))
+        known_tally, known_rows, templates = self._entries.pop(
+            (scope, error_type), ([], [], Templates())
+        )
+        rows = known_rows
+        if tally != known_tally:
+            selection = {"error_type": error_type, "most": MAX_SCOPE_PATTERNS}
+            rows = db.all("learnt_patterns", scope, **selection)
+        if rows != known_rows:
+            patterns = (_stored_signature(row, error_type) for row in rows)
+            templates = Templates().learn(*patterns)
 
         # The entry is now the last one, so the first one is the least recently used.
-        self._entries[scope, error_type] = row["state"], templates
+        self._entries[scope, error_type] = tally, rows, templates
         if len(self._entries) > MAX_CACHED_ERROR_TYPES:
             del self._entries[next(iter(self._entries))]
         return templates
@@ -72,16 +77,15 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     lessons that replaced these lessons in dreams. All reads use an index.
     """
     digest = pattern.digest
-    count, lessons = _read_lessons(db, scope, digest, [digest])
     group = None
     members = [digest]
     if is_learnable(pattern):
         error_type = storable(pattern.error_type)
         templates = db.local(PatternCache).templates(db, scope, error_type)
-        clean_pattern = storable(pattern.pattern)
-        group = templates.seen_with(
-            Signature("", clean_pattern, digest=digest, error_type=error_type)
+        stored_pattern = replace(
+            pattern, pattern=storable(pattern.pattern), error_type=error_type
         )
+        group = templates.seen_with(stored_pattern)
         if group is not None:
             members = list(group.members)
 
@@ -93,9 +97,6 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         members=json.dumps(members),
     )
     members += [row["signature"] for row in merged]
-    if members == [digest]:
-        return Seen(count, lessons)
-
     count, lessons = _read_lessons(db, scope, digest, members)
     return Seen(count, lessons, group=group)
 
@@ -121,8 +122,7 @@ def find(
         for lesson in match.lessons:
             lessons[lesson["id"]] = _without_failed_fix(db, scope, lesson)
 
-    members = json.dumps(list(matches))
-    for row in db.all("rules_of", scope, members=members):
+    for row in db.all("rules_of", scope, members=json.dumps(list(matches))):
         _, rules = _read_lessons(db, scope, row["signature"], [row["signature"]])
         for rule_lesson in rules:
             if rule_lesson["state"] != "superseded":
@@ -149,38 +149,17 @@ def find_with_findings(
     A check may name its findings by a key of its own, which is then their signature.
     """
     answer = find(db, scope, whole, lines)
-    text = redact(text)
-    matches = search.search(
-        db,
-        scope,
-        text=text,
-        space="",
-        vector=None,
-        limit=20,
-        only=Filter(kind="check"),
-    )
+    finding = finding_digest(token(scope), storable(text))
     lessons = {lesson["id"]: lesson for lesson in answer.lessons}
     count = answer.count
-    for match in {match.lesson_id: match for match in matches}.values():
-        findings = map(comparable, findings_of(db, scope, match.lesson_id))
-        if match.lesson_id in lessons or comparable(text) not in findings:
-            continue
-        sightings, of_check = _read_lessons(
-            db, scope, match.signature, [match.signature]
-        )
-        count += sightings
-        lessons |= {lesson["id"]: lesson for lesson in of_check}
+    for row in db.all("find_finding", scope, finding=finding, limit=MAX_SHOWN_ROWS):
+        if row["id"] not in lessons:
+            sightings, of_check = _read_lessons(
+                db, scope, row["signature"], [row["signature"]]
+            )
+            count += sightings
+            lessons |= {lesson["id"]: lesson for lesson in of_check}
     return replace(answer, count=count, lessons=tuple(lessons.values()))
-
-
-def findings_of(db: Db, scope: Scope, lesson: int, limit: int = 200) -> list[str]:
-    """Return what was seen of the error of a lesson, newest first."""
-    return [row["text"] for row in db.all("findings_of", scope, id=lesson, limit=limit)]
-
-
-def comparable(text: str) -> str:
-    """Return a text as it is compared: without its case, blanks and end."""
-    return " ".join(text.lower().split()).rstrip(" .…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +175,6 @@ class _Wording:
     line_text: str
     titles: frozenset[str]
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _LineMatch:
-    """A stored pattern that is the same error as a line, and the words they share."""
-
-    pattern: Signature
-    wording: _Wording
 
 
 def _find_lines(
@@ -228,19 +199,17 @@ def _find_lines(
     )
     rows.sort(key=lambda row: int(row["id"]))
 
-    matches: dict[str, _LineMatch] = {}
+    matches: dict[str, tuple[Signature, _Wording]] = {}
     for row in rows:
         wording = wordings[row["words_digest"]]
         if _is_same_error(wording, error_type, row):
             pattern = _stored_signature(row, row["error_type"])
-            matches.setdefault(pattern.digest, _LineMatch(pattern, wording))
+            matches.setdefault(pattern.digest, (pattern, wording))
 
-    by_line = sorted(matches.values(), key=lambda match: match.wording.line_index)
+    by_line = sorted(matches.values(), key=lambda match: match[1].line_index)
     return {
-        match.pattern.digest: replace(
-            seen(db, scope, match.pattern), lines=(match.wording.line_text,)
-        )
-        for match in by_line[:MAX_LISTED_ITEMS]
+        pattern.digest: replace(seen(db, scope, pattern), lines=(wording.line_text,))
+        for pattern, wording in by_line[:MAX_LISTED_ITEMS]
     }
 
 
@@ -256,8 +225,8 @@ def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
     if titles & others:
         return True
 
-    unmasked_words = MASK_PATTERN.sub(" ", wording.words)
-    if len(_LETTER_WORD_PATTERN.findall(unmasked_words)) < MIN_PATTERN_WORDS:
+    unmasked_words = _LETTER_WORD_PATTERN.findall(MASK_PATTERN.sub(" ", wording.words))
+    if len(unmasked_words) < MIN_PATTERN_WORDS:
         return False
     return not (_names_error_type(titles) and _names_error_type(others))
 

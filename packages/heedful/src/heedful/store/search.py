@@ -32,7 +32,7 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.scope import TOLD_STATES
-from heedful.lessons.words import coverage, weights, words
+from heedful.lessons.words import coverage, overlap, weights, words
 from heedful.store.connection import (
     MAX_READ_ROWS,
     MAX_ROWS,
@@ -72,9 +72,6 @@ def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
     Counts only the first `MAX_COUNTED_WORDS` of `words`.
     """
     terms = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
-    if not terms:
-        return {}
-
     values = {"mark": corpus["mark"], "terms": json.dumps(terms)}
     rows = db.run("count_terms", values).fetchall()
     rows.sort(key=lambda row: int(row["n"]))
@@ -106,10 +103,12 @@ def matching(
     rare_words = rare_words[:MAX_SEARCHED_WORDS]
     totals = accumulate(counts[word] for word in rare_words)
     affordable = len([total for total in totals if total <= limit])
-    terms = json.dumps(rare_words[: max(1, affordable)])
+    terms = rare_words[: max(1, affordable)]
+    if len(terms) == 1 and among is None:
+        limit = many  # all its matches have the same weight, so the newest are best
 
     scores: dict[int, float] = {}
-    values = {"mark": corpus["mark"], "terms": terms, "limit": limit}
+    values = {"mark": corpus["mark"], "terms": json.dumps(terms), "limit": limit}
     for row in db.run("match_terms", values):
         weight = rarity(counts[row["term"]], corpus["texts"])
         ids = json.loads(row["ids"])
@@ -176,9 +175,8 @@ def short(data: bytes) -> str:
     """
     import numpy as np
 
-    numbers = np.frombuffer(data, "<f4").tolist()
-    digits = ",".join([f"{number:.4g}" for number in numbers])
-    return f"[{digits}]"
+    numbers = [f"{number:.4g}" for number in np.frombuffer(data, "<f4").tolist()]
+    return f"[{','.join(numbers)}]"
 
 
 # The number of vectors that are read together: they fit into the cache of a core.
@@ -370,18 +368,24 @@ def search(
 
     cosines: dict[int, float] = {}
     if vector is not None:
-        others = [*keyword_scores, *parameters.waiting_ids]
-        cosines = by_vector(parameters, vector, others)
+        cosines = by_vector(
+            parameters, vector, [*keyword_scores, *parameters.waiting_ids]
+        )
 
     ids = [*(keyword_scores | cosines)]
     if every:
-        others = [*parameters.read(parameters.filtered_ids), *parameters.waiting_ids]
-        ids = [*dict.fromkeys([*ids, *others])]
+        ids += parameters.read(parameters.filtered_ids)
+        ids = [*dict.fromkeys([*ids, *parameters.waiting_ids])]
 
     word_weights = weights(counts, corpus["texts"])
+    task_words = frozenset(words(text))
     return [
         _match_of(
-            parameters.rows[id], word_weights, cosines.get(id), keyword_scores.get(id)
+            parameters.rows[id],
+            word_weights,
+            task_words,
+            cosine=cosines.get(id),
+            keyword=keyword_scores.get(id),
         )
         for id in ids
     ]
@@ -412,9 +416,12 @@ def hidden(
     )
     waiting_ids = parameters.waiting_ids
 
-    retired_rows = db.all("retired", scope, most=MAX_READ_ROWS)
     parameters.values["waiting"] = "retired"
-    retired_ids = parameters.read(row["id"] for row in retired_rows)
+    retired_ids = parameters.read(
+        row["id"] for row in db.all("retired", scope, most=MAX_READ_ROWS)
+    )
+    if not parameters.rows:
+        return []
 
     cosines: dict[int, float] = {}
     if vector is not None:
@@ -424,8 +431,9 @@ def hidden(
 
     counts = count_texts(db, corpus, words(storable(text)))
     word_weights = weights(counts, corpus["texts"])
+    task_words = frozenset(words(text))
     matches = {
-        id: _match_of(row, word_weights, cosines.get(id))
+        id: _match_of(row, word_weights, task_words, cosine=cosines.get(id))
         for id, row in parameters.rows.items()
     }
     waiting = [matches[id] for id in waiting_ids]
@@ -436,23 +444,28 @@ def hidden(
 def _match_of(
     row: Row,
     word_weights: Mapping[str, float],
+    task_words: frozenset[str],
+    *,
     cosine: float | None,
     keyword: float | None = None,
 ) -> Match:
     """Return an example with how well it fits the words of a query."""
-    example_words = frozenset(row["words"].split(" "))
+    example = example_of(row)
+    shared = 0.0
+    if cosine is None:
+        shared = overlap(task_words, frozenset(words(example.task)))
     return from_row(
         Match,
         row,
-        example=example_of(row),
+        example=example,
         lesson=row["text"],
         cause=None,
         rule_keys=(),
         worked=None,
         cosine=cosine,
         keyword=keyword,
-        coverage=coverage(word_weights, example_words),
-        overlap=0.0,
+        coverage=coverage(word_weights, frozenset(row["words"].split(" "))),
+        overlap=shared,
     )
 
 
@@ -636,8 +649,9 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
         "limit": parameters.limit + SPARE_VECTORS,
         "among": among,
     }
-    nearest = parameters.db.run("nearest", values)
-    return parameters.read(row["example"] for row in nearest)
+    return parameters.read(
+        row["example"] for row in parameters.db.run("nearest", values)
+    )
 
 
 # The characters of the example of a rule: two of them fit into the budget of a prompt.
@@ -674,8 +688,9 @@ def by_cause(
     particulars at all.
     """
     matches = []
-    values = {"memory_key": memory_key, "check_ids": json.dumps(check_ids)}
-    rows = db.all("by_cause", scope, **values)
+    rows = db.all(
+        "by_cause", scope, memory_key=memory_key, check_ids=json.dumps(check_ids)
+    )
     broken: defaultdict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         broken[row["rule"]][row["memory_key"]] = row
@@ -740,8 +755,9 @@ def with_told_words(
     relatives = list[Mapping[str, Any]]()
     for check in {rule["error_type"] for rule in rules.values()}:
         key = {**key_of(scope), "kind": "check", "error_type": check}
-        newest = "order by last_seen desc, id limit 50"
-        relatives += db.select("id as lesson_id", "lesson", key, newest)
+        relatives += db.select(
+            "id as lesson_id", "lesson", key, "order by last_seen desc, id limit 50"
+        )
     sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
     rows = [{**rule, "author": None} for rule in rules.values()]
     texts = _rule_texts(rows, sightings, task="")
@@ -871,11 +887,6 @@ def place(
     """
     written = 0
     for id, task, vector in places:
-        values = {
-            **key_of(scope),
-            "id": id,
-            "task": task,
-            **placed(db, space, vector),
-        }
-        written += db.run("place", values).rowcount
+        example = {**key_of(scope), "id": id, "task": task}
+        written += db.run("place", {**example, **placed(db, space, vector)}).rowcount
     return written

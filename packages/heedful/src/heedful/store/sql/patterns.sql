@@ -1,9 +1,3 @@
--- part: learnt
--- The oldest patterns of an error type, from which its templates are learnt.
-from lesson /*sqlite indexed by lesson_type */
-where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
-order by id limit :most
-
 -- name: seen
 with mine as (
   select id, signature, state, seen from lesson
@@ -31,14 +25,15 @@ select id, words as words_digest, signature, pattern, error_type from lesson
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
 limit :limit;
 
--- name: findings_of
--- What was seen of the error of a lesson, newest first.
-select text from occurrence
-where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant and project = :project and id = :id)
-order by at desc limit :limit;
-
--- name: learnt_state
-select /*postgres string_agg */ /*sqlite group_concat */ (signature, '') as state from (select signature {learnt}) as learnt;
+-- name: find_finding
+-- The lessons that may be recalled of checks that said these words.
+select distinct l.id, l.signature, l.seen from occurrence o cross join lesson l
+where l.id = o.lesson_id and o.finding = :finding and o.finding <> '' and l.tenant = :tenant and l.project = :project
+  and exists (select 1 from example e where e.lesson_id = l.id and e.indexed)
+order by l.seen desc, l.id limit :limit;
 
 -- name: learnt_patterns
-select signature, pattern {learnt};
+-- The oldest patterns of an error type, from which its templates are learnt.
+select signature, pattern from lesson /*sqlite indexed by lesson_type */
+where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
+order by id limit :most;

@@ -1,4 +1,4 @@
--- Schema 8. Raise the number with each change of a schema, so that heedful refuses files with the old one.
+-- Schema 9. Raise the number with each change of a schema, so that heedful refuses files with the old one.
 -- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
@@ -154,23 +154,25 @@ create index lesson_useful on lesson (
   useful, importance, max(last_seen, last_shown), id
 );
 
--- The number of lessons of a scope, so that no query counts the lessons, and `lesson`, the last id. The ids of a scope, of
--- lessons and of examples, follow each other from a random one: they tell nothing about other tenants.
+-- The number of lessons of a scope, `lesson`, the last id, and how often the `trust` of one changed: while all three stay, so
+-- do the trusted lessons. The ids of a scope, of lessons and of examples, follow each other from a random one: they tell nothing about other tenants.
 create table tally (
   tenant text not null,
   project text not null,
   lessons integer not null,
   lesson integer not null default 0,
+  trust integer not null default 0,
   primary key (tenant, project)
 ) without rowid;
 
--- A sighting of a lesson: its loop, its words and their source, and the record of what went wrong in it.
+-- A sighting of a lesson: its loop, its words and their source, and the record of what went wrong in it; `finding` is the digest of a check's words.
 create table occurrence (
   /*postgres tenant text not null, */
   id integer primary key,
   lesson_id integer not null references lesson (id) on delete cascade,
   loop text not null,
   text text not null,
+  finding text not null default '',
   mistake text not null default '',
   source text not null default '',
   via text not null default '',
@@ -180,6 +182,7 @@ create table occurrence (
 );
 create index occurrence_at on occurrence (lesson_id, at);
 create index occurrence_source on occurrence (lesson_id, source);
+create index occurrence_finding on occurrence (finding) where finding <> '';
 
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
@@ -606,6 +609,9 @@ create trigger lesson_gone after delete on lesson begin
   delete from example where lesson_id = old.id;
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
+end;
+create trigger lesson_trusted after update of trust on lesson when new.trust <> old.trust begin
+  update tally set trust = trust + 1 where tenant = new.tenant and project = new.project;
 end;
 create trigger exposure_shown after insert on exposure when new.shown begin
   update lesson set last_shown = max(last_shown, new.at)
