@@ -138,8 +138,10 @@ where e.scope = :token and e.lesson_id = :id limit :places;
 select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.told, r.again, r.at from (
   select subject, count(*) as told, sum(case when repeated then 1 else 0 end) as again, max(at) as at from reminder
   where tenant = :tenant and project = :project and settled and told group by subject
-) as r join lesson l on l.tenant = :tenant and l.project = :project and l.kind || '/' || l.signature = r.subject
-where r.again >= :least and 2 * r.again > r.told and l.state in ('unverified', 'verified')
+) as r cross join lesson l
+where l.tenant = :tenant and l.project = :project
+  and l.kind = substr(r.subject, 1, instr(r.subject, '/') - 1) and l.signature = substr(r.subject, instr(r.subject, '/') + 1)
+  and r.again >= :least and 2 * r.again > r.told and l.state in ('unverified', 'verified')
   and not exists (select 1 from ruling n where n.tenant = :tenant and n.project = :project and n.subject = r.subject and n.at > r.at)
 order by r.again desc, l.id limit :limit;
 

@@ -39,8 +39,7 @@ async def home(visit: Visit) -> Document:
     sessions = await read(reminders.figures)
     past_words = totals.sentence
     if not newest.loops:
-        words = sessions.words
-        past_words = f"in agents’ sessions, {words}" if words else ""
+        past_words = f"in agents’ sessions, {sessions.words}" if sessions.words else ""
     keys = count_keys(newest.loops)
     # Many keys of one loop each say no more than the loops.
     if len(keys) > MAX_SHOWN_ITEMS:

@@ -22,6 +22,7 @@ from heedful.store.recent import (
 )
 from heedful.validation import MAX_SHOWN_ROWS
 from heedful_server.auth import Caller
+from heedful_server.web import counts
 from heedful_server.web.lists import (
     WITHOUT,
     chosen_order,
@@ -237,15 +238,17 @@ async def loop_called(visit: Visit, text: str, rows: Sequence[Document]) -> str:
     If heedful made the id, a part of it is enough. An id that a program gave may be a
     common word, so it counts only if the search found nothing else: at most one row.
     """
-    name = text.strip()
-    if not name:
+    id = text.strip()
+    if MADE_UP_ID_PART.fullmatch(id):
+        try:
+            id = await visit.caller.read(find_loop, id)
+        except (NotFound, UsageError):
+            return ""
+    elif len(rows) > 1 or not await visit.caller.read(
+        counts.rows, "head", id=id, chars=0
+    ):
         return ""
-    try:
-        id = await visit.caller.read(find_loop, name)
-    except (NotFound, UsageError):
-        return ""
-    is_named = MADE_UP_ID_PART.fullmatch(name) or (id == name and len(rows) < 2)
-    return visit.link(f"/loops/{id}") if is_named else ""
+    return visit.link(f"/loops/{id}")
 
 
 def _place_of(visit: Visit) -> tuple[int, int]:

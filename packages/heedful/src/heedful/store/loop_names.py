@@ -43,10 +43,10 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
         return name
 
     place = "begin"
-    ids = _newest_ids(db, scope, MAX_SHOWN_ITEMS + 1, prefix=name)
+    ids = _newest_ids(db, scope, prefix=name)
     if not ids and len(name) >= SHORT_ID_CHARS:
         place = "end"
-        ids = _newest_ids(db, scope, MAX_SHOWN_ITEMS + 1, ending=name)
+        ids = _newest_ids(db, scope, ending=name)
         ids = [id for id in ids if id.endswith(name)]
     if not ids or not name:
         raise NotFound(kind, name, db.url)
@@ -62,12 +62,24 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
 
 def known_names(db: Db, scope: Scope) -> list[str]:
     """Return the names of the newest loops and runs of a scope, as lists show them."""
-    return list(map(short_id, _newest_ids(db, scope, 1_000)))
+    return [
+        short_id(row["id"])
+        for row in db.select(
+            "id", "loop", {**key_of(scope), "run": ""}, "order by n desc limit 1000"
+        )
+    ]
 
 
 def _newest_ids(
-    db: Db, scope: Scope, limit: int, *, prefix: str = "", ending: str = ""
+    db: Db, scope: Scope, *, prefix: str = "", ending: str = ""
 ) -> list[str]:
     """Return the ids of the newest loops with this prefix, or with this ending."""
-    values = {"limit": limit, "prefix": prefix, "ending": ending}
-    return [row["id"] for row in db.all("ids_of_loops", scope, **values)]
+    rows = db.all(
+        "ids_of_loops",
+        scope,
+        prefix=prefix,
+        last=f"{prefix}\U0010ffff",  # no id has this character, the last of all
+        ending=ending,
+        limit=MAX_SHOWN_ITEMS + 1,
+    )
+    return [row["id"] for row in rows]

@@ -16,11 +16,10 @@ returning n;
 -- came again.
 update lesson
 set helped = helped + case when :right_at_once then :times else 0 end,
-    hurt = hurt + case when instr(:signatures, '"' || signature || '"') > 0 then :times else 0 end
-where tenant = :tenant and project = :project and (kind, signature) in (
-  select kind, signature from exposure
-  where tenant = :tenant and project = :project and loop = :loop and shown and at > lesson.judged_from
-);
+    hurt = hurt + case when instr(:signatures, '"' || lesson.signature || '"') > 0 then :times else 0 end
+from exposure x
+where x.tenant = :tenant and x.project = :project and x.loop = :loop and x.shown and x.at > lesson.judged_from
+  and lesson.tenant = :tenant and lesson.project = :project and lesson.kind = x.kind and lesson.signature = x.signature;
 
 -- name: count_outcomes
 -- The newest number in the scope, and the number of this loop; 0 if there is none. The newest verdict on memory as a whole
@@ -63,13 +62,12 @@ with given_up as materialized (
   -- without an attempt does not count, because a key can recall for a loop that it never runs.
   select loop from (
     select loop, most, row_number() over (partition by via, round(at / :day) order by most > 0, at, loop) as place from (
-      select loop, via, at, 0 as most from outcome where tenant = :tenant and project = :project and via <> '' and n > 0
+      select loop, via, at, 0 as most from outcome where tenant = :tenant and project = :project and via > '' and n > 0
       union all
       select x.loop, x.via, min(x.at), max(x.most) from exposure x left join outcome o using (tenant, project, loop)
-      join loop l on l.tenant = :tenant and l.project = :project and l.id = x.loop
-      join attempt a on a.loop = l.n and a.number = 1
+      cross join loop l cross join attempt a
       where x.tenant = :tenant and x.project = :project and x.via <> '' and x.share > 0 and o.loop is null
-        and x.at + :day < :now
+        and x.at + :day < :now and l.tenant = :tenant and l.project = :project and l.id = x.loop and a.loop = l.n and a.number = 1
       group by x.loop, x.via) as loops
   ) as places where place <= most
 ), opportunity as not materialized (

@@ -62,12 +62,12 @@ where tenant = :tenant and project = :project and memory_key = :memory_key and s
 order by n desc limit :window;
 
 -- name: ids_of_loops
--- The newest loops whose id has the prefix, without the stages of a run that has it, too; or else those whose id has a
--- hyphen and the ending, as UUIDs have.
+-- The newest loops whose id begins with :prefix, which none after :last does, without the stages of a run that does, too;
+-- or else those whose id has a hyphen and the ending, as UUIDs have. Sorted, because few loops are in this part of the index.
 select id from loop
-where tenant = :tenant and project = :project and case when :ending = '' then substr(id, 1, length(:prefix)) = :prefix
-  and (run = '' or substr(run, 1, length(:prefix)) <> :prefix) else id like '%-%' || :ending end
-order by n desc limit :limit;
+where tenant = :tenant and project = :project and id between :prefix and :last
+  and case when :ending = '' then run = '' or run not between :prefix and :last else id like '%-%' || :ending end
+order by n + 0 desc limit :limit;
 
 -- name: insert_attempt
 insert into attempt (loop, number, record, text, value, via, created)

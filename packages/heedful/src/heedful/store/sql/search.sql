@@ -66,14 +66,13 @@ select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c
        l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust = 'outside' then e.lesson else l.text end as text,
        case when l.trust = 'outside' then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
-from line p
-join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
-join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
-join example e on e.id = coalesce(
+from line p cross join cause c cross join lesson l cross join example e
+where c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
+and l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature
+and l.state in ('unverified', 'verified') and e.id = coalesce(
   (select min(id) from example where lesson_id = l.id and indexed and state = l.state and memory_key = :memory_key),
   (select min(id) from example where lesson_id = l.id and indexed and state = l.state),
   (select min(id) from example where lesson_id = l.id and indexed))
-where l.state in ('unverified', 'verified')
 order by case when c.memory_key = :memory_key then 0 else 1 end, c.loops * c.severity desc, c.at desc, c.rule limit 50;
 
 -- name: sightings_of_rules
