@@ -157,12 +157,12 @@ async def test_a_loop_that_is_driven_is_not_claimed_at_any_clock(
     clock: Clock, store: Store, error: float
 ):
     owner = loops.new_owner()
-    loops.enter(owner)
+    loops.working_drivers.add(owner)
     await store.write(SCOPE, loops.claim, "a", Head(task="t"), owner)
     clock.put(error)
     with pytest.raises(LeaseLost, match="is being driven"):
         await store.write(SCOPE, loops.claim, "a", Head(task="t"), loops.new_owner())
-    loops.leave(owner)
+    loops.working_drivers.discard(owner)
 
 
 async def test_no_day_of_a_rung_has_more_calls_than_it_may(

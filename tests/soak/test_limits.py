@@ -27,7 +27,6 @@ from conftest import SOAK
 from heedful.loop.codec import decision_from, from_document, policy_from
 from heedful.loop.decide import Again, Decision, Done
 from heedful.loop.record import Attempt, Usage
-from heedful.loop.stop import counts_scope
 from tests.soak.ledger import Ledger
 from tests.soak.stepping import EXPECTED, FAILED
 from tests.store.support import WAITING, python, rows
@@ -120,7 +119,7 @@ def lifts(decision: Decision) -> set[tuple[int, str]]:
 
 def check_continuation(case: Case) -> None:
     """An attempt follows only a verdict to go on, and a loop that passed has ended."""
-    silent = {"echo"} if any(map(counts_scope, case.policy.rules)) else set()
+    silent = {"echo"} if case.policy.counts_scope else set()
     for number in range(1, len(case.attempts) + 1):
         group = [d for d in case.decisions if d.attempt == number - 1]
         assert group or number == 1

@@ -18,7 +18,7 @@ from heedful.loop.stop import Stop
 from heedful.store import lessons, loops as loop_store
 from heedful.store.connection import storable
 from heedful.store.loop_names import find_loop, short_id
-from heedful.store.loops import enter, leave, new_owner
+from heedful.store.loops import new_owner, working_drivers
 from heedful.store.records import Head, JournalEntry, MemoryEntry, StoredLoop
 from heedful.store.store import Store
 from tests.loop import support as loops
@@ -47,9 +47,9 @@ async def claim(store: Store, id: str, head: Head, owner: str) -> StoredLoop:
 @pytest.fixture
 def owner():
     name = new_owner()
-    enter(name)
+    working_drivers.add(name)
     yield name
-    leave(name)
+    working_drivers.discard(name)
 
 
 # As pydantic-ai makes them: those of one minute begin alike.
@@ -181,14 +181,14 @@ async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store
     first = new_owner()
     second = new_owner()
 
-    enter(first)
+    working_drivers.add(first)
     await claim(store, "a", HEAD, first)
     with pytest.raises(
         LeaseLost, match="is being driven by another task of this process"
     ):
         await claim(store, "a", HEAD, second)
     assert (await claim(store, "a", HEAD, first)).epoch == 2  # its own again
-    leave(first)
+    working_drivers.discard(first)
     assert (await claim(store, "a", HEAD, second)).epoch == 3
 
 

@@ -322,7 +322,8 @@ class NextAttempt:
         data = value
         if self.journal.store is not None:
             data, type_name = to_stored(value, self.judges.output)
-            attempt = replace(attempt, type_name=type_name)
+            if type_name:
+                attempt = replace(attempt, type_name=type_name)
         loop = append_attempt(state.loop, attempt, time.time())
         verdict = await word_verdict(
             decide.decide(loop, self.policy),
@@ -334,16 +335,18 @@ class NextAttempt:
         if self.journal.store or self.journal.memory:
             # Known fixes are words of lessons, which a store must be able to forget.
             stored_verdict = with_stage_feedback(verdict, loop, self.stage)
+            spending = None
+            # The answer of pure checks has no entry of its own, nor a refused one.
+            if self.judges.are_pure or state.answer is None:
+                spending = self._spending(attempt.usage)
             entry = decision_entry(
                 loop,
                 self.policy,
                 stored_verdict,
                 attempt=attempt,
                 value=data,
+                spending=spending,
             )
-            # The answer of pure checks has no entry of its own, nor a refused one.
-            if self.judges.are_pure or state.answer is None:
-                entry = replace(entry, spending=self._spending(attempt.usage))
             await self.journal.write(entry, loop)
 
         return RunState(

@@ -49,7 +49,7 @@ from heedful.loop.record import (
     as_data,
 )
 from heedful.loop.runs import Report as RunReport
-from heedful.loop.stop import MaxAttempts, Stop, counts_scope
+from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
 from heedful.store.loops import LOOP_LEASE_SECONDS
@@ -111,8 +111,11 @@ def decision_entry(
     verdict: Verdict,
     attempt: Attempt | None = None,
     value: Any = None,
+    spending: tuple[str, Usage, float] | None = None,
 ) -> JournalEntry:
-    """Return the entry for a verdict and, if any, its attempt with the value."""
+    """Return the entry for a verdict and, if any, its attempt with value and
+    spending.
+    """
     climb = None
     if isinstance(verdict, Done) and loop.ladder is not None and not loop.cancelled:
         climb = loop.climb()
@@ -125,6 +128,7 @@ def decision_entry(
         standing=standing_of(loop, policy),
         decided=loop.at,
         climb=climb,
+        spending=spending,
     )
 
 
@@ -237,7 +241,7 @@ class Lease:
         """Hold the loop in a `with` block; raises LeaseLost if it is taken over."""
         if self.store is None:
             return
-        loops.enter(self.owner)
+        loops.working_drivers.add(self.owner)
         self._driver = asyncio.current_task()
         self._heartbeats = list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
@@ -254,7 +258,7 @@ class Lease:
             return
 
         self._timer.cancel()
-        loops.leave(self.owner)
+        loops.working_drivers.discard(self.owner)
 
         # A heartbeat that has ended by itself has lost the lease.
         lost = None
@@ -390,7 +394,7 @@ async def retry_on_conflict(
     """
     for _ in range(MAX_WRITE_ROUNDS):
         state = await store.read(scope, loops.state, id)
-        if any(map(counts_scope, state.policy.rules)):
+        if state.policy.counts_scope:
             echoes = await store.read(scope, loops.echoes, id, ECHO_WINDOW_LOOPS)
             state = replace(state, echoes=echoes)
 

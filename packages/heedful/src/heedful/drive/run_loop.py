@@ -330,7 +330,7 @@ class Run(LoopSettings[C]):
         if self._resumed_after is None:
             self._resumed_after = len(state.loop.attempts)
 
-        if any(map(stop.counts_scope, self.policy.rules)):
+        if self.policy.counts_scope:
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
         if stop.has_user_code(self.policy.rules):

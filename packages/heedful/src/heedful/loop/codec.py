@@ -24,6 +24,7 @@ from heedful.loop.record import (
     Override,
 )
 from heedful.loop.stop import STOP_RULES, All, Stop, StopRule, rule_name
+from heedful.redact import redact, redact_data
 
 T = TypeVar("T")
 Plain = dict[str, Any]
@@ -43,16 +44,22 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
 }
 
 
-def to_document(record: Any) -> Plain:
-    """Return a record and all records inside it as JSON data."""
+def to_document(record: Any, *, redacts: bool = False) -> Plain:
+    """Return a record and all records inside it as JSON data.
+
+    With `redacts`, the data have no secrets: they are what `redact_data` would return,
+    because no field of a record has the name of a secret.
+    """
     document = {}
     kind: Any = type(record)  # mypy: a class is not Hashable
     for name, default in _omitted_values(kind):
         value = getattr(record, name)
         if default is MISSING or value != default:
-            document[name] = (
-                value if type(value) in _SCALAR_TYPES else _plain_value(value)
-            )
+            if type(value) not in _SCALAR_TYPES:
+                value = _plain_value(value, redacts)
+            elif redacts and type(value) is str:
+                value = redact(value)
+            document[name] = value
 
     return document
 
@@ -86,13 +93,17 @@ def _omitted_values(kind: type) -> tuple[tuple[str, Any], ...]:
     return tuple(defaults)
 
 
-def _plain_value(value: Any) -> Any:
-    """Return the value of a field as JSON data."""
+def _plain_value(value: Any, redacts: bool) -> Any:
+    """Return the value of a field as JSON data, as `to_document` does."""
     if hasattr(value, "__dataclass_fields__"):
-        return to_document(value)
-    if isinstance(value, tuple | list):
-        return [_plain_value(item) for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+        return to_document(value, redacts=redacts)
+    if isinstance(value, Mapping):
+        value = dict(value)
+    elif isinstance(value, tuple | list):
+        if any(map(is_dataclass, value)):
+            return [_plain_value(item, redacts) for item in value]
+        value = [_plain_value(item, redacts=False) for item in value]
+    return redact_data(value) if redacts else value
 
 
 @cache
@@ -125,11 +136,11 @@ def _find_reader(hint: Any) -> Callable[[Any], Any] | None:
     return None
 
 
-def verdict_to(verdict: Verdict) -> Plain:
+def verdict_to(verdict: Verdict, *, redacts: bool = False) -> Plain:
     """Return a verdict as JSON data; its key `verdict` is "again" or "done"."""
     return {
         "verdict": "again" if isinstance(verdict, Again) else "done",
-        **to_document(verdict),
+        **to_document(verdict, redacts=redacts),
     }
 
 
@@ -155,10 +166,13 @@ def verdict_from(document: Mapping[str, Any]) -> Verdict:
 def decision_to(
     verdict: Verdict, standing: Standing | None, decided: float = 0.0
 ) -> Plain:
-    """Return a verdict, the loop's standing and the time of both as JSON data."""
-    document = verdict_to(verdict)
+    """Return a verdict, the loop's standing and the time of both as JSON data.
+
+    It has no secrets.
+    """
+    document = verdict_to(verdict, redacts=True)
     if standing is not None:
-        document |= to_document(standing)
+        document |= to_document(standing, redacts=True)
     if decided:
         document["decided"] = decided
     return document

@@ -21,6 +21,7 @@ from heedful.loop.record import (
     check_goals,
     format_off_by,
     format_score,
+    lazy,
     thousandths,
 )
 from heedful.loop.stop import (
@@ -40,7 +41,7 @@ from heedful.validation import MAX_SCORE, refuses_unknown_options, require
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The stop rules of a loop, what counts as improvement, and default goals.
 
@@ -86,6 +87,16 @@ class Policy:
             self.improvement,
             "an Improvement",
         )
+
+    @lazy
+    def parts(self) -> tuple[StopRule, ...]:
+        """The rules; in place of an `All`, its members."""
+        return tuple(flat(self.rules))
+
+    @lazy
+    def counts_scope(self) -> bool:
+        """Whether a rule counts in earlier loops, too."""
+        return any(getattr(part, "across", "") == "scope" for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,8 +550,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
     """Return the policy's first `Fatigue` or `Echo`, or the default one."""
-    rules = (*flat(policy.rules), *_MEASURES)
-    return next(rule for rule in rules if isinstance(rule, kind))
+    return next(rule for rule in (*policy.parts, *_MEASURES) if isinstance(rule, kind))
 
 
 def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:

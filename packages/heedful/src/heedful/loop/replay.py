@@ -8,7 +8,7 @@ from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.record import NO_USAGE, Loop, Usage
-from heedful.loop.stop import Budget, MaxAttempts, counts_scope
+from heedful.loop.stop import Budget, MaxAttempts
 from heedful.validation import MAX_SCORE, check_number
 
 # A replay of this policy repeats each loop as it was recorded.
@@ -336,7 +336,7 @@ def _caveats(
                 f"cannot be judged by its goals: {goals}"
             )
 
-    names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
+    names = [policy.name for policy in policies if policy.counts_scope]
     if names:
         yield (
             f"{', '.join(names)}: the rule echo counts within each loop, not over "

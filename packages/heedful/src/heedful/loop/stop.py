@@ -275,15 +275,11 @@ def uncounted(
     A draft is no answer, and nothing is known of one that its function refused by
     raising. Without answers, all is well.
     """
+    limited = set[str]().union(*(getattr(rule, "counted_units", ()) for rule in limits))
     answers = [a for a in attempts if not a.draft and a.has_candidate]
-    units = []
-    for unit in REPORTED_UNITS:
-        is_limited = any(
-            unit in getattr(limit, "counted_units", ()) for limit in limits
-        )
-        is_reported = any(attempt.reports(unit) for attempt in answers)
-        if answers and is_limited and not is_reported:
-            units.append(unit)
+    units = [unit for unit in REPORTED_UNITS if unit in limited and answers]
+    for answer in answers:
+        units = [unit for unit in units if not answer.reports(unit)]
     return units
 
 
@@ -680,11 +676,6 @@ def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
             yield from flat(rule.rules)
         else:
             yield rule
-
-
-def counts_scope(rule: StopRule) -> bool:
-    """Return True if the rule, or a member of it, counts in earlier loops, too."""
-    return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
 
 
 def has_user_code(rules: Iterable[StopRule]) -> bool:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from heedful.loop import codec
-from heedful.loop.decide import Again, state_after
+from heedful.loop.decide import Again
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt
 from heedful.loop.runs import StageHead
@@ -90,7 +90,7 @@ def _record_from(kind: type[T], column: str) -> T | None:
 
 def dump_record(record: Any) -> str:
     """Return a record as JSON without secrets, and None as ""."""
-    return "" if record is None else dump(codec.to_document(record))
+    return "" if record is None else _json(codec.to_document(record, redacts=True))
 
 
 def entry_columns(entry: JournalEntry) -> EntryColumns:
@@ -128,7 +128,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
     lifted = set[int]()
     if entry.verdict is not None:
         document = codec.decision_to(entry.verdict, entry.standing, entry.decided)
-        decision = {"attempt": number, "record": dump(document)}
+        decision = {"attempt": number, "record": _json(document)}
         statements.append(("insert_decision", decision))
         if isinstance(entry.verdict, Again):
             lifted = {stop.override for stop in entry.verdict.lifted}
@@ -144,7 +144,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
 def _attempt_columns(attempt: Attempt, value: Any) -> dict[str, Any]:
     """Return the columns of an attempt whose candidate has this value."""
     value_json = dump(value)  # first, so that fewer copies exist at a time
-    document = redact_data(codec.to_document(attempt))
+    document = codec.to_document(attempt, redacts=True)
     text = _json(document["candidate"].pop("text", None))
     if text == value_json:
         text = ""  # a candidate that is a text is stored once, as the value
@@ -157,7 +157,7 @@ def _attempt_columns(attempt: Attempt, value: Any) -> dict[str, Any]:
 
 
 def _changes(entry: JournalEntry) -> dict[str, str]:
-    """Return the columns of its loop that an entry changes."""
+    """Return the columns of its loop that an entry changes, besides its state."""
     changes = {}
     if entry.extra is not None:
         changes["extra"] = dump_record(entry.extra)
@@ -165,6 +165,4 @@ def _changes(entry: JournalEntry) -> dict[str, str]:
         changes["cancelled"] = storable(entry.cancelled)
     if entry.ladder is not None:
         changes["ladder"] = dump_record(entry.ladder)
-    if entry.verdict is not None:
-        changes["state"] = state_after(entry.verdict)
     return changes

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Policy
+from heedful.loop.decide import Done, Policy, state_after
 from heedful.loop.record import (
     Attempt,
     Goal,
@@ -76,8 +76,9 @@ MAX_REPLAY_BYTES = 32 * 2**20
 REPLAY_CHUNK_LOOPS = 100
 # A note about an attempt counts as a finding of it if its key begins with this.
 NOTED_FINDING_PREFIX = "bias: "
-# The drivers of this process that work now, by their tokens.
-_active: set[str] = set()
+# The tokens of the drivers of this process that work now. The loops of others may be
+# claimed at once.
+working_drivers: set[str] = set()
 
 
 class LoopChanged(LeaseLost):
@@ -92,19 +93,9 @@ def new_owner() -> str:
     return f"{_host_name()}|{os.getpid()}|{os.urandom(6).hex()}"
 
 
-def enter(owner: str) -> None:
-    """Mark the driver `owner` as working."""
-    _active.add(owner)
-
-
-def leave(owner: str) -> None:
-    """Mark the driver `owner` as finished, so that its loops may be claimed at once."""
-    _active.discard(owner)
-
-
 def driven_message(id: str, owner: str) -> str:
     """Return the message for a loop that the driver `owner` is working on."""
-    if owner in _active:
+    if owner in working_drivers:
         return (
             f"loop {id!r} is being driven by another task of this process; wait for "
             "its end, or use another id"
@@ -120,10 +111,10 @@ def driven_message(id: str, owner: str) -> str:
 def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    A driver in this process works from `enter` to `leave`. Any other driver may be
-    working while its lease has seconds `left`. If it is on this host, its process must
-    also run. A lease with more than `most` seconds is from a clock that ran ahead, so
-    it has ended.
+    A driver in this process works while it is in `working_drivers`. Any other driver
+    may be working while its lease has seconds `left`. If it is on this host, its
+    process must also run. A lease with more than `most` seconds is from a clock that
+    ran ahead, so it has ended.
     """
     has_lease = 0 < left <= most
     host, _, pid_and_nonce = owner.partition("|")
@@ -132,7 +123,7 @@ def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
 
     pid = int(pid_and_nonce.partition("|")[0])
     if pid == os.getpid():
-        return owner in _active
+        return owner in working_drivers
     return has_lease and _is_running(pid)
 
 
@@ -160,13 +151,9 @@ def _is_running(pid: int) -> bool:
 
 
 class _Loop(NamedTuple):
-    """A loop that a writer may change: its row number, and its state before.
-
-    `has_steps` is True if it has steps.
-    """
+    """A loop that a writer may change: its row number, and whether it has steps."""
 
     n: int
-    state: str = "open"
     has_steps: bool = False
 
 
@@ -203,6 +190,7 @@ def begin(
         "unanswered": 0,
         "lease": 0.0,
         "via": db.actor.via,
+        "state": "open",
         "now": time.time(),
     }
     inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
@@ -254,7 +242,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     died = 0
     if row is None:
         new_loop = {**key, **head_columns(head), **driver, "via": db.actor.via}
-        db.send("insert_loop", {**new_loop, "unanswered": 1})
+        db.send("insert_loop", {**new_loop, "state": "open", "unanswered": 1})
     else:
         if row["owner"] != owner and alive(row["owner"], row["held_for"]):
             raise LeaseLost(driven_message(id, row["owner"]))
@@ -300,10 +288,10 @@ def commit(
     now = time.time()
     columns = entry.columns or entry_columns(entry)
     key = _loop_key(scope, entry.id)
+    state = "" if entry.verdict is None else state_after(entry.verdict)
     if owner:
-        loop = _hold(db, key, entry, owner=owner, now=now)
+        loop = _hold(db, key, entry, owner=owner, state=state, now=now)
     else:
-        state = columns.changes.get("state", "")  # "" keeps the state
         loop = _advance(db, key, entry, state=state, now=now)
 
     if columns.attempt and not _insert_attempt(
@@ -311,11 +299,8 @@ def commit(
     ):
         return 0
 
-    changes = dict(columns.changes)
-    if changes.get("state") == loop.state:
-        del changes["state"]
-    if changes:
-        db.update("loop", {"n": loop.n}, changes)
+    if columns.changes:
+        db.update("loop", {"n": loop.n}, columns.changes)
 
     row = {**key, "n": loop.n, "now": now}
     for name, values in columns.statements:
@@ -644,11 +629,12 @@ def _hold(
     entry: JournalEntry,
     *,
     owner: str,
+    state: str,
     now: float,
 ) -> _Loop:
     """Renew the lease of a driver; return its loop, which is created if it is new.
 
-    Raises LeaseLost.
+    The loop gets its new `state`; "" keeps it. Raises LeaseLost.
     """
     head = {} if entry.head is None else head_columns(entry.head)
     ends = isinstance(entry.verdict, Done)
@@ -658,10 +644,11 @@ def _hold(
         "now": now,
         "lease": 0.0 if ends else LOOP_LEASE_SECONDS,
         "unanswered": int(entry.goes_on),
+        "state": state,
     }
     # A driver that gives a head mostly begins a loop, so this is tried first.
     if head:
-        new_loop = {**driver, **head, "via": db.actor.via}
+        new_loop = {**driver, **head, "state": state or "open", "via": db.actor.via}
         inserted = db.first("insert_loop", new_loop)
         if inserted is not None:
             return _Loop(inserted["n"])
@@ -673,7 +660,7 @@ def _hold(
     if head:
         # It was resumed with other goals or under another policy.
         db.send("change_head", {**head, "n": row["n"]})
-    return _Loop(row["n"], row["state"], bool(row["steps"]))
+    return _Loop(row["n"], bool(row["steps"]))
 
 
 def _advance(
@@ -691,7 +678,7 @@ def _advance(
     snapshot = {"n": seen.row, "epoch": entry.epoch, "seen": seen.updated}
     advanced = {**key, **snapshot, "state": state, "now": now}
     db.expect("advance", advanced, LoopChanged(entry.id))
-    return _Loop(seen.row, state, bool(seen.journal))
+    return _Loop(seen.row, bool(seen.journal))
 
 
 def _insert_attempt(

@@ -163,9 +163,9 @@ class StoredLoop:
 class EntryColumns:
     """What an entry writes, as columns without secrets.
 
-    The `attempt` is empty if the entry has none; `changes` are those of the loop. The
-    `statements`, by name and with their values, follow the attempt. `lifted` are the
-    overrides that the verdict uses up, by their position.
+    The `attempt` is empty if the entry has none; `changes` are those of the loop,
+    besides its state. The `statements`, by name and with their values, follow the
+    attempt. `lifted` are the overrides that the verdict uses up, by their position.
     """
 
     attempt: Mapping[str, Any]

@@ -2,15 +2,15 @@
 
 -- name: insert_loop
 -- Here and in `change_head`, `store.statements` puts the columns of the head, which are those of `store.head`.
-insert into loop (tenant, project, id, {head}, via, owner, unanswered, lease, created, updated)
-values (:tenant, :project, :id, {:head}, :via, :owner, :unanswered, store_clock() + :lease, :now, :now)
+insert into loop (tenant, project, id, {head}, via, state, owner, unanswered, lease, created, updated)
+values (:tenant, :project, :id, {:head}, :via, :state, :owner, :unanswered, store_clock() + :lease, :now, :now)
 on conflict do nothing returning n;
 
 -- name: fence
--- Renew the lease, if the driver still has its epoch.
-update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, unanswered = :unanswered
+-- Renew the lease, if the driver still has its epoch. Without a :state, it is kept.
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, unanswered = :unanswered, state = case when :state = '' then state else :state end
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
-returning n, state, exists (select 1 from step where step.loop = n) as steps;
+returning n, exists (select 1 from step where step.loop = n) as steps;
 
 -- name: change_head
 -- A resumed loop keeps its task and context. Without a :model, it keeps the one that an attempt may have named.
