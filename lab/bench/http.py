@@ -229,7 +229,7 @@ LOOKUPS: Mapping[str, tuple[str, Any, float]] = {
     "recall with vectors": (
         "/v1/recall",
         {"task": "mend the bent sieve of mill {}"},
-        100,
+        150,
     ),
 }
 

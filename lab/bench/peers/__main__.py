@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +40,8 @@ OUT = Path("bench/out/peers.json")
 QUIET_LOAD = 0.25
 
 
-def main() -> int:
-    """Measure; return 0 if every target is reached, else 1."""
+def main() -> None:
+    """Measure; a target that is not reached is a line of the table."""
     options = parse_arguments()
     console = Console()
     conditions = describe_machine(options.smoke)
@@ -70,7 +69,6 @@ def main() -> int:
         picture = table.draw(results, titles, conditions)
         write_section("peers", section, picture, "benchmarks_peers.png")
         console.print(f"written to {PAGE.relative_to(ROOT)}")
-    return 0 if all(figure.reached is not False for figure in figures) else 1
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -170,4 +168,4 @@ def write_results(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
