@@ -47,16 +47,10 @@ def test_what_share_of_the_words_is_related(cosine, coverage, related):
     assert choose(ranked) == []
 
 
-@pytest.mark.parametrize(
-    ("task", "related"),
-    [
-        ("one two x y z w", 0),
-        ("one two three x y z", 1),
-        ("one two three four five six", 1),
-    ],
-)
-def test_how_many_words_must_be_shared_without_meanings(task, related):
-    ranked = rank("one two three four five six", [build_match(1, task)], limit=5)
+@cases("overlap, related", {"few": (0.39, 0), "enough": (0.41, 1), "all": (1.0, 1)})
+def test_how_many_words_must_be_shared_without_meanings(overlap, related):
+    match = build_match(1, "some task", overlap=overlap)
+    ranked = rank("other words", [match], limit=5)
     assert len(ranked) == related
     assert len(choose(ranked)) == related
 

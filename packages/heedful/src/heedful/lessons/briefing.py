@@ -492,7 +492,7 @@ def choose_for_loop(
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
-    fitting = list(keep_fitting(task, matches))
+    fitting = list(keep_fitting(task, with_overlap(task, matches)))
     fitting_ids = {match.id for match in fitting}
     # Those that are not chosen, each with the reason.
     others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
@@ -531,7 +531,7 @@ def choose_for_loop(
     listed = chosen_ids | {match.id for match, _ in others}
     rule_lessons = {match.lesson_id for match in matches if match.cause}
     barred = [match for match in barred if match.lesson_id not in rule_lessons]
-    hidden = [m for m in with_overlap(task, hidden) if Likeness.of(m).nearness]
+    hidden = [match for match in hidden if Likeness.of(match).nearness]
     unlisted = sorted([*similar, *barred, *hidden], key=_distance)
     others += [
         (match, _obstacle_of(match, tell, model, memory_key))
@@ -718,17 +718,15 @@ def explain_silence(
     that a query asks for, as the author of a lesson claims it. With `every`, the text
     is blank, and all lessons are near.
     """
-    candidates = list(with_overlap(text, [*matches, *hidden]))
-    near = [match for match in candidates if every or is_related(match)]
-    if not near:
-        candidates = candidates[: len(matches)]
+    near = [match for match in [*matches, *hidden] if every or is_related(match)]
+    candidates = near or list(matches)
     if not candidates:
         return Obstacle("empty" if every else "no lesson").reason
 
     def is_filtered(match: Match) -> bool:
         return not only.allows(match) or claimed_importance(match) < least
 
-    nearest = min(near or candidates, key=lambda m: (is_filtered(m), *_distance(m)))
+    nearest = min(candidates, key=lambda m: (is_filtered(m), *_distance(m)))
     obstacle = _distance_obstacle(nearest)
     if near:
         obstacle = find_recall_obstacle(nearest) or ALIKE
@@ -743,7 +741,7 @@ def explain_unshown(
     """Return why a prompt has none of the recalled lessons; "" if `shown` has some."""
     if shown or not matches:
         return ""
-    nearest = min(with_overlap(task, matches), key=_distance)
+    nearest = min(matches, key=_distance)
     obstacle = _obstacle_of(nearest, tell)
     return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
 

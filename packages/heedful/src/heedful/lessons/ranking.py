@@ -213,20 +213,17 @@ class Likeness:
 
 
 def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches; those without a cosine get the overlap of their words.
-
-    What a search found has it already.
-    """
+    """Yield the matches; rules get the overlap of words that what was found has."""
     task_words = frozenset(words(task))
     for match in found:
-        if match.cosine is None and not match.overlap:
+        if match.cause is not None:
             match_words = frozenset(words(match.example.task))
             match = replace(match, overlap=overlap(task_words, match_words))
         yield match
 
 
 def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches `with_overlap`, without lessons of runs that do not fit.
+    """Yield the matches without lessons of runs that do not fit.
 
     Where lessons of many runs are near, the tasks are alike, and do not tell which
     lesson helps: then one that shares fewer than two words with the task is left out,
@@ -235,7 +232,7 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     """
     task_words = frozenset(words(task))
     frame = _without_figures(task)
-    matches = list(with_overlap(task, found))
+    matches = list(found)
     near = [m for m in matches if _is_of_run(m) and Likeness.of(m).nearness]
     texts = {match.lesson_id: frozenset(words(match.lesson)) for match in near}
     counts = Counter(chain.from_iterable(texts.values()))

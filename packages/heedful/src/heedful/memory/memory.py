@@ -65,6 +65,7 @@ from heedful.store import (
     lessons as lesson_store,
     search,
 )
+from heedful.store.connection import Db
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_LOOKED_UP_CHARS,
@@ -310,18 +311,15 @@ class Memory(CallMemory):
             since=since,
         )
 
-        place = await self._embed(task)
-        candidates = max(MIN_LEG_CANDIDATES, limit)
-        matches = await self._search(task, place, candidates, only)
-        evident = ranking.keep_evident(matches, only)
-        ranked = ranking.rank(task, evident, limit, time.time())
-        if ranked:
-            return Matches(ranked)
-
-        if only != ANY_LESSON:
-            matches = await self._search(task, place, candidates, ANY_LESSON)
-        hidden = await self._find_hidden(task, place, reviews=reviews)
-        return Matches(silence=explain_silence(task, matches, hidden, only=only))
+        return await self.store.read(
+            self.scope,
+            _recall,
+            task,
+            await self._embed(task),
+            limit=limit,
+            only=only,
+            reviews=reviews,
+        )
 
     @telemetry.search
     @refuses_unknown_options
@@ -789,10 +787,14 @@ class Memory(CallMemory):
         `place` is the space and the vector of the text.
         """
         space, vector = place
-        hidden = await self.store.read(
-            self.scope, search.hidden, text, space=space, vector=vector
+        return await self.store.read(
+            self.scope,
+            search.hidden,
+            text,
+            space=space,
+            vector=vector,
+            reviews=reviews,
         )
-        return [match for match in hidden if reviews or match.state == "retired"]
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         """Return the space and the vector of a text; ("", None) without an embedder."""
@@ -815,6 +817,39 @@ def open_memory(memory: Memory | Store | str, scope: Scope | None = None) -> Mem
     require(is_place, "memory", memory, "a path such as heedful.db, or a Memory")
     embedder = installed_embedder() if isinstance(memory, str) else None
     return Memory(memory, scope, embedder)
+
+
+def _recall(
+    db: Db,
+    scope: Scope,
+    task: str,
+    place: tuple[str, Sequence[float] | None],
+    limit: int,
+    only: Filter,
+    reviews: bool,
+) -> Matches:
+    """Return the lessons for a task, or what keeps the nearest back, in one read.
+
+    `place` is the space and the vector of the task.
+    """
+    space, vector = place
+    find = partial(
+        search.search,
+        text=task,
+        space=space,
+        vector=vector,
+        limit=max(MIN_LEG_CANDIDATES, limit),
+    )
+    matches = find(db, scope, only=only)
+    evident = ranking.keep_evident(matches, only)
+    ranked = ranking.rank(task, evident, limit, time.time())
+    if ranked:
+        return Matches(ranked)
+
+    if only != ANY_LESSON:
+        matches = find(db, scope)
+    hidden = search.hidden(db, scope, task, space=space, vector=vector, reviews=reviews)
+    return Matches(silence=explain_silence(task, matches, hidden, only=only))
 
 
 def _signatures(

@@ -397,10 +397,12 @@ def hidden(
     text: str,
     space: str,
     vector: Sequence[float] | None,
+    reviews: bool = True,
 ) -> list[Match]:
     """Return the newest examples that wait in quarantine, or whose lesson is retired.
 
-    No other search finds them. Their state is "quarantined" or "retired".
+    No other search finds them. Their state is "quarantined" or "retired"; only who
+    `reviews` gets the former.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -412,7 +414,7 @@ def hidden(
         corpus=corpus,
         limit=0,
         only=ANY_LESSON,
-        waiting=True,
+        waiting=reviews,
     )
     waiting_ids = parameters.waiting_ids
 
