@@ -57,7 +57,7 @@ def main() -> None:
     options = parse_arguments()
     groups: dict[str, Callable[[str], Iterable[Figure]]] = {
         **GROUPS,
-        "growth": partial(growth.figures, million=options.million),
+        "growth": partial(growth.figures, million=options.million, write=options.write),
         "recall": partial(recall.figures, real=options.texts, million=options.million),
     }
     figures: list[Figure] = []
@@ -91,10 +91,12 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--texts", type=int, default=0, metavar="N", help=texts)
     million = (
-        "recall among a million vectors, and growth to a million loops and lessons, "
-        "too (15 minutes each, 8 GB of memory, 5 GB of disk)"
+        "recall among a million vectors, and growth to a million loops, too (15 "
+        "minutes each, 8 GB of memory, 5 GB of disk)"
     )
     parser.add_argument("--million", action="store_true", help=million)
+    written = "write the table of docs/growth.md, too"
+    parser.add_argument("--write", action="store_true", help=written)
     return parser.parse_args()
 
 

@@ -1,360 +1,391 @@
-"""How cost and size grow: attempts a loop, lessons a scope, tenants, loops stored, jobs
-queued. Loops and lessons are measured on both engines.
+"""How the cost of what users do grows: with loops, lessons, tenants and attempts.
+
+- A database grows in place to 1, 10 and 100 times its first size.
+- One project has the loops and lessons.
+- Each other tenant has a loop and ten lessons.
+- SQL makes loops and their outcomes.
+- Lessons go through the store.
+- A figure is the median of some calls.
+- The exponent says how its CPU grows:
+  0 not at all, 1 in proportion.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import sqlite3
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from math import log
+from multiprocessing import get_context
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+
+import httpx
 
 import heedful
+from bench import page
 from bench.core import generate, short
+from bench.http import resident_megabytes
 from bench.recall import letters
 from bench.rows import Figure
-from bench.several import empty_database, put_jobs
-from bench.timing import milliseconds
-from bench.ui import QUICK, loop_statements
+from bench.ui import AT, NOW, NUMBERS, QUICK, ask_page, loop_statements, open_pages
 from heedful import Memory, Scope
+from heedful.drive.report import ReportedLoop, open_loop
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
-from heedful.store import lessons, loops, open_store
+from heedful.store import lessons
 from heedful.store.connection import Db
 from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from heedful_server.jobs import Tools
-from heedful_server.worker import PostgresQueue
 
 if TYPE_CHECKING:  # a server comes with what develops heedful
     from tests.postgres import Server
 
-ATTEMPTS = (2, 10, 100, 300)
-LESSONS = (1_000, 10_000, 100_000)
-TENANTS = (10, 1_000, 10_000)
-LOOPS = (1_000, 10_000, 100_000)
-MILLION = 1_000_000
-TOGETHER = 64
-TURNS = 10  # of so many loops at once, when they are measured
+PAGE = page.PAGE.with_name("growth.md")
+SIZE_SQL = "select pg_database_size(current_database())"
+SIZES = (1, 10, 100)
+# At the first size:
+LOOPS = 10_000
+LESSONS = 1_000
+TENANTS = 10
+ATTEMPTS = 3  # of the long loop
 BATCH = 500
-CALLS = 60
-JOBS = 640
+CALLS = 15
+# A process keeps what it reads at first.
+FEWER_CALLS = {"prove": 3, "Home, at first": 1, "lessons, at first": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growing:
-    """A store that is filled, how to fill it by SQL, and how to measure its bytes.
+class GrowingDatabase:
+    """How to open a database, and to execute SQL.
 
-    `engine` stands at the end of the names of figures.
+    - `size` returns its bytes.
+    - `upkeep` is the SQL that it executes by itself from time to time.
+    - `cpu` are the seconds that its own processes have used.
     """
 
-    engine: str
-    store: Store
+    name: str
+    open: Callable[[], Store]
     execute: Callable[[str], object]
     size: Callable[[], int]
+    upkeep: str
+    cpu: Callable[[], float]
 
 
-def figures(folder: str, million: bool) -> Iterable[Figure]:
-    """Measure each part in a database of its own: median times, sizes with the log.
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The medians of an operation in ms, or its MB as both figures."""
 
-    With `million`, loops and lessons grow to a million, on both engines.
+    operation: str
+    engine: str
+    size: int
+    wall: float
+    cpu: float
+    unit: str = "ms"
+
+
+def figures(folder: str, million: bool, write: bool) -> Iterable[Figure]:
+    """Measure both engines, each in a process of its own.
+
+    With `million`, they grow to 100 times their first size.
+    With `write`, the table of the page is replaced.
     """
-    from tests.postgres import alone
+    began = time.monotonic()
+    sizes = SIZES if million else SIZES[:2]
+    costs = list[Cost]()
+    for measure in (measure_sqlite, measure_postgres):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            costs += process.submit(measure, folder, sizes).result()
+    for cost in costs:
+        name = f"{cost.operation}, ×{cost.size}, {cost.engine}"
+        yield Figure(name=name, value=cost.wall, unit=cost.unit)
+        if cost.unit == "ms":
+            yield Figure(name=f"{name}, CPU", value=cost.cpu, unit="ms")
+    if write:
+        minutes = (time.monotonic() - began) / 60
+        when = f"{time.strftime('%d %B %Y')}, in {minutes:.0f} minutes"
+        section = f"{when}:\n\n{page.table(*rows_of(costs, sizes))}"
+        text = page.replace_section(PAGE.read_text("utf-8"), "growth", section)
+        PAGE.write_text(text, "utf-8")
 
-    more = (MILLION,) if million else ()
-    measures = {
-        "loops": partial(measure_loops, is_million=million),
-        "lessons": partial(measure_scope, counts=(*LESSONS, *more)),
-    }
-    yield from asyncio.run(measure_attempts(f"{folder}/attempts.db"))
-    yield from asyncio.run(measure_tenants(f"{folder}/tenants.db"))
-    for name, measure in measures.items():
-        yield from asyncio.run(measure(_in_file(f"{folder}/{name}.db")))
-    with alone() as server:
-        yield from measure_queue(server)
-        for measure in measures.values():
-            with empty_database(server) as url:
-                yield from asyncio.run(measure(_in_server(server, url)))
 
+def measure_sqlite(folder: str, sizes: Sequence[int]) -> list[Cost]:
+    """Measure a file."""
+    path = f"{folder}/growth.db"
 
-def _in_file(path: str) -> Growing:
     def execute(statement: str) -> None:
         with closing(sqlite3.connect(path)) as db, db:
             db.execute(statement)
 
-    return Growing(
-        engine="SQLite",
-        store=in_file(path),
+    engine = GrowingDatabase(
+        name="SQLite",
+        open=partial(in_file, path),
         execute=execute,
-        size=partial(file_size, path),
+        size=lambda: Path(path).stat().st_size,
+        upkeep="",
+        cpu=float,
+    )
+    return asyncio.run(grow(engine, sizes))
+
+
+def measure_postgres(folder: str, sizes: Sequence[int]) -> list[Cost]:
+    """Measure a server of its own."""
+    from tests.postgres import alone
+
+    with alone("max_wal_size = 8GB") as server:
+        return asyncio.run(grow(engine_of(server), sizes))
+
+
+def engine_of(server: Server) -> GrowingDatabase:
+    """Return a database of a server; its CPU is that of the backends there are."""
+    (pid, *_) = (server.folder / "postmaster.pid").read_text().split()
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+
+    def cpu() -> float:
+        times = [
+            Path(f"/proc/{backend}/schedstat").read_text().split()
+            for backend in children.read_text().split()
+        ]
+        return sum(int(nanoseconds) for nanoseconds, *_ in times) / 1e9
+
+    return GrowingDatabase(
+        name="PostgreSQL",
+        open=partial(in_database, server.url(AT, "heedful")),
+        execute=lambda statement: server.run(f"{QUICK}{statement}", AT),
+        size=lambda: int(server.run(SIZE_SQL, AT)[0][0]),
+        upkeep="analyze",
+        cpu=cpu,
     )
 
 
-def _in_server(server: Server, url: str) -> Growing:
-    # The query of the URL may hold a path of its own, that of the server's socket.
-    database = urlsplit(url).path.removeprefix("/")
+async def grow(engine: GrowingDatabase, sizes: Sequence[int]) -> list[Cost]:
+    """Fill a database up to each size, and measure it there."""
+    costs = list[Cost]()
+    for filled, size in pairwise((0, *sizes)):
+        print(f"{time.strftime('%X')} fill {engine.name} ×{size}", file=sys.stderr)
+        await fill(engine, filled, size)
+        print(f"{time.strftime('%X')} measure it", file=sys.stderr)
 
-    def size() -> int:
-        (row,) = server.run("select pg_database_size(current_database())", database)
-        return int(row[0])
+        cost_of = partial(Cost, engine=engine.name, size=size)
+        store = engine.open()  # no process has read anything of it yet
+        async with open_pages(store) as client:
+            for operation, call in (await operations(store, client, size)).items():
+                count = FEWER_CALLS.get(operation, CALLS)
+                wall, cpu = await time_calls(call, count, engine.cpu)
+                costs.append(cost_of(operation=operation, wall=wall, cpu=cpu))
+        await store.close()
 
-    def execute(statement: str) -> None:
-        server.run(f"{QUICK}{statement}", database)
-
-    return Growing(
-        engine="PostgreSQL", store=in_database(url), execute=execute, size=size
-    )
-
-
-async def measure_attempts(path: str) -> list[Figure]:
-    """Measure the last attempts of a loop, and a resume, by the attempts before."""
-    store = in_file(path)
-    results = list[Figure]()
-
-    async def numbered(task: str, hint: str) -> str:
-        return f"{letters(random.getrandbits(60))} {letters(random.getrandbits(60))} c"
-
-    policy = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Echo(10**6)))
-    run = heedful.Run[str](
-        "task",
-        id="long",
-        generate=numbered,
-        checks=[short],
-        policy=policy,
-        store=store,
-    )
-    spent = list[float]()
-    for earlier, count in pairwise((0, *ATTEMPTS)):
-        before = file_size(path)
-        for _ in range(earlier, count):
-            spent.append(await milliseconds(run.step()))
-        results.append(
-            Figure(
-                name=f"attempt {count} of a loop",
-                value=median(spent[-20:]),
-                unit="ms",
+        for operation, megabytes in (
+            ("memory of the process, MB", resident_megabytes(os.getpid())),
+            ("database, MB", engine.size() / 1e6),
+        ):
+            costs.append(
+                cost_of(operation=operation, wall=megabytes, cpu=megabytes, unit="MB")
             )
-        )
-        again = await time_calls(lambda n: store.read(Scope(), loops.read, "long"), 9)
-        results.append(
-            Figure(name=f"read a loop of {count} attempts", value=again, unit="ms")
-        )
-        if before:
-            results.append(
-                Figure(
-                    name=f"file after {count} attempts",
-                    value=file_size(path) / 1e3,
-                    unit="kB",
-                )
-            )
+    return costs
+
+
+async def fill(engine: GrowingDatabase, filled: int, size: int) -> None:
+    """Add what is missing between two sizes."""
+    store = engine.open()
+    for first in range(LESSONS * filled, LESSONS * size, BATCH):
+        await store.write(Scope(), fill_lessons, range(first, first + BATCH))
+    for first in range(TENANTS * filled, TENANTS * size, TENANTS):
+        tenants = range(first, first + TENANTS)
+        await asyncio.gather(*(fill_tenant(store, f"t{n}") for n in tenants))
+    long = await long_loop(store)
+    for _ in range(len(long.loop.attempts), ATTEMPTS * size):
+        await long.report("a b c")
     await store.close()
-    return results
 
-
-async def measure_loops(growing: Growing, *, is_million: bool) -> list[Figure]:
-    """Measure loops of two attempts, 64 at once: cost and bytes by loops stored.
-
-    A million of one attempt each are put there by SQL.
+    first = LOOPS * filled + 1
+    last = LOOPS * size
+    numbers = NUMBERS.format(first=first, most=last)
+    exposures = f"""
+        {numbers}
+        insert into exposure (
+            tenant, project, loop,
+            kind, signature,
+            shown, share,
+            among, at
+        )
+        select
+            l.tenant, l.project, 'loop ' || i,
+            l.kind, l.signature,
+            i % 10 > 0, 0.1,
+            1, {NOW}
+        from x
+        join lesson l
+        on l.id = 1 + i % {LESSONS}
     """
-    results = list[Figure]()
-    for earlier, count in pairwise((0, *LOOPS)):
-        await _run_loops(growing.store, (count - earlier) // TOGETHER - TURNS)
-        results += await _measure_loops(growing, count)
-        results.append(
-            Figure(
-                name=f"bytes a loop, {count} stored, {growing.engine}",
-                value=growing.size() / count,
-                unit="bytes",
-            )
+    outcomes = f"""
+        {numbers}
+        insert into outcome (
+            tenant, project, loop,
+            n,
+            right_at_once, calls,
+            signatures, at
         )
-    if is_million:
-        for statement in (*loop_statements(MILLION), "analyze"):
-            growing.execute(statement)
-        results += await _measure_loops(growing, MILLION)
-    await growing.store.close()
-    return results
+        select
+            'default', 'default', 'loop ' || i,
+            i - {filled * LOOPS} + (
+                select coalesce(max(n), 0)
+                from outcome
+                where tenant = 'default'
+            ),
+            i % 7 > 0, 1,
+            '[]', {NOW}
+        from x
+    """
+    for statement in (
+        *loop_statements(first, last),
+        exposures,
+        outcomes,
+        engine.upkeep,
+    ):
+        engine.execute(statement)
 
 
-async def _measure_loops(growing: Growing, count: int) -> list[Figure]:
-    """Measure more loops, and a look at the newest ones, when so many are stored."""
-    began = time.perf_counter()
-    await _run_loops(growing.store, TURNS)
-    seconds = time.perf_counter() - began
-    newest = await time_calls(
-        lambda n: growing.store.read(Scope(), loops.newest, 20), 9
-    )
-    state = f"{count} stored, {growing.engine}"
-    return [
-        Figure(
-            name=f"loops a second, {TOGETHER} at once, {state}",
-            value=TURNS * TOGETHER / seconds,
-            unit="/s",
-        ),
-        Figure(name=f"list the newest loops, {state}", value=newest, unit="ms"),
-    ]
-
-
-async def _run_loops(store: Store, turns: int) -> None:
-    async def cycle() -> None:
-        await heedful.run("task", generate=generate, checks=[short], store=store)
-
-    for _ in range(turns):
-        await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
-
-
-async def measure_tenants(path: str) -> list[Figure]:
-    """Measure one more lesson and one lookup, by the number of tenants."""
-    store = in_file(path)
-    results = list[Figure]()
-    for earlier, count in pairwise((0, *TENANTS)):
-        last_new = count - CALLS
-        for first in range(earlier, last_new, BATCH):
-            numbers = range(first, min(first + BATCH, last_new))
-            await asyncio.gather(*(remember_for_tenant(store, n) for n in numbers))
-        new = await time_calls(
-            partial(_remember_next, store, last_new), min(CALLS, count)
-        )
-        seen = await time_calls(partial(_look_up, store), CALLS)
-        results.append(Figure(name=f"remember, tenant {count}", value=new, unit="ms"))
-        results.append(Figure(name=f"seen, of {count} tenants", value=seen, unit="ms"))
-        results.append(
-            Figure(
-                name=f"bytes a tenant, {count} tenants",
-                value=file_size(path) / count,
-                unit="bytes",
-            )
-        )
-    await store.close()
-    return results
-
-
-async def _remember_next(store: Store, first: int, n: int) -> None:
-    await remember_for_tenant(store, first + n)
-
-
-async def _look_up(store: Store, n: int) -> None:
-    await Memory(store, Scope(f"t{n}")).seen("E", "no unit")
-
-
-async def remember_for_tenant(store: Store, n: int) -> None:
-    """Remember one lesson of the tenant with this number."""
-    await Memory(store, Scope(f"t{n}")).remember(
-        "E", "no unit", lesson="Write the unit."
-    )
-
-
-async def measure_scope(growing: Growing, *, counts: Sequence[int]) -> list[Figure]:
-    """Measure one scope of lessons with an example each, without vectors."""
-    store = growing.store
-    results = list[Figure]()
-    memory = Memory(store)
-    for earlier, count in pairwise((0, *counts)):
-        for first in range(earlier, count, BATCH):
-            await store.write(Scope(), _fill, range(first, first + BATCH))
-        for name, ask in _lookups(memory, count).items():
-            results.append(
-                Figure(
-                    name=f"{name}, {count} lessons, {growing.engine}",
-                    value=await time_calls(ask, CALLS),
-                    unit="ms",
-                )
-            )
-        results.append(
-            Figure(
-                name=f"bytes a lesson, {count} lessons, {growing.engine}",
-                value=growing.size() / count,
-                unit="bytes",
-            )
-        )
-    await store.close()
-    return results
-
-
-def _lookups(
-    memory: Memory, count: int
-) -> dict[str, Callable[[int], Awaitable[object]]]:
-    def remember(n: int) -> Awaitable[object]:
-        return memory.remember(f"new {count} {letters(n)}", "no unit", lesson="x")
-
-    def look_up(n: int) -> Awaitable[object]:
-        return memory.seen("", _error(n * 37 % count))
-
-    def recall(n: int) -> Awaitable[object]:
-        return memory.recall(f"Build the {letters(n * 37 % count)} part.")
-
-    return {"remember": remember, "seen": look_up, "recall by words": recall}
-
-
-def _kind(n: int) -> str:
+def kind_of(n: int) -> str:
+    """Return the type of an error."""
     return f"build {letters(n % 200)}"
 
 
-def _error(n: int) -> str:
+def error_of(n: int) -> str:
+    """Return the error of the lesson `n`."""
     return f"error: cannot resolve module {letters(n)} from parcel {letters(n * 7)}"
 
 
-def _fill(db: Db, scope: Scope, numbers: range) -> None:
+def task_of(n: int) -> str:
+    """Return the task of its example."""
+    return f"Build the {letters(n)} part."
+
+
+def fill_lessons(db: Db, scope: Scope, numbers: range) -> None:
+    """Store lessons with an example each."""
     new_lessons = [
         Lesson(
             "error",
-            signature(_kind(n), _error(n)),
-            error_type=_kind(n),
-            text=_error(n),
-            sighting=_error(n),
-            example=Example(
-                f"Build the {letters(n)} part.", f"made part {letters(n * 3)}"
-            ),
+            signature(kind_of(n), error_of(n)),
+            error_type=kind_of(n),
+            text=error_of(n),
+            sighting=error_of(n),
+            example=Example(task_of(n), f"made part {letters(n * 3)}"),
         )
         for n in numbers
     ]
     lessons.upsert(db, scope, new_lessons, time.time())
 
 
-def measure_queue(server: Server) -> Iterable[Figure]:
-    """Measure jobs without work through the queue in PostgreSQL: put in, and run."""
-    with empty_database(server) as url:
-        for many in (1, 2):
-            put, done = asyncio.run(_time_jobs(url, many))
-            yield Figure(
-                name=f"jobs put into the queue, {TOGETHER} at once",
-                value=put,
-                unit="/s",
-            )
-            yield Figure(name=f"jobs run, {many} at a time", value=done, unit="/s")
-
-
-async def _time_jobs(url: str, many: int) -> tuple[float, float]:
-    tools = Tools(store=open_store(url), enabled=False)  # so that a job ends at once
-    async with PostgresQueue(url, works=True) as jobs:
-        began = time.perf_counter()
-        await put_jobs(jobs, JOBS)
-        put = JOBS / (time.perf_counter() - began)
-        began = time.perf_counter()
-        await jobs.work(tools, concurrency=many, once=True)
-        done = JOBS / (time.perf_counter() - began)
-    await tools.store.close()
-    return put, done
-
-
-async def time_calls(call: Callable[[int], Awaitable[object]], calls: int) -> float:
-    """Return the median of the milliseconds of a call."""
-    return median([await milliseconds(call(n)) for n in range(calls)])
-
-
-def file_size(path: str) -> int:
-    """Return the bytes of the file and of its log."""
-    return sum(
-        os.path.getsize(path + end)
-        for end in ("", "-wal")
-        if os.path.exists(path + end)
+async def fill_tenant(store: Store, name: str) -> None:
+    """Store a loop and lessons of a tenant."""
+    scope = Scope(name)
+    await store.write(scope, fill_lessons, range(10))
+    await heedful.run(
+        "task", generate=generate, checks=[short], memory=Memory(store, scope)
     )
+
+
+async def long_loop(store: Store) -> ReportedLoop:
+    """Return the loop with the most attempts."""
+    return await open_loop(
+        "long",
+        "task",
+        checks=[short],
+        policy=heedful.Policy((heedful.MaxAttempts(10**6),)),
+        store=store,
+    )
+
+
+async def operations(
+    store: Store, client: httpx.AsyncClient, size: int
+) -> dict[str, Callable[[int], Awaitable[object]]]:
+    """Return what users do, as functions of the number of the call."""
+    lesson_count = LESSONS * size
+    memory = Memory(store)
+    neighbour = Memory(store, Scope("t3"))
+    long = await long_loop(store)
+    new_loops = list[ReportedLoop]()
+
+    async def begin(n: int) -> None:
+        loop = await open_loop(
+            f"new {size} {n}", task_of(n * 37), checks=[short], memory=memory
+        )
+        new_loops.append(loop)
+
+    def visit(path: str) -> Callable[[int], Awaitable[object]]:
+        return lambda n: ask_page(client, path)
+
+    return {
+        "begin a loop, with a briefing": begin,
+        "report a first attempt": lambda n: new_loops[n].report("a b c"),
+        "report a last attempt": lambda n: new_loops[n].report("a b"),
+        f"report one more of {ATTEMPTS} attempts": lambda n: long.report("a b c"),
+        "remember a lesson": lambda n: memory.remember(
+            f"new {size} {letters(n)}", "no unit", lesson="Write the unit."
+        ),
+        "seen, with a type": lambda n: memory.seen(
+            kind_of(n * 37), error_of(n * 37 % lesson_count)
+        ),
+        "seen, without a type": lambda n: memory.seen(
+            "", error_of(n * 37 % lesson_count)
+        ),
+        "recall by words": lambda n: memory.recall(task_of(n * 37 % lesson_count)),
+        "recall in a small project": lambda n: neighbour.recall(task_of(n % 10)),
+        "prove": lambda n: memory.prove(),
+        "Home, at first": visit(""),
+        "Home": visit(""),
+        "loops": visit("/loops"),
+        "loops with a word": visit("/loops?text=nothing+like+it"),
+        "a loop": visit(f"/loops/loop%20{size}"),
+        f"a loop of {ATTEMPTS} attempts": visit("/loops/long"),
+        "lessons, at first": visit("/lessons"),
+        "lessons": visit("/lessons"),
+        "proof": visit("/proof"),
+    }
+
+
+async def time_calls(
+    call: Callable[[int], Awaitable[object]], count: int, others: Callable[[], float]
+) -> tuple[float, float]:
+    """Return the median milliseconds of so many calls, and of their CPU.
+
+    It is that of this process, and of `others`.
+    """
+    wall_times = list[float]()
+    cpu_times = list[float]()
+    for n in range(count):
+        cpu = time.process_time() + others()
+        began = time.perf_counter()
+        await call(n)
+        wall_times.append(time.perf_counter() - began)
+        cpu_times.append(time.process_time() + others() - cpu)
+    return median(wall_times) * 1e3, median(cpu_times) * 1e3
+
+
+def rows_of(
+    costs: Iterable[Cost], sizes: Sequence[int]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of the table: wall / CPU at each size."""
+    series = defaultdict[tuple[str, str], list[Cost]](list)
+    for cost in costs:
+        series[cost.operation, cost.engine].append(cost)
+    heading = ["operation", "engine", *(f"×{size}" for size in sizes)]
+    rows = []
+    for name, of_sizes in series.items():
+        cells = [f"{cost.wall:,.1f} / {cost.cpu:,.1f}" for cost in of_sizes]
+        ratio = of_sizes[-1].cpu / of_sizes[0].cpu
+        exponent = log(ratio) / log(sizes[-1] / sizes[0])
+        rows.append([*name, *cells, f"{ratio:.1f}", f"{exponent:.2f}"])
+    return [*heading, "ratio", "exponent"], rows

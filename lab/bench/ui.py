@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -75,7 +75,8 @@ STOPPED = (
 )
 POLICY = '{"rules":[{"rule":"attempts","limit":20000}]}'
 NUMBERS = (
-    "with recursive x (i) as (select 1 union all select i + 1 from x where i < {most}) "
+    "with recursive x (i) as (select {first} union all select i + 1 from x "
+    "where i < {most}) "
 )
 EXAMPLE = '{"task":"login hangs","accepted":"P1"}'
 SCOPE = token(Scope())
@@ -115,16 +116,16 @@ class PageCost:
         yield Figure(name=f"{page} ÷ Home", value=self.ratio, unit="×")
 
 
-def loop_statements(count: int) -> list[str]:
-    """Return the SQL that stores so many loops, of one attempt each.
+def loop_statements(first: int, last: int) -> list[str]:
+    """Return the SQL that stores loops with these numbers, of one attempt each.
 
-    It is the same for both engines.
+    They become the newest loops. It is the same for both engines.
     """
     passed = RECORD % ("1", "1", "")
     wrong = RECORD % ("1", "1", FINDING)
-    created = f"{NOW} - ({count} - i) * 25"
+    created = f"{NOW} - ({last} - i) * 25"
     loops = f"""
-        {NUMBERS.format(most=count)}
+        {NUMBERS.format(first=first, most=last)}
         insert into loop (tenant, project, id, memory_key, task, goals, policy, state,
             created, updated)
         select 'default', 'default', 'loop ' || i, 'triage',
@@ -137,13 +138,15 @@ def loop_statements(count: int) -> list[str]:
         insert into attempt (loop, number, record, text, value, created)
         select n, 1, case when n % 7 = 0 then '{wrong}' else '{passed}' end, '', '"P1"',
             created
-        from loop where id like 'loop %'
+        from loop where id like 'loop %' and n > (
+            select coalesce(max(loop), 0) from attempt)
     """
     decisions = f"""
         insert into decision (loop, seq, attempt, record, created)
         select n, 1, 1,
             case when state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created
-        from loop where id like 'loop %'
+        from loop where id like 'loop %' and n > (
+            select coalesce(max(loop), 0) from decision)
     """
     return [loops, attempts, decisions]
 
@@ -161,20 +164,20 @@ def fill_statements(size: int) -> list[str]:
             {NOW}, {NOW})
     """
     long_attempts = f"""
-        {NUMBERS.format(most=ATTEMPTS)}
+        {NUMBERS.format(first=1, most=ATTEMPTS)}
         insert into attempt (loop, number, record, text, value, created)
         select (select n from loop where id = 'long'), i, '{wrong_of_number}', '',
             '"answer ' || i || '"', {NOW}
         from x
     """
     long_decisions = f"""
-        {NUMBERS.format(most=ATTEMPTS)}
+        {NUMBERS.format(first=1, most=ATTEMPTS)}
         insert into decision (loop, seq, attempt, record, created)
         select (select n from loop where id = 'long'), i, i, '{AGAIN}', {NOW}
         from x
     """
     lessons = f"""
-        {NUMBERS.format(most=size)}
+        {NUMBERS.format(first=1, most=size)}
         insert into lesson (tenant, project, kind, signature, pattern, words,
             error_type, text, state, trust, first_seen, last_seen)
         select 'default', 'default', 'error', 'signature ' || i, 'pattern ' || i,
@@ -191,7 +194,7 @@ def fill_statements(size: int) -> list[str]:
         from lesson
     """
     return [
-        *loop_statements(size),
+        *loop_statements(1, size),
         long_loop,
         long_attempts,
         long_decisions,
@@ -236,17 +239,26 @@ def _ids(db: Db, scope: Scope) -> dict[str, int]:
     return {"lesson": lesson["id"], "waiting": waiting["id"] or lesson["id"]}
 
 
-async def _measure(engine: str, store: Store, size: int) -> list[Figure]:
+@asynccontextmanager
+async def open_pages(store: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a browser that may see all pages of a store."""
     app = application(Setup(store=store, open=True))
     site = add_pages(app)
     transport = httpx.ASGITransport(app=app)
-    title = f"{engine}, {size:,} loops"
-    results = list[Figure]()
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost", follow_redirects=True
     ) as client:
-        await client.get(f"/ui/open?token={site.sessions.invite()}")
+        await client.get(
+            f"/ui/open?token={site.sessions.invite()}", follow_redirects=False
+        )
         rest_garbage_collection()
+        yield client
+
+
+async def _measure(engine: str, store: Store, size: int) -> list[Figure]:
+    title = f"{engine}, {size:,} loops"
+    results = list[Figure]()
+    async with open_pages(store) as client:
         ids = await store.read(Scope(), _ids)
         table = Table("page", "p50", "p95", "CPU", "÷ Home", title=f"{title}, in ms")
         for page in PAGES:
@@ -270,8 +282,8 @@ async def _measure_page(client: httpx.AsyncClient, page: str) -> PageCost:
     home_times = list[float]()
     cpu_times = list[float]()
     for _ in range(WARM_TIMES + TIMES):
-        home_times.append((await _ask(client, ""))[0])
-        milliseconds, cpu = await _ask(client, page)
+        home_times.append((await ask_page(client, ""))[0])
+        milliseconds, cpu = await ask_page(client, page)
         times.append(milliseconds)
         cpu_times.append(cpu)
 
@@ -285,7 +297,7 @@ async def _measure_page(client: httpx.AsyncClient, page: str) -> PageCost:
     )
 
 
-async def _ask(client: httpx.AsyncClient, page: str) -> tuple[float, float]:
+async def ask_page(client: httpx.AsyncClient, page: str) -> tuple[float, float]:
     """Return the milliseconds until a page has come, and those of CPU."""
     path = f"/ui{page}{'&' if '?' in page else '?'}project=default"
     began = time.perf_counter()
