@@ -530,12 +530,13 @@ class ProofAnswer:
 
     With a `model`, only loops of this model count. `models` has the total for each
     model, by its name, which is "" if it is unknown. `balance` is what memory changed
-    in all loops that were shown it, and `mean_cost` the mean cost of a loop with and
-    without memory. `ladders` says what each rung answered and spent in the newest loops
-    with several generators. `reminders` counts the reminders in sessions of coding
-    agents, and the mistakes that came again. `trials` has what memories on trial prove,
-    and the demo. `verdict` is the verdict in force, or "":
-    if memory "hurts", only one loop in 40 is shown it, unless the `holdout` is 0.
+    in all loops that were shown it, `forecast` what a verdict lacks, and `mean_cost`
+    the mean cost of a loop with and without memory. `ladders` says what each rung
+    answered and spent in the newest loops with several generators. `reminders` counts
+    the reminders in sessions of coding agents, and the mistakes that came again.
+    `trials` has what memories on trial prove, and the demo. `verdict` is the verdict in
+    force, or "": if memory "hurts", only one loop in 40 is shown it, unless the
+    `holdout` is 0.
     `sentence` says what is proven of memory as a whole, or what is missing; `words` has
     its parts.
     """
@@ -545,6 +546,7 @@ class ProofAnswer:
     words: ProofWords
     pooled: proof.Comparison
     balance: proof.Balance
+    forecast: proof.Forecast | None
     models: dict[str, proof.Comparison]
     mean_cost: proof.MeanCost | None
     ladders: LadderFigures

@@ -390,7 +390,7 @@ def test_proof_counts_the_loops_that_run(desk, session):
     )
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[exposure]))
-    session(("proof", 0, "no loop with lessons has ended; 1 loop running"))
+    session(("proof", 0, "No verdict yet: no loop with lessons has ended; 1 run"))
 
 
 # Vectors

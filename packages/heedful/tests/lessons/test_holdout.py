@@ -63,6 +63,19 @@ def test_later_most_loops_have_a_coin_for_each_lesson(past):
     assert counts[1] > 150
 
 
+@cases(
+    "asked, past, share",
+    {
+        "no verdict": (0.3, {"ended": 40}, 0.3),
+        "no verdict, enough loops": (0.3, {"ended": 200}, 0.3),
+        "memory helps": (0.3, {"ended": 40, "verdict": "helps"}, 0.1),
+        "less was asked for": (0.05, {"ended": 40, "verdict": "helps"}, 0.05),
+    },
+)
+def test_a_large_holdout_ends_with_the_verdict(asked, past, share):
+    assert plan_holdout(asked, LoopExposures(**past)).share == share
+
+
 def test_memory_that_hurts_is_shown_to_one_loop_in_40():
     counts = count_whole(0.1, ended=40, verdict="hurts")
 

@@ -237,21 +237,14 @@ def test_pairs_compare_the_mean_results_of_the_same_tasks():
 # Loops with a ladder
 
 
-def count_climbs(*counts: tuple[bool, bool | None, int]) -> Cases:
-    """Loops that were shown memory or not, that climbed or not, and how many."""
-    cases = Counter[Case]()
-    for is_shown, climbed, number in counts:
-        cases[0.5, is_shown, not climbed, False, 1, climbed] += number
-    return {None: cases}
-
-
 def test_climbs_are_compared_between_loops_with_and_without_memory():
-    climbed = prove_cases(
-        count_climbs(
-            (True, True, 20), (True, False, 180), (False, True, 120), (False, False, 80)
-        ),
-        0,
-    ).pooled.climbs
+    kinds = {(True, True): 20, (True, False): 180}
+    kinds |= {(False, True): 120, (False, False): 80}
+    counts: dict[Case, int] = {
+        (0.5, is_shown, not climbed, False, 1, climbed): n
+        for (is_shown, climbed), n in kinds.items()
+    }
+    climbed = prove_cases({None: counts}, 0).pooled.climbs
     assert climbed is not None
     assert climbed.shown == pytest.approx(0.1)
     assert climbed.withheld == pytest.approx(0.6)

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from heedful.lessons.proof import Case, Effect, Proof, TrialProof, prove_cases
+import pytest
+
+from heedful.lessons.holdout import LoopExposures
+from heedful.lessons.proof import (
+    Case,
+    Effect,
+    Forecast,
+    Proof,
+    TrialProof,
+    forecast_verdict,
+    prove_cases,
+)
 from heedful.lessons.proof_words import word_proof
 from heedful.loop.share import points
 from tests.tables import cases
@@ -18,13 +30,11 @@ def prove(
     for is_shown, (right, wrong) in ((True, shown), (False, withheld)):
         cases[share, is_shown, True, False, 1, None] += right
         cases[share, is_shown, False, True, 3, None] += wrong
-    return prove_cases({None: +cases}, 0)
+    return prove_cases({None: +cases}, 3)
 
 
-def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0, pending: int = 0) -> str:
-    return word_proof(
-        proof.pooled, holdout=holdout, ended=ended, pending=pending, coins=proof.coins
-    ).sentence
+def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0) -> str:
+    return word_proof(proof, holdout=holdout, ended=ended).sentence
 
 
 def test_the_number_stands_first_with_interval_shares_calls_and_net():
@@ -60,7 +70,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     {
         "no loop has ended": (
             prove((0, 0), (0, 0)),
-            {"pending": 3},
+            {},
             "no loop with lessons has ended; 3 run",
         ),
         "the first loops have no coin": (
@@ -131,12 +141,36 @@ def pairs_of(source: str, *, pairs: int = 0) -> TrialProof:
     },
 )
 def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, words):
-    sentence = word_proof(
-        proof.pooled,
-        holdout=0.0,
-        ended=10,
-        pending=0,
-        coins=proof.coins,
-        trials=[trial],
-    ).sentence
-    assert sentence.endswith(words)
+    assert say(replace(proof, trials=(trial,)), holdout=0.0, ended=10).endswith(words)
+
+
+@cases(
+    "facts, loops, sooner",
+    {
+        "a larger holdout": ({}, 90, 39),
+        "holdout is as large": ({"holdout": 0.3}, 39, 39),
+        "nothing is withheld": ({"holdout": 0.0}, 0, 39),
+        "later, one loop in four counts": ({"ended": 200}, 360, 154),
+        "in between": ({"ended": 170}, 30 + 4 * 60, 30 + 4 * 9),
+    },
+)
+def test_a_forecast_says_how_many_loops_a_verdict_needs(facts, loops, sooner):
+    pooled = replace(prove((70, 20), (5, 5)).pooled, missing=90)
+    facts = {"holdout": 0.1, "ended": 100} | facts
+    past = LoopExposures(ended=facts["ended"])
+    forecast = forecast_verdict(pooled, facts["holdout"], past, recent=60, of_days=2)
+    assert forecast is not None
+    assert forecast.loops == pytest.approx(loops, abs=2)
+    assert forecast.sooner == pytest.approx(sooner, abs=4)
+
+
+def test_without_a_verdict_the_first_line_says_what_is_known_and_when():
+    proof = prove((12, 4), (4, 8))
+    fewer = Effect(0.1, 0.6, gain=0.5, low=0.2, high=0.7)
+    forecast = Forecast(loops=90, sooner=39, recent=60, of_days=2)
+    pooled = replace(proof.pooled, recurrence=fewer)
+    assert say(replace(proof, pooled=pooled, forecast=forecast)).endswith(
+        "; the same error again: 50 points fewer (20 to 70); missing for a verdict: "
+        "about 90 to 270 more loops, some 3 to 9 days at the latest pace (60 loops in "
+        "2 days); with holdout=0.3 about 39 to 117"
+    )

@@ -206,20 +206,14 @@ async def proof(
         proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
     )
     past = await caller.read(exposures.past, "")
-    words = word_proof(
-        proven.pooled,
-        holdout=memory.holdout,
-        ended=past.ended,
-        pending=proven.pending,
-        coins=proven.coins,
-        trials=proven.trials,
-    )
+    words = word_proof(proven, holdout=memory.holdout, ended=past.ended)
     return schemas.ProofAnswer(
         model=model,
         sentence=words.sentence,
         words=words,
         pooled=proven.pooled,
         balance=proven.balance,
+        forecast=proven.forecast,
         models=dict(proven.models),
         mean_cost=proven.mean_cost,
         ladders=proven.ladders,

@@ -15,7 +15,6 @@ from heedful.cli.printing import (
 )
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
-from heedful.display import counted
 from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
@@ -85,7 +84,6 @@ def proof(
         return _restore(restore, by=by, why=why)
 
     evidence = ask(lambda memory: _read_evidence(memory, model))
-    pooled = evidence.proof.pooled
     comparisons = sorted(
         evidence.proof.lessons, key=lambda result: -(result.shown + result.withheld)
     )
@@ -94,18 +92,14 @@ def proof(
         for result in comparisons[:limit]
     ]
     proof_words = word_proof(
-        pooled,
-        holdout=evidence.holdout,
-        ended=evidence.past.ended,
-        pending=evidence.proof.pending,
-        coins=evidence.proof.coins,
-        trials=evidence.proof.trials,
+        evidence.proof, holdout=evidence.holdout, ended=evidence.past.ended
     )
     document = {
         "model": model,
         "sentence": proof_words.sentence,
         "pooled": evidence.proof.pooled,
         "balance": evidence.proof.balance,
+        "forecast": evidence.proof.forecast,
         "models": evidence.proof.models,
         "mean_cost": evidence.proof.mean_cost,
         "ladders": evidence.proof.ladders,
@@ -120,20 +114,10 @@ def proof(
         "trials": evidence.proof.trials,
         "reminders": evidence.reminders,
     }
-    ladders = ladder_tables(evidence.proof.ladders)
     trial_texts = [
         "\n" + page("trial", proven=trial, say_missing=say_missing)
         for trial in evidence.proof.trials
     ]
-
-    if not (comparisons or pooled.shown or pooled.withheld):
-        words = _silence_words(evidence.proof, model)
-        if trial_texts:
-            words = proof_words.sentence
-        then = (
-            following("proof") if evidence.proof.models else following("recall", "TASK")
-        )
-        return answer(document, [words, *trial_texts], ladders, then)
 
     text = page(
         "proof",
@@ -148,19 +132,12 @@ def proof(
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )
-    return answer(document, [text, *trial_texts], ladders, _next_command(pairs))
-
-
-def _silence_words(proof: proofs.Proof, model: str) -> str:
-    """Return why no loop counts in a proof yet."""
-    if proof.pending:
-        return (
-            f"no loop with lessons has ended; {counted(proof.pending, 'loop')} running"
-        )
-    if model:
-        names = ", ".join(filter(None, proof.models)) or "none is named"
-        return f"no loop of {model!r} has ended with lessons; models: {names}"
-    return "no lesson was put into the prompt of a loop yet"
+    return answer(
+        document,
+        [text, *trial_texts],
+        ladder_tables(evidence.proof.ladders),
+        _next_command(pairs),
+    )
 
 
 def _lesson_document(

@@ -157,13 +157,17 @@ class Holdout:
 def plan_holdout(share: float, past: LoopExposures) -> Holdout:
     """Return how a new loop of a scope with this `past` withholds lessons.
 
-    `share` is what was asked for; 0 withholds nothing, also where memory hurts.
+    `share` is what was asked for; 0 withholds nothing, also where memory hurts. A
+    larger one than usual brings a verdict on memory as a whole sooner. Once there is
+    one, it would withhold help for nothing.
     """
     if share == 0 or past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         return Holdout(0.0)
     if past.verdict == "hurts":
         return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
-    if not past.verdict and past.ended < MAX_POOLED_LOOPS:
+    if past.verdict:
+        return Holdout(min(share, DEFAULT_HOLDOUT_SHARE))
+    if past.ended < MAX_POOLED_LOOPS:
         return Holdout(share, pooled_share=1.0)
     return Holdout(share)
 

@@ -7,16 +7,21 @@ gain is refuted when a bet against it has won enough. With many lessons, e-BH ke
 share of false conclusions low.
 """
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, product
-from math import exp, floor, fsum, inf, log, log1p, pi, sin
+from math import ceil, exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal, TypeVar
 
 from heedful.display import line_text, screen_text
+from heedful.lessons.holdout import (
+    MAX_POOLED_LOOPS,
+    POOLED_COIN_SHARE,
+    LoopExposures,
+    plan_holdout,
+)
 from heedful.loop.ladder import LadderFigures
 from heedful.loop.share import percent, points, without
 from heedful.notebook import html_form
@@ -145,7 +150,8 @@ MAX_COUNTED_CALLS = 10
 END_ERROR_LEVEL = 0.025
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 MAX_FORECAST_LOOPS = 10_000  # a forecast of more loops would be far off
-GROWTH = 1.2  # from one forecast to the next
+# A holdout with which a verdict comes sooner; a larger one hardly helps.
+PROOF_HOLDOUT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +204,14 @@ class Comparison:
         if uplift.gain is None:
             return f"{counts}: nothing to compare; {self.conclusion}"
 
-        share = uplift.shown or 0.0
-        base = without(100 * share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
-        shares = (
-            f"right at the first try {percent(share)} against {percent(base / 100)}"
-        )
-
+        share = 100 * (uplift.shown or 0.0)
+        base = without(share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
         ends = f"{points(uplift.low)} and {points(uplift.high)}"
-        gain = f"{points(uplift.gain)} points, between {ends}"
-        return f"{counts}: {shares}; {gain}; {self.conclusion}"
+        return (
+            f"{counts}: right at the first try {percent(uplift.shown)} against "
+            f"{percent(base / 100)}; {points(uplift.gain)} points, between {ends}; "
+            f"{self.conclusion}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +256,21 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """About how many more `loops` a verdict on memory as a whole needs.
+
+    They are loops with lessons that end as the earlier ones did; 0 if the holdout is 0,
+    because then none is of use. With a holdout of at least 0.3, it needs `sooner`. On
+    the last `of_days` days, `recent` such loops ended.
+    """
+
+    loops: int
+    sooner: int
+    recent: int
+    of_days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostSum:
     """The `cost` of so many `loops` together, with or without memory as a whole.
 
@@ -285,7 +305,8 @@ class Proof:
     intervals is valid by itself. `ladders` has what each rung answered and spent in
     loops with several generators. `mean_cost` is None if no loop that is compared has
     a cost. In `coins` loops a draw decided whether memory was shown. `trials` has what
-    other memories on trial prove.
+    other memories on trial prove. `forecast` is None with a verdict, without loops of
+    both kinds, or if more than 10,000 loops are missing.
     """
 
     pooled: Comparison
@@ -297,6 +318,7 @@ class Proof:
     mean_cost: MeanCost | None = None
     coins: int = 0
     trials: "tuple[TrialProof, ...]" = ()
+    forecast: Forecast | None = None
 
     _repr_html_ = html_form
 
@@ -343,9 +365,8 @@ class CasesByModel:
 
     def costs_of(self, model: str = "") -> Sequence[CostSum]:
         """Return the costs of the loops of a model; of all loops without a name."""
-        if model:
-            return self.costs.get(model, ())
-        return list(chain.from_iterable(self.costs.values()))
+        costs = {model: self.costs.get(model, ())} if model else self.costs
+        return list(chain.from_iterable(costs.values()))
 
 
 def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
@@ -378,16 +399,16 @@ def prove(evidence: CasesByModel, model: str = "") -> Proof:
 
     Memory as a whole is compared for each model, last for the loops that named none.
     """
-    pending = sum(evidence.pending.values())
-    if model:
-        pending = evidence.pending.get(model, 0)
-
     models = {
         name: compare_pooled(evidence.cases[name])
         for name in sorted(evidence.cases, key=lambda name: (not name, name))
     }
-    proof = prove_cases(evidence.cases_of(model), pending)
-    return replace(proof, models=models, mean_cost=mean_cost(evidence.costs_of(model)))
+    pending = {model: evidence.pending.get(model, 0)} if model else evidence.pending
+    return replace(
+        prove_cases(evidence.cases_of(model), sum(pending.values())),
+        models=models,
+        mean_cost=mean_cost(evidence.costs_of(model)),
+    )
 
 
 def compare_pooled(cases: Cases) -> Comparison:
@@ -403,12 +424,13 @@ def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     net = Total.of(pooled.uplift, pooled.shown)
     # Without memory, each loop would have made from none to `MAX_COUNTED_CALLS` calls.
     calls_made = pooled.shown * (pooled.calls.shown or 0.0)
-    max_calls = pooled.shown * MAX_COUNTED_CALLS
-    saved = Total.of(pooled.calls, pooled.shown)
+    most_saved = pooled.shown * MAX_COUNTED_CALLS - calls_made
     return Balance(
         right=right,
         net=net.within(right - pooled.shown, right),
-        calls_saved=saved.within(-calls_made, max_calls - calls_made),
+        calls_saved=Total.of(pooled.calls, pooled.shown).within(
+            -calls_made, most_saved
+        ),
         missing=pooled.missing,
     )
 
@@ -439,15 +461,25 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     """Compare only the lessons that help or hurt; faster than `prove_cases`."""
     tables, low, high = _tables(cases)
-    comparisons = []
-    for table in tables:
-        # The intervals take most of the time: compute them only if one may exclude 0.
-        may_help = table.evidence(better=True) >= -log(low) - 1e-6
-        if may_help or table.evidence(better=False) >= -log(high) - 1e-6:
-            comparison = table.compare(low, high)
-            if comparison.conclusion in ("helps", "hurts"):
-                comparisons.append(comparison)
-    return tuple(comparisons)
+    # The intervals take most of the time: compute them only if one may exclude 0.
+    comparisons = [
+        table.compare(low, high)
+        for table in tables
+        if table.evidence(better=True) >= -log(low) - 1e-6
+        or table.evidence(better=False) >= -log(high) - 1e-6
+    ]
+    return tuple(
+        comparison
+        for comparison in comparisons
+        if comparison.conclusion in ("helps", "hurts")
+    )
+
+
+def hurting(comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
+    """Return the comparisons of lessons that hurt."""
+    return [
+        comparison for comparison in comparisons if comparison.conclusion == "hurts"
+    ]
 
 
 def find_unfit(evidence: CasesByModel) -> Mapping[str, Sequence[Comparison]]:
@@ -455,19 +487,11 @@ def find_unfit(evidence: CasesByModel) -> Mapping[str, Sequence[Comparison]]:
 
     Of loops of one model only, all of them prove the same: there is nothing to split.
     """
-    if len(evidence.cases) < 2:
-        return {}
-
-    unfit = {}
-    for model, cases in evidence.cases.items():
-        if model:
-            comparisons = find_proven(cases)
-            unfit[model] = [
-                comparison
-                for comparison in comparisons
-                if comparison.conclusion == "hurts"
-            ]
-    return unfit
+    return {
+        model: hurting(find_proven(cases))
+        for model, cases in evidence.cases.items()
+        if model and len(evidence.cases) > 1
+    }
 
 
 def _tables(cases: Cases) -> "tuple[list[_Table], float, float]":
@@ -573,7 +597,7 @@ class _Table:
             calls=calls,
             conclusion=_conclude(uplift),
             climbs=climbs,
-            missing=_missing_loops(self.right, low, high),
+            missing=_missing_loops(self.right, uplift, low, high),
         )
 
 
@@ -630,9 +654,7 @@ def prove_trial(
     tasks = 0
     if pairs and not results:
         uplift = compare_pairs(pairs)
-        tasks = sum(pairs.values())
-        shown_loops = tasks
-        withheld_loops = tasks
+        shown_loops = withheld_loops = tasks = sum(pairs.values())
     return TrialProof(
         source=source,
         shown=shown_loops,
@@ -640,7 +662,7 @@ def prove_trial(
         pending=pending,
         uplift=uplift,
         conclusion=_conclude(uplift),
-        missing=_missing_loops(cells, END_ERROR_LEVEL, END_ERROR_LEVEL),
+        missing=_missing_loops(cells, uplift, END_ERROR_LEVEL, END_ERROR_LEVEL),
         pairs=tasks,
     )
 
@@ -660,8 +682,7 @@ def compare_pairs(pairs: Pairs) -> Effect:
         gains[with_texts - without_texts] += n
     gain = fsum(n * gain for gain, n in gains.items()) / tasks
     low = min(_least_pair_gain(gains), gain)
-    losses = {-gain: n for gain, n in gains.items()}
-    high = max(-_least_pair_gain(losses), gain)
+    high = max(-_least_pair_gain({-gain: n for gain, n in gains.items()}), gain)
     return Effect(first, second, gain=gain, low=low, high=high)
 
 
@@ -680,47 +701,78 @@ def _least_pair_gain(gains: Mapping[float, int]) -> float:
     return Wealth(tuple(logs), tosses).least(END_ERROR_LEVEL)
 
 
-def _missing_loops(cells: Cells, low: float, high: float) -> int | None:
+def _missing_loops(cells: Cells, uplift: Effect, low: float, high: float) -> int | None:
     """Return about how many more loops like these a conclusion needs; None if unknown.
 
-    `low` and `high` are the significance levels of the two ends of the uplift. Each
-    forecast has a fifth more loops than the one before; more loops allow a conclusion
-    where fewer do, so the first one is found by halving.
+    `low` and `high` are the significance levels of the two ends of the `uplift`. They
+    must exclude 0, or all relevant gains.
     """
-    loops = sum(cells.values())
-    gain = _difference(cells)
-    if gain is None:
+    gain = uplift.gain
+    if gain is None or _conclude(uplift) != NO_CONCLUSION:
+        return None if gain is None else 0
+
+    least = -MIN_RELEVANT_UPLIFT
+    others = mirror(cells)
+    loops = min(
+        _loops_until(cells, gain, excluded=0.0, level=low),
+        _loops_until(others, -gain, excluded=0.0, level=high),
+        max(
+            _loops_until(cells, gain, excluded=least, level=low),
+            _loops_until(others, -gain, excluded=least, level=high),
+        ),
+    )
+    missing = max(1.0, loops - sum(cells.values()))
+    return ceil(missing) if missing <= MAX_FORECAST_LOOPS else None
+
+
+def _loops_until(cells: Cells, gain: float, *, excluded: float, level: float) -> float:
+    """Return with how many loops like these, of this `gain`, `excluded` is refuted.
+
+    That is not before their gain exceeds `excluded`. Each loop adds as much to the log
+    of a bet's wealth as the loops so far did on average. The first bet that has won
+    enough decides.
+    """
+    wealth = Wealth.of(cells)
+    rates = [1e-9]
+    for i, log_weight in enumerate(BET_LOG_WEIGHTS):
+        lost = fsum(n * log1p(staked[i] * excluded) for staked, n in wealth.tosses)
+        won = wealth.logs[i] - log_weight - lost
+        rates.append(won / (-log(level) - log_weight))
+    return sum(cells.values()) / max(rates) if gain > excluded else inf
+
+
+def forecast_verdict(
+    pooled: Comparison, holdout: float, past: LoopExposures, recent: int, of_days: int
+) -> Forecast | None:
+    """Return the forecast for memory as a whole, of a scope with this `past`.
+
+    `recent` of its loops ended on the last `of_days` days.
+    """
+    if not pooled.missing:
         return None
-
-    def grow(step: int) -> Cells:
-        """Return the counts after so many steps."""
-        return {cell: round(GROWTH**step * n) for cell, n in cells.items()}
-
-    def is_enough(step: int) -> bool:
-        """Return whether the loops after so many steps allow a conclusion."""
-        return _allows_conclusion(grow(step), gain, low, high)
-
-    last = max(0, floor(log(MAX_FORECAST_LOOPS / loops) / log(GROWTH)))
-    step = bisect_left(range(last + 1), True, key=is_enough)
-    return None if step > last else sum(grow(step).values()) - loops
+    return Forecast(
+        loops=_loops_at(holdout, pooled, past),
+        sooner=_loops_at(max(holdout, PROOF_HOLDOUT), pooled, past),
+        recent=recent,
+        of_days=of_days,
+    )
 
 
-def _allows_conclusion(cells: Cells, gain: float, low: float, high: float) -> bool:
-    """Return whether the interval of the gain at these levels excludes enough.
+def _loops_at(holdout: float, pooled: Comparison, past: LoopExposures) -> int:
+    """Return about how many more loops with lessons a verdict needs at a holdout.
 
-    It must exclude 0, or all relevant gains. The evidence tells that in a tenth of the
-    time that the interval takes.
+    A loop is worth as much as its draw is even: the share that is withheld times the
+    share that is shown. First, each loop has one draw for all its lessons, later only
+    one in four. Returns 0 if nothing is withheld.
     """
-    above = Wealth.of(cells)
-    below = Wealth.of(mirror(cells))
-    if gain > 0 and above.at(0.0)[0] > -log(low):
-        return True
-    if gain < 0 and below.at(0.0)[0] > -log(high):
-        return True
-    if abs(gain) >= MIN_RELEVANT_UPLIFT:
-        return False
-    is_above = above.at(-MIN_RELEVANT_UPLIFT)[0] > -log(low)
-    return is_above and below.at(-MIN_RELEVANT_UPLIFT)[0] > -log(high)
+    share = plan_holdout(holdout, past).share
+    if not share:
+        return 0
+    loops = pooled.shown + pooled.withheld
+    worth = pooled.shown * pooled.withheld / loops**2
+    draws = (pooled.missing or 0) * worth / (share * (1 - share))
+    later = max(0.0, draws - max(0, MAX_POOLED_LOOPS - past.ended))
+    return ceil(draws - later + later / POOLED_COIN_SHARE)
 
 
 def _effect(
@@ -768,11 +820,10 @@ def _mean(cells: Cells, was_shown: bool) -> float | None:
 
     The loops are weighted as `Effect` says.
     """
-    weights = []
-    weighted_values = []
-    for (share, shown, value), n in cells.items():
-        if shown == was_shown:
-            probability = 1 - share if was_shown else share
-            weights.append(n / probability)
-            weighted_values.append(n / probability * value)
-    return fsum(weighted_values) / fsum(weights) if weights else None
+    weights = [
+        (n / (1 - share if was_shown else share), value)
+        for (share, shown, value), n in cells.items()
+        if shown == was_shown
+    ]
+    total = fsum(weight for weight, _ in weights)
+    return fsum(weight * value for weight, value in weights) / total if total else None

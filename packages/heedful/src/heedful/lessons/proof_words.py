@@ -4,9 +4,10 @@ The command line, pages, their data and reports show these sentences, so that al
 them have the same words and the same rounding.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
+from heedful.display import counted
 from heedful.lessons.holdout import (
     MAX_POOLED_LOOPS,
     MemoryVerdict,
@@ -14,8 +15,10 @@ from heedful.lessons.holdout import (
 )
 from heedful.lessons.proof import (
     MAX_FORECAST_LOOPS,
-    Comparison,
+    PROOF_HOLDOUT,
     Effect,
+    Forecast,
+    Proof,
     Total,
     TrialProof,
 )
@@ -97,11 +100,15 @@ def say_calls(calls: Effect) -> str:
         ends = f"between {abs(calls.low):.2f} more and {abs(calls.high):.2f} fewer"
         return f"calls a loop: {doubt} ({ends})"
 
-    gain = calls.gain or 0.0
+    return _say_fewer(calls, "{:.2f} calls {} a loop ({:.2f} to {:.2f})")
+
+
+def _say_fewer(effect: Effect, form: str, unit: float = 1) -> str:
+    """Return how much fewer or more there is, in a form with the size and its ends."""
+    gain = unit * (effect.gain or 0.0)
+    sizes = sorted(unit * abs(end) for end in (effect.low, effect.high))
     direction = "fewer" if gain > 0 else "more"
-    sizes = sorted((abs(calls.low), abs(calls.high)))
-    ends = " to ".join(f"{size:.2f}" for size in sizes)
-    return f"{abs(gain):.2f} calls {direction} a loop ({ends})"
+    return form.format(abs(gain), direction, *sizes)
 
 
 def say_net(net: float, shown: int) -> str:
@@ -111,9 +118,8 @@ def say_net(net: float, shown: int) -> str:
     '85 more right at the first try, of 317 loops'
     """
     number = round(abs(net))
-    words = "as many"
-    if number:
-        words = f"{number:,} {'more' if net > 0 else 'fewer'}"
+    word = "more" if net > 0 else "fewer"
+    words = f"{number:,} {word}" if number else "as many"
     return f"{words} right at the first try, of {shown:,} loops"
 
 
@@ -125,12 +131,8 @@ def say_repeats(recurrence: Effect) -> str:
     """
     if recurrence.gain is None or say_doubt(recurrence.low, recurrence.high):
         return ""
-
-    direction = "fewer" if recurrence.gain > 0 else "more"
-    sizes = sorted((abs(recurrence.low), abs(recurrence.high)))
-    ends = " to ".join(f"{100 * size:.0f}" for size in sizes)
-    gain = f"{100 * abs(recurrence.gain):.0f} points {direction}"
-    return f"the same error again: {gain} ({ends})"
+    form = "the same error again: {:.0f} points {} ({:.0f} to {:.0f})"
+    return _say_fewer(recurrence, form, unit=100)
 
 
 def say_missing(
@@ -155,8 +157,40 @@ def say_missing(
         return "loops with it" if bare else f"loops with it ({withheld:,} had none)"
     if missing is None:
         return f"more than {MAX_FORECAST_LOOPS:,} more loops"
-    # The loops so far are few: their shares, and so the forecast, are off by this much.
-    return f"about {missing:,} to {FORECAST_SPREAD * missing:,} more loops"
+    return f"about {_say_range(missing)} more loops"
+
+
+def _say_range(least: float) -> str:
+    """Return a forecast and its largest value.
+
+    The loops so far are few: their shares, and so the forecast, are off by this much.
+    """
+    return f"{ceil(least):,} to {ceil(FORECAST_SPREAD * least):,}"
+
+
+def say_forecast(forecast: Forecast) -> str:
+    """Return about how many more loops and days a verdict needs, and what shortens it.
+
+    >>> week = Forecast(loops=130, sooner=56, recent=310, of_days=7)
+    >>> print(say_forecast(week))
+    about 130 to 390 more loops, some 3 to 9 days at the latest pace (310 loops in 7 \
+days); with holdout=0.3 about 56 to 168
+    >>> print(say_forecast(replace(week, loops=56, recent=0)))
+    about 56 to 168 more loops
+    >>> print(say_forecast(replace(week, loops=0)))
+    the setting holdout is 0, so nothing is withheld; with holdout=0.3 about 56 to 168
+    """
+    words = f"about {_say_range(forecast.loops)} more loops"
+    if not forecast.loops:
+        words = say_draws(0.0, 0, "")
+    elif forecast.recent:
+        days = _say_range(forecast.loops / forecast.recent * forecast.of_days)
+        loops = counted(forecast.recent, "loop")
+        pace = f"{loops} in {counted(forecast.of_days, 'day')}"
+        words += f", some {days} days at the latest pace ({pace})"
+    if forecast.sooner != forecast.loops:
+        words += f"; with holdout={PROOF_HOLDOUT} about {_say_range(forecast.sooner)}"
+    return words
 
 
 def say_draws(holdout: float, ended: int, verdict: MemoryVerdict) -> str:
@@ -194,42 +228,41 @@ def word_trial(trial: TrialProof) -> ProofWords:
     return replace(word_gain(trial.uplift), facts=(loops,), trial=trial.source)
 
 
-def word_proof(
-    pooled: Comparison,
-    *,
-    holdout: float,
-    ended: int,
-    pending: int,
-    coins: int,
-    trials: Sequence[TrialProof] = (),
-) -> ProofWords:
-    """Return what is proven of memory as a whole, or else by one of the `trials`.
+def _why_no_verdict(proof: Proof, holdout: float, ended: int) -> str:
+    """Return why there are no two kinds of loops to compare."""
+    if proof.pooled.withheld:
+        return "no loop was shown lessons, so there is nothing to compare with"
+    if proof.pooled.shown or ended:
+        return why_nothing_withheld(holdout, ended, proof.coins)
+    running = f"; {proof.pending:,} run" if proof.pending else ""
+    return f"no loop with lessons has ended{running}"
 
-    `holdout` is the share that was asked for, `ended` counts the loops of the scope
-    with lessons and an outcome, `pending` those without an outcome, and `coins` those
-    in which a draw decided.
+
+def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
+    """Return what is proven of memory as a whole, or else by one of the trials.
+
+    `holdout` is the share that was asked for, and `ended` counts the loops of the scope
+    with lessons and an outcome.
     """
+    pooled = proof.pooled
     if pooled.uplift.gain is None:
-        for trial in trials:
+        for trial in proof.trials:
             # Another memory does not speak for the loops of this one.
             if trial.uplift.gain is not None and (trial.pairs or not pooled.shown):
                 return word_trial(trial)
-        why = "no loop with lessons has ended"
-        if pending:
-            why += f"; {pending:,} run"
-        if pooled.shown or ended:
-            why = why_nothing_withheld(holdout, ended, coins)
-        if pooled.withheld:
-            why = "no loop was shown lessons, so there is nothing to compare with"
-        return ProofWords("No verdict yet", why)
+        return ProofWords("No verdict yet", _why_no_verdict(proof, holdout, ended))
 
     facts = []
     if pooled.calls.shown or pooled.calls.withheld:
         facts.append(say_calls(pooled.calls))
-    if not say_doubt(pooled.uplift.low, pooled.uplift.high):
+    if say_doubt(pooled.uplift.low, pooled.uplift.high):
+        facts.append(say_repeats(pooled.recurrence))
+    else:
         net = Total.of(pooled.uplift, pooled.shown).gain or 0.0
         facts.append(say_net(net, pooled.shown))
     if pooled.conclusion == "insufficient data":
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
+        if proof.forecast:
+            missing = say_forecast(proof.forecast)
         facts.append(f"missing for a verdict: {missing}")
-    return replace(word_gain(pooled.uplift), facts=tuple(facts))
+    return replace(word_gain(pooled.uplift), facts=tuple(filter(None, facts)))

@@ -532,7 +532,7 @@ class Memory(CallMemory):
         from heedful.memory import proving  # slow to import
 
         check_texts(model=model)
-        return await proving.prove(self.store, self.scope, model)
+        return await proving.prove(self.store, self.scope, model, self.holdout)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.

@@ -11,16 +11,19 @@ from heedful.store import exposures, ladders
 from heedful.store.store import Store
 
 
-async def prove(store: Store, scope: Scope, model: str) -> proof.Proof:
+async def prove(store: Store, scope: Scope, model: str, holdout: float) -> proof.Proof:
     """Return what is proven about the lessons of a scope, in loops of a `model` if any.
 
-    See `Memory.prove`.
+    The forecast is for this `holdout`. See `Memory.prove`.
     """
     evidence = await store.read(scope, exposures.evidence)
     proven = await asyncio.to_thread(proof.prove, evidence, model)
     figures = await store.read(scope, ladders.figures, model)
     tried = () if model else await store.read(scope, trial.proven)
-    return replace(proven, ladders=figures, trials=tried)
+    past = await store.read(scope, exposures.past, "")
+    recent = await store.read(scope, exposures.count_recent, model)
+    forecast = proof.forecast_verdict(proven.pooled, holdout, past, *recent)
+    return replace(proven, ladders=figures, trials=tried, forecast=forecast)
 
 
 async def conclude(store: Store, scope: Scope) -> Sequence[str]:
@@ -38,12 +41,11 @@ async def conclude(store: Store, scope: Scope) -> Sequence[str]:
         pooled = proof.compare_pooled(recent.cases_of())
 
     useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
-    hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
     return await store.write(
         scope,
         exposures.conclude,
         useful,
-        hurting,
+        proof.hurting(proven),
         unfit=unfit,
         pooled=pooled,
     )

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # slow to import: a hook process starts for each event
 # Memory counts as hurting only if it also hurts in this many of the newest loops.
 # Without this, memory that hurt for long would be withheld long after it helps again.
 MAX_RECENT_LOOPS = 1_000
+PACE_DAYS = 7  # how far back loops show how many end in a day
 
 
 @resumable(result=list[Remembered])
@@ -322,6 +324,24 @@ def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
         )
         for row in db.all("tally_shown", scope, names=json.dumps(list(names)))
     }
+
+
+def count_recent(db: Db, scope: Scope, model: str = "") -> tuple[int, int]:
+    """Return how many loops with lessons ended on the last days, and how many days.
+
+    The first of them ended on the first of these days, at most `PACE_DAYS` ago. With a
+    `model`, only its loops count.
+    """
+    key = {**key_of(scope), "model": storable(model)} if model else key_of(scope)
+    now = time.time()
+    since = now - PACE_DAYS * DAY_SECONDS
+    (recent,) = db.select(
+        "count(*) as n, min(at) as first",
+        "outcome",
+        key,
+        f"and n > 0 and at > {since} and at <= {now}",
+    )
+    return recent["n"], ceil((now - (recent["first"] or since)) / DAY_SECONDS) or 1
 
 
 def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
