@@ -56,15 +56,22 @@ def number_parameters(sql: str) -> tuple[str, list[str]]:
     return text, names
 
 
-def test_sqlite_understands_all_of_them(tmp_path):
+# What each loop does reads no scope of lessons, rules, loops or origins as a whole.
+OFTEN = {"by_cause", "count_outcome", "count_traced", "ids_of_loops"}
+WHOLE = r"SEARCH (c|l|lesson|loop|o|origin) .*\((tenant=\? AND project=\?|scope=\?)\)"
+
+
+def test_sqlite_understands_all_of_them_and_often_asks_an_index(tmp_path):
     db = connect(str(tmp_path / "a.db"), 1.0)
+    scans = set()
     try:
-        for sql in statements("sqlite").values():
-            db.execute(
-                f"explain {sql}", dict.fromkeys(number_parameters(sql)[1])
-            ).fetchall()
+        for name, sql in statements("sqlite").items():
+            values = dict.fromkeys(number_parameters(sql)[1])
+            plan = db.execute(f"explain query plan {sql}", values).fetchall()
+            scans |= {name for row in plan if re.match(WHOLE, row["detail"])}
     finally:
         db.close()
+    assert scans & OFTEN == set()
 
 
 # A number has a type where it is sent, text has the one that its place asks for.

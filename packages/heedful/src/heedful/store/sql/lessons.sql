@@ -154,7 +154,7 @@ select id, lesson_id, trust from example where scope = :scope and id in (select 
 -- name: count_traced
 -- How many of these examples still have an origin.
 select count(distinct o.example) as n from json_each(:ids) i cross join origin o
-where o.example = i.atom and o.scope = :scope;
+where o.example = i.atom and /*sqlite + */ o.scope = :scope;
 
 -- name: shown_to_loop
 -- The examples in the prompt of a loop.

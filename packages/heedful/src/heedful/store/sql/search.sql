@@ -54,7 +54,7 @@ with recursive line (memory_key, rule, kind, signature) as (
   select memory_key, rule, kind, signature from cause
   where tenant = :tenant and project = :project and memory_key = :memory_key
   union
-  select c.memory_key, c.rule, c.kind, c.signature from json_each(:check_ids) i cross join cause c
+  select c.memory_key, c.rule, c.kind, c.signature from json_each(:check_ids) i cross join cause c /*sqlite indexed by cause_check */
   where c.tenant = :tenant and c.project = :project and c.check_id = i.value and c.check_id <> ''
   union
   select memory_key, rule, substr(parent, 1, instr(parent, '/') - 1), substr(parent, instr(parent, '/') + 1)
