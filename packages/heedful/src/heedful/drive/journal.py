@@ -196,7 +196,7 @@ class Journal:
 
         outcome_number = 0
         if self.store is not None:
-            entry = self._writer.sign(entry)
+            self._writer.sign(entry)
             outcome_number = await self.store.write(
                 self.scope,
                 loops.commit,
@@ -312,11 +312,11 @@ class Lease:
             self.scope, loops.needed, self.id, memory_key, ECHO_WINDOW_LOOPS
         )
 
-    def sign(self, entry: JournalEntry) -> JournalEntry:
-        """Return the entry with the epoch of the lease and the head, if it is due."""
-        head = None if self._claimed and entry.verdict is None else self._head
-        goes_on = self.goes_on and isinstance(entry.verdict, Again)
-        return replace(entry, epoch=self._epoch, head=head, goes_on=goes_on)
+    def sign(self, entry: JournalEntry) -> None:
+        """Give the entry the epoch of the lease and the head, if it is due."""
+        entry.epoch = self._epoch
+        entry.head = None if self._claimed and entry.verdict is None else self._head
+        entry.goes_on = self.goes_on and isinstance(entry.verdict, Again)
 
     def note_written(self, entry: JournalEntry) -> None:
         """Remember that the loop exists now, and that its head is stored."""
@@ -369,10 +369,10 @@ class Snapshot:
         """Return the journal that writes on this snapshot."""
         return Journal(self.store, self.scope, writer=self, memory=memory)
 
-    def sign(self, entry: JournalEntry) -> JournalEntry:
-        """Return the entry with the state in which the loop must still be."""
-        stored_loop = self.state.stored
-        return replace(entry, epoch=stored_loop.epoch, seen=stored_loop)
+    def sign(self, entry: JournalEntry) -> None:
+        """Give the entry the state in which the loop must still be."""
+        entry.epoch = self.state.stored.epoch
+        entry.seen = self.state.stored
 
     def note_written(self, entry: JournalEntry) -> None:
         """Do nothing: nobody writes twice on one snapshot."""

@@ -451,8 +451,9 @@ def count_died_calls(stored_loop: StoredLoop, *, has_initial: bool) -> record.Lo
     """
     loop = stored_loop.loop
     has_answer = journal.answer_step(loop) in stored_loop.journal
-    goes_on = isinstance(stored_loop.verdict, decide.Again)
-    needs_no_call = has_answer or not goes_on or (has_initial and not loop.attempts)
+    needs_no_call = (
+        has_answer or stored_loop.ended or (has_initial and not loop.attempts)
+    )
     if not loop.died or needs_no_call:
         return replace(loop, died=0)
     return replace(loop, extra=loop.extra + record.Usage(loop.died))

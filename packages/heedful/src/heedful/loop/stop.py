@@ -268,7 +268,7 @@ class Budget:
 
 
 def uncounted(
-    limits: Collection[StopRule | Allowance], attempts: Iterable[Attempt]
+    limits: Collection[StopRule | Allowance | None], attempts: Iterable[Attempt]
 ) -> list[str]:
     """Return the `counted_units` of these limits that no answer reports.
 

@@ -182,7 +182,7 @@ def begin(
     read while other writers wait. Raises Conflict if it has another task, context,
     goals, policy or, unless `any_key`, memory key.
     """
-    key = _loop_key(scope, id)
+    key = {**key_of(scope), "id": id}
     new_loop = {
         **key,
         **head_columns(head),
@@ -208,7 +208,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
 
     Raises NotFound.
     """
-    of_loop = {**_loop_key(scope, id), "memory_key": "", "calls": False}
+    of_loop = {**key_of(scope), "id": id, "memory_key": "", "calls": False}
     row, parts, check_rows = _read_rows(
         db, scope, id, ("active_checks", of_loop), reads=db.last
     )
@@ -236,7 +236,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     loop is how many calls did so since the last entry. Raises LeaseLost if another
     driver is working on the loop, Conflict if the stored task differs.
     """
-    key = _loop_key(scope, id)
+    key = {**key_of(scope), "id": id}
     row = db.first("read_loop", key)
     driver = {"owner": owner, "lease": LOOP_LEASE_SECONDS, "now": time.time()}
     died = 0
@@ -261,7 +261,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
     Raises LeaseLost if another driver has claimed the loop.
     """
-    values = {**_loop_key(scope, id), "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
+    values = {**key_of(scope), "id": id, "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
     db.expect("renew_lease", values, _lease_lost(id))
 
 
@@ -287,7 +287,7 @@ def commit(
     """
     now = time.time()
     columns = entry.columns or entry_columns(entry)
-    key = _loop_key(scope, entry.id)
+    key = {**key_of(scope), "id": entry.id}
     state = "" if entry.verdict is None else state_after(entry.verdict)
     if owner:
         loop = _hold(db, key, entry, owner=owner, state=state, now=now)
@@ -348,7 +348,7 @@ def brief(db: Db, scope: Scope, id: str, briefing: "Briefing") -> None:
     exposures.expose(
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
-    not_recorded = {**_loop_key(scope, id), "briefing": ""}
+    not_recorded = {**key_of(scope), "id": id, "briefing": ""}
     record = {**briefing.plain(), "prompt": briefing.prompt}
     db.update("loop", not_recorded, {"briefing": dump(record)})
 
@@ -402,7 +402,7 @@ def _read_rows(
 
     Raises NotFound.
     """
-    key = _loop_key(scope, id)
+    key = {**key_of(scope), "id": id}
     parts = {**key, "whole": int(outputs)}
     results = reads(("read_loop", key), ("read_parts", parts), *more)
     rows, part_rows, *other_rows = [result.fetchall() for result in results]
@@ -571,7 +571,7 @@ def _noted_findings(
 @resumable(result=None)
 def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
     """Give a loop the policy and the goals of `head`, if they differ from its own."""
-    key = _loop_key(scope, id)
+    key = {**key_of(scope), "id": id}
     columns = {name: dump(getattr(head, name)) for name in ("goals", "policy")}
     if dict(db.select("goals, policy", "loop", key)[0]) != columns:
         db.update("loop", key, columns)
@@ -598,11 +598,6 @@ def notes(db: Db, scope: Scope, name: str) -> dict[str, Any]:
         "key, record", "note", {**key_of(scope), "name": name}, "order by created"
     )
     return {row["key"]: json.loads(row["record"]) for row in rows}
-
-
-def _loop_key(scope: Scope, id: str) -> dict[str, Any]:
-    """Return the parameters that select a loop by its id."""
-    return {**key_of(scope), "id": id}
 
 
 def _lease_lost(id: str) -> LeaseLost:

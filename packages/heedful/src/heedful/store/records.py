@@ -174,9 +174,12 @@ class EntryColumns:
     lifted: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JournalEntry:
     """The data that one transaction adds to a loop.
+
+    It is not frozen: its writer signs it, and a frozen copy takes a twentieth of an
+    attempt.
 
     Set `head` for a loop that may be new. The `failure` says why the current attempt
     has none: it is kept until the attempt is recorded. A `verdict` that continues only
