@@ -171,6 +171,6 @@ def test_without_a_verdict_the_first_line_says_what_is_known_and_when():
     pooled = replace(proof.pooled, recurrence=fewer)
     assert say(replace(proof, pooled=pooled, forecast=forecast)).endswith(
         "; the same error again: 50 points fewer (20 to 70); missing for a verdict: "
-        "about 90 to 270 more loops, some 3 to 9 days at the latest pace (60 loops in "
-        "2 days); with holdout=0.3 about 39 to 117"
+        "about 90 to 270 more loops, about 3 to 9 days at the latest pace (60 in 2 "
+        "days); with holdout=0.3 about 39 to 117"
     )

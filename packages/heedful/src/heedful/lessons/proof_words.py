@@ -5,7 +5,7 @@ them have the same words and the same rounding.
 """
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from heedful.display import counted
 from heedful.lessons.holdout import (
@@ -155,9 +155,8 @@ def say_missing(
         return "loops without it" if bare else f"loops without it ({shown:,} had it)"
     if not shown:
         return "loops with it" if bare else f"loops with it ({withheld:,} had none)"
-    if missing is None:
-        return f"more than {MAX_FORECAST_LOOPS:,} more loops"
-    return f"about {_say_range(missing)} more loops"
+    loops = inf if missing is None else missing
+    return f"{_say_range(loops)} more loops"
 
 
 def _say_range(least: float) -> str:
@@ -165,7 +164,9 @@ def _say_range(least: float) -> str:
 
     The loops so far are few: their shares, and so the forecast, are off by this much.
     """
-    return f"{ceil(least):,} to {ceil(FORECAST_SPREAD * least):,}"
+    if least > MAX_FORECAST_LOOPS:
+        return f"more than {MAX_FORECAST_LOOPS:,}"
+    return f"about {ceil(least):,} to {ceil(FORECAST_SPREAD * least):,}"
 
 
 def say_forecast(forecast: Forecast) -> str:
@@ -173,23 +174,22 @@ def say_forecast(forecast: Forecast) -> str:
 
     >>> week = Forecast(loops=130, sooner=56, recent=310, of_days=7)
     >>> print(say_forecast(week))
-    about 130 to 390 more loops, some 3 to 9 days at the latest pace (310 loops in 7 \
-days); with holdout=0.3 about 56 to 168
+    about 130 to 390 more loops, about 3 to 9 days at the latest pace (310 in 7 days); \
+with holdout=0.3 about 56 to 168
     >>> print(say_forecast(replace(week, loops=56, recent=0)))
     about 56 to 168 more loops
     >>> print(say_forecast(replace(week, loops=0)))
     the setting holdout is 0, so nothing is withheld; with holdout=0.3 about 56 to 168
     """
-    words = f"about {_say_range(forecast.loops)} more loops"
+    words = f"{_say_range(forecast.loops)} more loops"
     if not forecast.loops:
         words = say_draws(0.0, 0, "")
     elif forecast.recent:
         days = _say_range(forecast.loops / forecast.recent * forecast.of_days)
-        loops = counted(forecast.recent, "loop")
-        pace = f"{loops} in {counted(forecast.of_days, 'day')}"
-        words += f", some {days} days at the latest pace ({pace})"
+        pace = f"{forecast.recent:,} in {counted(forecast.of_days, 'day')}"
+        words += f", {days} days at the latest pace ({pace})"
     if forecast.sooner != forecast.loops:
-        words += f"; with holdout={PROOF_HOLDOUT} about {_say_range(forecast.sooner)}"
+        words += f"; with holdout={PROOF_HOLDOUT} {_say_range(forecast.sooner)}"
     return words
 
 
