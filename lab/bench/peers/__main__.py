@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,10 @@ QUIET_LOAD = 0.25
 
 
 def main() -> None:
-    """Measure; a target that is not reached is a line of the table."""
+    """Measure; a target that is not reached is a line of the table.
+
+    Raises SystemExit if a peer could not be installed, or a work of one failed.
+    """
     options = parse_arguments()
     console = Console()
     conditions = describe_machine(options.smoke)
@@ -69,6 +73,10 @@ def main() -> None:
         picture = table.draw(results, titles, conditions)
         write_section("peers", section, picture, "benchmarks_peers.png")
         console.print(f"written to {PAGE.relative_to(ROOT)}")
+
+    failed = any(measurement.figure == "failed" for measurement in measurements)
+    if failed or len(installed) < len(environments):
+        sys.exit("not all was measured: the lines below the table say what failed")
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -15,9 +15,10 @@ class Collection:
     """The collection in the folder of the work; an error is counted by its text."""
 
     def __init__(self, work: Work, lessons: Lessons) -> None:
-        settings = Settings(anonymized_telemetry=False)
-        path = f"{work.folder}/chroma"
-        client = chromadb.PersistentClient(path=path, settings=settings)
+        client = chromadb.PersistentClient(
+            path=f"{work.folder}/chroma",
+            settings=Settings(anonymized_telemetry=False),
+        )
         self.vector_of = lessons.embed_one
         self.collection: Any = client.get_or_create_collection(
             "lessons",
@@ -27,13 +28,17 @@ class Collection:
 
     def put(self, number: int, text: str) -> None:
         """Add a lesson."""
-        vectors = [self.vector_of(text)]
-        self.collection.add(ids=[str(number)], embeddings=vectors, documents=[text])
+        self.collection.add(
+            ids=[str(number)],
+            embeddings=[self.vector_of(text)],
+            documents=[text],
+        )
 
     def search(self, query: str) -> list[int]:
         """Return the numbers of the nearest lessons."""
-        vectors = [self.vector_of(query)]
-        answer = self.collection.query(query_embeddings=vectors, n_results=TOP)
+        answer = self.collection.query(
+            query_embeddings=[self.vector_of(query)], n_results=TOP
+        )
         return [int(number) for number in answer["ids"][0]]
 
     def sightings(self, text: str) -> int:

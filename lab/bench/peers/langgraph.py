@@ -25,7 +25,6 @@ from bench.peers.loop import (
     check_answer,
     find_fault,
     find_long_fault,
-    long_double,
     time_batches,
     time_cycles,
 )
@@ -81,31 +80,26 @@ def new_thread() -> dict[str, Any]:
     return {"configurable": {"thread_id": uuid.uuid4().hex}}
 
 
-def time_loop(work: Work) -> Iterator[Line]:
-    """Time loops whose history is kept in memory, and loops that keep nothing."""
-    graph = build_graph()
-    app = graph.compile(checkpointer=InMemorySaver())
-    bare_app = graph.compile()
+def time_graph(app: Any, times: int, *, prefix: str = "cycle") -> Iterator[Line]:
+    """Time loops of a compiled graph, each in a thread of its own."""
 
     def cycle() -> None:
         check_answer(app.invoke(first_state(), new_thread())["candidate"])
 
-    def bare_cycle() -> None:
-        check_answer(bare_app.invoke(first_state())["candidate"])
+    yield from time_cycles(cycle, times, prefix=prefix)
 
-    yield from time_cycles(cycle, work.times)
-    yield from time_cycles(bare_cycle, work.times, prefix="bare_cycle")
+
+def time_loop(work: Work) -> Iterator[Line]:
+    """Time loops whose history is kept in memory, and loops that keep nothing."""
+    graph = build_graph()
+    yield from time_graph(graph.compile(checkpointer=InMemorySaver()), work.times)
+    yield from time_graph(graph.compile(), work.times, prefix="other_cycle")
 
 
 def time_durable_loop(work: Work) -> Iterator[Line]:
     """Time loops with a SqliteSaver, one after the other."""
     with SqliteSaver.from_conn_string(work.file) as saver:
-        app = build_graph().compile(checkpointer=saver)
-
-        def cycle() -> None:
-            check_answer(app.invoke(first_state(), new_thread())["candidate"])
-
-        yield from time_cycles(cycle, work.times)
+        yield from time_graph(build_graph().compile(checkpointer=saver), work.times)
 
 
 def time_loops_together(work: Work) -> Iterator[Line]:
@@ -123,7 +117,7 @@ def time_loops_together(work: Work) -> Iterator[Line]:
 
 def count_bytes(work: Work) -> Iterator[Line]:
     """Count what is sent if the messages of the graph are the prompt."""
-    double = long_double()
+    double = Double(failures=LONG_FAULTS)
 
     def answer(state: MessagesState) -> dict[str, Any]:
         text = double.ask(str(message.content) for message in state["messages"])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bench.peers.contract import Line, Program, Work, spread
+from bench.peers.contract import Line, Program, Work, describe, spread
 
 TASK = "Name two colours."
 RIGHT_ANSWER = "blue green"
@@ -75,10 +75,12 @@ class Double:
         yield Line(figure=f"{prefix}_largest_bytes", value=max(self.sent))
         yield Line(figure=f"{prefix}_requests", value=len(self.sent))
 
+    def report_next_task(self, requests: int) -> Line:
+        """Return how many bytes more the first request of a second task had.
 
-def long_double() -> Double:
-    """Return the double of the work `bytes`."""
-    return Double(failures=LONG_FAULTS)
+        `requests` is the number of requests of the first task.
+        """
+        return Line(figure="next_task_bytes", value=self.sent[requests] - self.sent[0])
 
 
 def check_answer(answer: object) -> None:
@@ -96,20 +98,22 @@ def time_cycles(
     cycle: Callable[[], object], times: int, *, prefix: str = "cycle"
 ) -> Iterator[Line]:
     """Yield the milliseconds of the fastest and of the median cycle."""
-    for _ in range(count_warm_cycles(times)):
-        cycle()
     seconds = []
-    for _ in range(times):
+    for _ in range(count_warm_cycles(times) + times):
         began = time.perf_counter()
         cycle()
         seconds.append(time.perf_counter() - began)
-    yield from spread(prefix, seconds)
+    yield from spread(prefix, seconds[-times:])
 
 
 def loop_programs(
     build: Callable[[Double, Callable[[str], str], int], Callable[[], object]],
 ) -> dict[str, Program]:
     """Return how loops of a peer are timed, and how what they send is counted.
+
+    Two figures check docs/comparison.md: how often a loop that may ask again once asks
+    for an answer that is never right, and how many bytes more are sent for the next
+    task, where a library remembers something.
 
     `build` gets the double, a function that says what is wrong with an answer, and how
     often the loop asks again; it returns a function that runs the loop, and returns the
@@ -122,10 +126,21 @@ def loop_programs(
         yield from time_cycles(lambda: check_answer(run()), work.times)
 
     def count_bytes(work: Work) -> Iterator[Line]:
-        """Count what is sent for eight long failures."""
-        double = long_double()
-        check_answer(build(double, find_long_fault, LONG_FAULTS)())
+        """Count what is sent for eight long failures, and for the task after them."""
+        double = Double(failures=LONG_FAULTS)
+        run = build(double, find_long_fault, LONG_FAULTS)
+        check_answer(run())
         yield from double.report()
+        requests = len(double.sent)
+        check_answer(run())
+        yield double.report_next_task(requests)
+
+        stubborn_double = Double(failures=LONG_FAULTS)
+        try:
+            build(stubborn_double, find_fault, 1)()
+        except Exception as error:  # user code: a library may raise when it gives up
+            yield Line(figure="given_up", text=describe(error))
+        yield Line(figure="given_up_answers", value=stubborn_double.answers)
 
     return {"cycle": time_loop, "bytes": count_bytes}
 
@@ -136,14 +151,12 @@ def time_async_cycles(
     """Return the same of a coroutine function, all in one event loop."""
 
     async def run_cycles() -> list[float]:
-        for _ in range(count_warm_cycles(times)):
-            await cycle()
         seconds = []
-        for _ in range(times):
+        for _ in range(count_warm_cycles(times) + times):
             began = time.perf_counter()
             await cycle()
             seconds.append(time.perf_counter() - began)
-        return seconds
+        return seconds[-times:]
 
     return list(spread(prefix, asyncio.run(run_cycles())))
 

@@ -138,8 +138,7 @@ def measure(
 ) -> Iterator[Measurement]:
     """Run one program in a folder of its own."""
     with work_folder(folder) as place:
-        work = Work(kind=kind, folder=place, times=times)
-        lines = run_program(environment, work)
+        lines = run_program(environment, Work(kind=kind, folder=place, times=times))
         yield from as_measurements(environment, kind, lines, number)
 
 
@@ -265,8 +264,9 @@ def count_syncs(
 
 def run_lessons(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
     """Store and search the lessons."""
-    work = Work(kind="lessons", folder=str(folder), inputs=str(inputs))
-    yield from run_program(environment, work)
+    yield from run_program(
+        environment, Work(kind="lessons", folder=str(folder), inputs=str(inputs))
+    )
 
 
 def run_sightings(

@@ -54,16 +54,19 @@ class Memories:
 
     def put(self, number: int, text: str) -> None:
         """Add a lesson."""
-        metadata = {"number": number}
-        self.memory.add(text, user_id=USER, metadata=metadata, infer=False)
+        self.memory.add(
+            text,
+            user_id=USER,
+            metadata={"number": number},
+            infer=False,
+        )
 
     def search(self, query: str) -> list[int]:
         """Return the numbers of the lessons that fit best."""
-        only = {"user_id": USER}
         answer = self.memory.search(
             query,
             top_k=TOP,
-            filters=only,
+            filters={"user_id": USER},
             threshold=0.0,
         )
         return [match["metadata"]["number"] for match in answer["results"]]

@@ -18,7 +18,6 @@ from bench.peers.loop import (
     check_answer,
     find_fault,
     find_long_fault,
-    long_double,
     time_async_cycles,
     time_batches,
 )
@@ -87,9 +86,17 @@ async def cycle(double: Double, store: str | None) -> None:
     check_answer(result.candidate)
 
 
-async def write_cycle(writer: heedful.Writer) -> None:
+async def write_cycle(
+    writer: heedful.Writer, memory: heedful.Memory | None = None
+) -> None:
     """Run a loop whose answers a model writes."""
-    result = await heedful.run(TASK, generate=writer, checks=[short], store=None)
+    result = await heedful.run(
+        TASK,
+        generate=writer,
+        checks=[short],
+        memory=memory,
+        store=None,
+    )
     check_answer(result.candidate)
 
 
@@ -98,7 +105,7 @@ def time_loop(work: Work) -> Iterator[Line]:
     yield from time_async_cycles(partial(cycle, Double(), None), work.times)
     writer = heedful.Writer(DoubleModel(Double()))
     yield from time_async_cycles(
-        partial(write_cycle, writer), work.times, prefix="written_cycle"
+        partial(write_cycle, writer), work.times, prefix="other_cycle"
     )
 
 
@@ -114,9 +121,12 @@ def time_loops_together(work: Work) -> Iterator[Line]:
 
 
 def count_bytes(work: Work) -> Iterator[Line]:
-    """Count what is sent for eight failures of 2 kB: of one finding, and of many."""
+    """Count what is sent for eight failures of 2 kB: of one finding, and of many.
+
+    A memory then has what a first task taught for the next one.
+    """
     for check, prefix in ((short_at_length, "sent"), (short_in_parts, "parts_sent")):
-        double = long_double()
+        double = Double(failures=LONG_FAULTS)
         loop = heedful.run(
             TASK,
             generate=heedful.Writer(DoubleModel(double)),
@@ -126,6 +136,14 @@ def count_bytes(work: Work) -> Iterator[Line]:
         )
         check_answer(heedful.run_sync(loop).candidate)
         yield from double.report(prefix)
+
+    double = Double()
+    writer = heedful.Writer(DoubleModel(double))
+    memory = heedful.Memory(work.file, holdout=0)
+    heedful.run_sync(write_cycle(writer, memory))
+    requests = len(double.sent)
+    heedful.run_sync(write_cycle(writer, memory))
+    yield double.report_next_task(requests)
 
 
 class LessonMemory:
