@@ -148,7 +148,6 @@ def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, word
     "facts, loops, sooner",
     {
         "a larger holdout": ({}, 90, 39),
-        "holdout is as large": ({"holdout": 0.3}, 39, 39),
         "nothing is withheld": ({"holdout": 0.0}, 0, 39),
         "later, one loop in four counts": ({"ended": 200}, 360, 154),
         "in between": ({"ended": 170}, 30 + 4 * 60, 30 + 4 * 9),
