@@ -175,11 +175,13 @@ class AttemptReport:
         loop: record.Loop,
         number: int,
         evaluation: record.Evaluation | None,
-        rung: int = 1,
+        rung: int,
+        model: str,
     ) -> record.Attempt:
         """Return the attempt, which the `rung` of the loop's ladder made.
 
-        Without output and digest, it is never a repeat.
+        Its model is `model`, unless the report names one. Without output and digest, it
+        is never a repeat.
         """
         if self.output is None:
             # A text that no other attempt has.
@@ -210,7 +212,7 @@ class AttemptReport:
             reported_as=self.reported_as,
             judged_by=judges,
             measured=self.measured and same_goals,
-            model=self.model,
+            model=self.model or model,
             rung=rung,
         )
 
@@ -276,8 +278,9 @@ async def report(
 
         if judged is None:
             new_report = attempt_report
-            if load_checks is not None:
-                new_report = replace(attempt_report, checks=await load_checks())
+            checks = () if load_checks is None else await load_checks()
+            if checks:
+                new_report = replace(attempt_report, checks=checks)
             evaluation = await _evaluate(new_report, stored_loop)
             if memory is not None and snapshot.state.checks:
                 evaluation = _with_lesson_findings(evaluation, new_report, snapshot)
@@ -289,8 +292,9 @@ async def report(
         is_decidable = not (needs_judgement and ends_unscored)
         require(is_decidable, "evaluation", value=None, allowed=allowed)
         call = partial(_decide, snapshot, policy, number, report=new_report)
-        loop, verdict, entry = await _call(large, call, evaluation=evaluation)
-        entry = replace(entry, value=value)
+        loop, verdict, entry = await _call(
+            large, call, evaluation=evaluation, value=value
+        )
         if large:
             entry = replace(entry, columns=await offload(entry_columns, entry))
         await _write_entry(
@@ -326,19 +330,20 @@ def _decide(
     number: int,
     report: AttemptReport,
     evaluation: record.Evaluation | None,
+    value: Any,
 ) -> tuple[record.Loop, decide.Verdict, JournalEntry]:
     """Return the loop with the attempt, the verdict on it, and the entry for both.
 
-    Raises UsageUnknown before another attempt that nobody counts.
+    `value` is the output as JSON data. Raises UsageUnknown before another attempt that
+    nobody counts.
     """
     stored_loop = snapshot.state.stored
     verdict = stored_loop.verdict
     rung = verdict.rung if isinstance(verdict, decide.Again) else stored_loop.loop.rung
-    attempt = report.attempt(stored_loop.loop, number, evaluation, rung)
     model = stored_loop.head.model
     if rung > 1 and stored_loop.loop.ladder is not None:
         model = stored_loop.loop.ladder.names[rung - 1]
-    attempt = replace(attempt, model=attempt.model or model)
+    attempt = report.attempt(stored_loop.loop, number, evaluation, rung, model=model)
     loop = journal.append_attempt(
         _loop_with_policy(snapshot, policy), attempt, time.time()
     )
@@ -349,7 +354,7 @@ def _decide(
     units = stop.uncounted(policy.rules, loop.of_rung().attempts)
     if units and isinstance(verdict, decide.Again):
         raise errors.UsageUnknown("the report", units)
-    entry = journal.decision_entry(loop, policy, verdict, attempt=attempt)
+    entry = journal.decision_entry(loop, policy, verdict, attempt=attempt, value=value)
     return loop, verdict, entry
 
 
