@@ -397,7 +397,8 @@ def _redact_list(items: Sequence[Any], key: str) -> list[Any]:
 
     It may be the arguments of a command: ["login", "--password", "…"].
     """
-    if not any(isinstance(item, str) for item in items):
+    # Without a hyphen there is no option.
+    if not any(isinstance(item, str) and "-" in item for item in items):
         return [redact_data(item, key) for item in items]
 
     clean_items = [

@@ -1,7 +1,7 @@
 """Records <-> JSON data: exact in both directions, through real JSON."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from heedful.loop.decide import (
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Attempt, Candidate, Override
 from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
+from heedful.redact import redact_data
 from tests.loop import support
 
 candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())
@@ -47,10 +48,16 @@ some_goal = support.goals.filter(bool).map(lambda goals: goals[0])
 
 @given(support.findings | support.evaluations | attempts | support.expiring | some_goal)
 def test_any_record_survives_json(record):
-    assert (
-        codec.from_document(type(record), through_json(codec.to_document(record)))
-        == record
-    )
+    document = through_json(codec.to_document(record))
+    assert codec.from_document(type(record), document) == record
+
+
+@given(attempts, st.sampled_from(("AKIAIOSFODNN7EXAMPLE", "x7Qp2mZk9hunter2")))
+def test_a_redacted_record_is_what_the_redaction_of_its_data_returns(attempt, secret):
+    names = ("--password", secret)
+    record = replace(attempt, judged_by=names, labels={"password": secret}, deaf=secret)
+    document = redact_data(codec.to_document(record))
+    assert codec.to_document(record, redacts=True) == document
 
 
 @pytest.mark.parametrize("rule", stop.STOP_RULES.values(), ids=stop.STOP_RULES)
@@ -73,10 +80,8 @@ def test_every_decision_survives_json(loop, policy, attempt, at):
     )
     assert codec.verdict_from(through_json(codec.verdict_to(verdict))) == verdict
     bare = Decision(attempt, verdict, standing=Standing(), at=at, decided=at)
-    assert (
-        codec.decision_from(through_json(codec.decision_to(verdict, None)), attempt, at)
-        == bare
-    )
+    document = through_json(codec.decision_to(verdict, None))
+    assert codec.decision_from(document, attempt, at) == bare
 
 
 def test_an_older_record_is_read():
@@ -85,9 +90,8 @@ def test_an_older_record_is_read():
     decision = codec.decision_from(old, 1, at=0.0)
     assert decision.verdict == Again((Trigger("words", "too many", ""),))
     assert decision.standing == Standing(0.0, 0.0, {})
-    attempt = codec.to_document(
-        Attempt(1, Candidate.of("x"), evaluation=support.evaluated("k"))
-    )
+    record = Attempt(1, Candidate.of("x"), evaluation=support.evaluated("k"))
+    attempt = codec.to_document(record)
     assert not {"labels", "greedy"} & attempt.keys()
     assert not {"met", "preference", "usage"} & attempt["evaluation"].keys()
     assert "against" not in codec.policy_to(PRESETS["default"])

@@ -160,15 +160,13 @@ async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
 async def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(
     store, owner
 ):
-    head = HEAD
     await commit(
         store,
-        JournalEntry(id="a", epoch=1, head=head, step=("1/answer", ["one"])),
+        JournalEntry(id="a", epoch=1, head=HEAD, step=("1/answer", ["one"])),
         owner,
     )
-    await commit(
-        store, JournalEntry(id="a", epoch=1, step=("1/answer", ["two"])), owner
-    )
+    other_answer = JournalEntry(id="a", epoch=1, step=("1/answer", ["two"]))
+    await commit(store, other_answer, owner)
     assert (await read(store, "a")).journal == {"1/answer": ["one"]}
     await commit(store, report("a", 1), owner)
     assert (await read(store, "a")).journal == {}
@@ -183,9 +181,7 @@ async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store
 
     working_drivers.add(first)
     await claim(store, "a", HEAD, first)
-    with pytest.raises(
-        LeaseLost, match="is being driven by another task of this process"
-    ):
+    with pytest.raises(LeaseLost, match="driven by another task of this process"):
         await claim(store, "a", HEAD, second)
     assert (await claim(store, "a", HEAD, first)).epoch == 2  # its own again
     working_drivers.discard(first)

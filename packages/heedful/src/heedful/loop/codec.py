@@ -54,7 +54,8 @@ def to_document(record: Any, *, redacts: bool = False) -> Plain:
     kind: Any = type(record)  # mypy: a class is not Hashable
     for name, default in _omitted_values(kind):
         value = getattr(record, name)
-        if default is MISSING or value != default:
+        # Most have the very object that is their default.
+        if value is not default and value != default:
             if type(value) not in _SCALAR_TYPES:
                 value = _plain_value(value, redacts)
             elif redacts and type(value) is str:
@@ -103,7 +104,7 @@ def _plain_value(value: Any, redacts: bool) -> Any:
         if any(map(is_dataclass, value)):
             return [_plain_value(item, redacts) for item in value]
         value = [_plain_value(item, redacts=False) for item in value]
-    return redact_data(value) if redacts else value
+    return redact_data(value) if redacts and value else value
 
 
 @cache
