@@ -26,10 +26,7 @@ ERROR = "sh: 1: vitest: not found"
 STEP = Fix(kind="step", calls=(Call(tool="Bash", text="npm install"),))
 COMMAND = Fix(kind="command", calls=(Call(tool="Bash", text="npm run unit"),))
 ARGUMENTS = Fix(kind="arguments", changes=(("item", "big pot"), ("all", None)))
-PATH = Fix(
-    kind="path",
-    calls=(Call(tool="Read", arguments=(("path", "b.py"),)),),
-)
+PATH = Fix(kind="path", calls=(Call(tool="Read", arguments=(("path", "b.py"),)),))
 TOOL = Fix(kind="tool", calls=(Call(tool="Glob", text="*.test.js"),))
 EDIT = Fix(kind="edit", calls=(Call(text="edit a.py:\n@@ -1 +1 @@\n-a\n+b"),))
 WAIT = Fix(kind="waiting", seconds=30.0)

@@ -5,13 +5,7 @@ another.
 import pytest
 from hypothesis import given, strategies as st
 
-from heedful.lessons.words import (
-    MAX_QUOTED_CHARS,
-    coverage,
-    difference,
-    weights,
-    words,
-)
+from heedful.lessons.words import MAX_QUOTED_CHARS, coverage, difference, weights, words
 from heedful.validation import MAX_LISTED_ITEMS
 from tests.tables import cases
 

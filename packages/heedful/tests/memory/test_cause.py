@@ -300,12 +300,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch):
     ]
     assert [key_of(generator) for generator, _ in keys] == [key for _, key in keys]
     session: dict[str, Any] = {"__name__": "__main__"}
-    monkeypatch.setattr(
-        sys.modules["__main__"],
-        "__file__",
-        "ask.py",
-        raising=False,
-    )
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "ask.py", raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     exec(compile("def f(): ...", "<string>", "exec"), session)
     assert key_of(session["f"]) == ""
@@ -518,11 +513,7 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
 def route(answer: Any, at: Context) -> Sequence[Finding]:
     """Find a wrong queue, and name the right one, which the task says."""
     queue = at.task.split()[-1]
-    wrong = Finding(
-        "queue",
-        f"{answer!r} is not the queue",
-        fix=f"use queue {queue}",
-    )
+    wrong = Finding("queue", f"{answer!r} is not the queue", fix=f"use queue {queue}")
     return [] if answer == queue else [wrong]
 
 
@@ -551,14 +542,7 @@ def rules_in(hint: str) -> list[str]:
 
 @pytest.mark.both_nightly
 async def test_a_particular_of_one_task_is_told_to_no_other(store):
-    hints = await route_tasks(
-        store,
-        "a card",
-        "b cash",
-        "c loan",
-        "d rent",
-        "e visa",
-    )
+    hints = await route_tasks(store, "a card", "b cash", "c loan", "d rent", "e visa")
     rule = "___ is not the queue. use queue ___"
     assert list(map(rules_in, hints)) == [[], [rule], [rule], [rule], [rule]]
 

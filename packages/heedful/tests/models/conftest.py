@@ -77,11 +77,15 @@ def weights_of(content: bytes, *wheels: tuple[str, str], **changes: Any) -> Weig
 
 @dataclass(kw_only=True)
 class Reply:
-    """What the server says."""
+    """What the server says: `cut` after so many bytes of the body, or `never` in the
+    test.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    cut: int | None = None
+    never: bool = False
 
 
 class Server(ThreadingHTTPServer):
@@ -93,6 +97,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Speaker)
         self.reply: Callable[[dict[str, Any]], Reply] = lambda request: Reply()
         self.asked: list[dict[str, Any]] = []
+        self.ended = threading.Event()
 
     @property
     def url(self) -> str:
@@ -102,6 +107,9 @@ class Server(ThreadingHTTPServer):
         """Answer every request alike: with bytes, or with anything as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.reply = lambda request: Reply(body=data, **reply)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is what some tests are about."""
 
 
 class _Speaker(BaseHTTPRequestHandler):
@@ -115,6 +123,8 @@ class _Speaker(BaseHTTPRequestHandler):
         request = {"path": self.path, "headers": headers, "body": body}
         self.server.asked.append(request)
         reply = self.server.reply(request)
+        if reply.never:
+            self.server.ended.wait(60)
         self.send_response(reply.status)
         for name, value in {
             "content-type": "application/json",
@@ -123,7 +133,8 @@ class _Speaker(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(reply.body)))
         self.end_headers()
-        self.wfile.write(reply.body)
+        self.wfile.write(reply.body if reply.cut is None else reply.body[: reply.cut])
+        self.close_connection = reply.cut is not None or reply.never
 
     def do_POST(self) -> None:
         self.do_GET()
@@ -138,5 +149,6 @@ def server() -> Iterator[Server]:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield server
+        server.ended.set()
         server.shutdown()
         thread.join()
