@@ -190,14 +190,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         **from_page,
     )
     remember(desk, "form", "two lines", lesson="One line only.", **from_page)
-    remember(
-        desk,
-        "mine",
-        "x",
-        lesson="Made of it.",
-        derived_from=[2],
-        source="notes",
-    )
+    remember(desk, "mine", "x", lesson="Made of it.", derived_from=[2], source="notes")
     shown = session(
         ("lessons --json", 0, "!Ignore", "!One line"),
         ("lessons", 0, "(held back)", "!Ignore", "Next: heedful quarantine list"),
@@ -319,10 +312,7 @@ def prove(
                     )
                     errors = frozenset(() if right else {digest})
                     end = Outcome(
-                        loop,
-                        right,
-                        calls=1 if right else 3,
-                        signatures=errors,
+                        loop, right, calls=1 if right else 3, signatures=errors
                     )
                     await store.write(
                         Scope(),
@@ -382,13 +372,7 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
 
 
 def test_proof_counts_the_loops_that_run(desk, session):
-    exposure = Exposure(
-        f"check/{ADA}",
-        "running",
-        shown=True,
-        signature=ADA,
-        share=0.1,
-    )
+    exposure = Exposure(f"check/{ADA}", "running", shown=True, signature=ADA, share=0.1)
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(store.write(Scope(), exposures.remember, (), exposures=[exposure]))
     session(("proof", 0, "No verdict yet: no loop with lessons has ended; 1 run"))
@@ -421,14 +405,7 @@ def test_what_lies_elsewhere_is_said_and_moved(desk, session, monkeypatch):
 
 def test_names_are_stated_listed_and_taken_back(session, desk):
     desk.write("heedful.toml", 'trust = ["gh"]\n')
-    remember(
-        desk,
-        "page",
-        "boom",
-        lesson="l",
-        origin="outside",
-        source="server:docs",
-    )
+    remember(desk, "page", "boom", lesson="l", origin="outside", source="server:docs")
     session(
         ("quarantine list", 0, "To state their sources: heedful trust docs"),
         (

@@ -156,7 +156,7 @@ class Cause:
     found the mistake, and `severity` is the highest of its findings. `check_id`
     identifies the check that found it last, in all functions that this check guards.
     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
-    and `mended` the loops among them that passed. `quiet` counts the loops that were
+    and `mended` those that put it right. `quiet` counts the loops that were
     shown the rule and have kept it since it was last broken; once it is
     `MIN_UNBROKEN_CASES`, it counts all loops of the key.
     """

@@ -13,7 +13,7 @@ compares the outcomes of loops that were shown a lesson with those of other loop
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -90,6 +90,7 @@ def learn(
     corrections = _corrections(loop, accepted, must_differ=outputs)
     corrections.sort(key=lambda correction: -correction.finding.severity)
 
+    still_broken = _broken_at_last(loop)
     lessons = []
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
@@ -100,7 +101,7 @@ def learn(
         text = correction.text(example, quotes_change=not quotes_outputs)
         if not quotes_outputs:
             example = replace(example, task=clip(task), accepted="", rejected="")
-        cause = correction.cause(memory_key, tuple(checks))
+        cause = correction.cause(memory_key, tuple(checks), still_broken)
         lessons.append(correction.lesson(loop.id, text, example, cause))
     if passed:
         lessons += _lessons_of_caller(loop, task)
@@ -187,7 +188,6 @@ def _first_try_lesson(loop: Loop, task: str) -> Lesson:
     """Return the lesson of a loop whose first attempt was accepted."""
     (attempt,) = loop.attempts
     assert attempt.evaluation is not None
-    scores = dict(attempt.evaluation.scores)
     return Lesson(
         "example",
         signature("accepted", "first try"),
@@ -198,7 +198,7 @@ def _first_try_lesson(loop: Loop, task: str) -> Lesson:
         example=Example(
             task,
             attempt.candidate.text or "",
-            after=scores,
+            after=dict(attempt.evaluation.scores),
             model=attempt.model,
             rung=attempt.rung,
         ),
@@ -256,25 +256,30 @@ class _Correction:
             return f"{text} {change}" if text[-1] in ".!?:…" else f"{text}. {change}"
         return text
 
-    def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:
-        """Return the rule of the finding; None for a goal or without a key."""
+    def cause(
+        self, memory_key: str, checks: tuple[str, ...], still_broken: Set[str]
+    ) -> Cause | None:
+        """Return the rule of the finding; None for a goal or without a key.
+
+        `still_broken` are the rules that the loop broke to the end.
+        """
         finding = self.finding
         evaluation = self.rejected.evaluation
         if not memory_key or evaluation is None or finding not in evaluation.errors:
             return None
 
-        output = self.rejected.candidate.text or ""
+        rule = _rule_name(finding, self.rejected)
         if finding.check in checks:
             checks = (finding.check,)
 
         return Cause(
             memory_key=memory_key,
-            rule=rule_digest(finding.check, finding.key, output),
+            rule=rule,
             checks=checks,
             check_id=finding.check_id,
             severity=finding.severity,
             fix=int(bool(finding.fix)),
-            mended=int(self.accepted is not None),
+            mended=int(rule not in still_broken),
         )
 
     def lesson(
@@ -380,6 +385,20 @@ def _corrected_findings(
             findings.append(Finding(goal.score, message, key=str(goal)))
 
     return [finding for finding in findings if finding.key not in after.keys]
+
+
+def _broken_at_last(loop: Loop) -> Set[str]:
+    """Return the names of the rules that the last attempt that was judged broke."""
+    names: Set[str] = set()
+    for attempt in loop.attempts:
+        if attempt.evaluation and not attempt.doubt:
+            names = {_rule_name(error, attempt) for error in attempt.evaluation.errors}
+    return names
+
+
+def _rule_name(finding: Finding, attempt: Attempt) -> str:
+    """Return the digest that names the rule of a finding in an attempt."""
+    return rule_digest(finding.check, finding.key, attempt.candidate.text or "")
 
 
 def rule_digest(check: str, key: str, output: str) -> str:

@@ -803,40 +803,54 @@ def _rule_texts(
 ) -> dict[str, _RuleText]:
     """Return the texts of rules by their names, each by the newest findings.
 
-    Findings of one check that read the same without particulars are compared. A text
-    stays that somebody has written, or that is about this very `task`.
+    Compared are the findings of a lesson, and those of its check that read the same
+    without particulars. A text stays that somebody has written, or that is about this
+    very `task`.
     """
     written = {row["lesson_id"] for row in rows if row["trust"] == "user"}
-    patterns = dict[int, tuple[str, str]]()
-    texts_for_task = dict[int, _RuleText]()
-    alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
-    newest_ids = dict[tuple[str, str], int]()
+    findings = list[tuple[Row, Example]]()
     for sighting in sightings:
-        lesson_id = sighting["lesson_id"]
         example = example_of(sighting)
         if example.wrong:
-            example = with_rule(example)
-            name = sighting["error_type"], example.rule
-            patterns.setdefault(lesson_id, name)
-            alike[name].append(example)
-            newest_ids.setdefault(name, sighting["id"])
-            if example.task == task:
-                text = _RuleText(sighting["lesson"], sighting["id"])
-                texts_for_task.setdefault(lesson_id, text)
+            findings.append((sighting, with_rule(example)))
         elif sighting["is_author"]:
-            written.add(lesson_id)
+            written.add(sighting["lesson_id"])
 
     texts = {row["rule"]: _RuleText(row["text"], row["author"]) for row in rows}
     for row in rows:
-        pattern = patterns.get(row["lesson_id"])
-        if pattern and row["lesson_id"] not in written:
-            # The newest finding has all words that the compared ones have in common.
-            compared = alike[pattern][:MAX_COMPARED_SIGHTINGS]
-            corrected = row["seen"] if row["state"] == "verified" else 0
-            rule = constant_rule(compared, corrected)
-            text = _RuleText(rule, newest_ids[pattern])
-            texts[row["rule"]] = texts_for_task.get(row["lesson_id"], text)
+        of_lesson = [
+            pair for pair in findings if pair[0]["lesson_id"] == row["lesson_id"]
+        ]
+        if of_lesson and row["lesson_id"] not in written:
+            texts[row["rule"]] = _text_of_rule(row, of_lesson, findings, task)
     return texts
+
+
+def _text_of_rule(
+    row: Row,
+    of_lesson: Sequence[tuple[Row, Example]],
+    findings: Sequence[tuple[Row, Example]],
+    task: str,
+) -> _RuleText:
+    """Return what the findings `of_lesson` and those that read alike say.
+
+    If the lesson has a finding about this very `task`, return its words.
+    """
+    of_task = [sighting for sighting, example in of_lesson if example.task == task]
+    if of_task:
+        return _RuleText(of_task[0]["lesson"], of_task[0]["id"])
+
+    newest, example = of_lesson[0]
+    alike = [
+        pair
+        for pair in findings
+        if pair in of_lesson
+        or (pair[0]["error_type"], pair[1].rule) == (newest["error_type"], example.rule)
+    ]
+    compared = [example for _, example in alike[:MAX_COMPARED_SIGHTINGS]]
+    corrected = row["seen"] if row["state"] == "verified" else 0
+    # The newest finding has all words that the compared ones have in common.
+    return _RuleText(constant_rule(compared, corrected), alike[0][0]["id"])
 
 
 # The characters of a blank task. A blank task gets no vector.
