@@ -309,8 +309,9 @@ class Briefing:
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
         silences = [Obstacle("no key")]
         if rules:
-            figures = {"key": self.memory_key, "rules": rules}
-            silences = [Obstacle("rules rest", figures=figures)]
+            silences = [
+                Obstacle("rules rest", figures={"key": self.memory_key, "rules": rules})
+            ]
         elif self.memory_key:
             silences = [Obstacle("no rule broken", figures={"key": self.memory_key})]
 
@@ -322,8 +323,7 @@ class Briefing:
         else:
             silences.insert(0, nearest.remedy)
 
-        names_waiting = nearest is not None and nearest.code == "quarantine"
-        if self.waiting and not names_waiting:
+        if self.waiting and (nearest is None or nearest.code != "quarantine"):
             code = "text waits" if self.waiting == 1 else "texts wait"
             figures = {"number": self.waiting}
             silences.append(Obstacle(code, LIST_COMMAND, figures=figures))
@@ -517,6 +517,14 @@ def choose_for_loop(
         else:
             others.append((match, obstacle))
 
+    # A rule that rests was not drawn, and is named again.
+    if before is not None:
+        others += [
+            (match, obstacle)
+            for match in found
+            if match.cause and _name_of(match) not in before
+            if (obstacle := match.cause.rests(task, checks, match.verified, check_ids))
+        ]
     if before is None:
         if tell == "both":
             others += _set_vague_apart(rules, similar, task, now)
