@@ -14,8 +14,7 @@ has learnt what it can. Streams count alike.
     trial    retries, and the answers of `nearest` as texts of another memory, through
              a heedful.Trial that withholds nothing
 
-`bench.quality.learn_plan` has the plan. A stream is run in two parts that share no
-task, `geo.a` and `geo.b`, each with an empty memory at its start; `geo` counts both.
+`bench.quality.learn_plan` has the plan.
 
 A memory that told nothing in a second half is an error, not a result. Streams of a pool
 are averaged, each pool apart.
@@ -30,14 +29,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 
 from bench.quality.answers import MODELS, KeptModels, Live, open_kept_models, say
 from bench.quality.arms import ARMS, ask_again, run_arm
 from bench.quality.committed import commit
 from bench.quality.curve import Outcome
-from bench.quality.learn_plan import PLAIN, Runs, cut, describe, plan_of
+from bench.quality.learn_plan import PLAIN, cut, describe, plan_of
 from bench.quality.paired import (
     Gain,
     Pair,
@@ -58,6 +57,8 @@ OUT = Path("bench/out/learn.json")
 SAMPLED = "again"
 BUDGET = "ours"  # the arm that says how many calls `again` has
 RIVAL = "nearest"
+# Of an order, the tasks that it has in its second half.
+HALVES = ("last_tasks", "first_tasks")
 COMPARED = ("nothing", "again", "retries", "nearest", "trial", "ours")
 
 
@@ -139,20 +140,18 @@ async def _measure(
     plan = plan_of(size, live)
     if SAMPLED in plan.arms and BUDGET not in plan.arms:
         raise SystemExit(f"the arm {SAMPLED} has the calls of {BUDGET}: run both")
-    sources = [READERS[name](data, split) for name in plan.streams]
-    cuts = [cut(source, plan, live.limit) for source in sources]
+    sources = [cut(READERS[name](data, split), live.limit) for name in plan.streams]
     async with open_kept_models(size, data, live) as models:
-        for line in describe(f"learn {models.name}", plan, cuts, live):
+        for line in describe(f"learn {models.name}", plan, sources, live):
             say(line)
         jobs = [
-            _PartJob(source=part, runs=plan.arms_of(number), models=models)
-            for number, part in chain.from_iterable(map(enumerate, cuts))
+            _StreamJob(source=source, arms=plan.arms, models=models)
+            for source in sources
         ]
         async with asyncio.TaskGroup() as group:
             for job in jobs:
                 group.create_task(job.run())
-        all_runs = chain.from_iterable(job.runs.values() for job in jobs)
-        total = sum(runs.orders for runs in all_runs)
+        total = len(jobs) * sum(plan.arms.values())
         stopped = sum(len(job.stopped) for job in jobs)
         spending = models.spending
         spent = (
@@ -165,42 +164,31 @@ async def _measure(
         if live.export:
             commit(models.answers.committed, models.name, models.answers.used)
     results = {job.source.name: job.results for job in jobs}
-    for source, its_parts in zip(sources, cuts, strict=True):
-        results[source.name] = _join([results[part.name] for part in its_parts])
-    return models.name, [*sources, *chain.from_iterable(cuts)], results
-
-
-def _join(parts: Sequence[ArmOutcomes]) -> ArmOutcomes:
-    """Return the outcomes of all parts of a stream."""
-    joined: ArmOutcomes = {}
-    for arms in parts:
-        for name, outcomes in arms.items():
-            joined.setdefault(name, {}).update(outcomes)
-    return joined
+    return models.name, sources, results
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PartJob:
-    """All arms on one part of a stream, in all orders. All jobs share the models.
+class _StreamJob:
+    """All arms on a stream, in all orders. All jobs share the models.
 
     `stopped` names the runs that lack an answer.
     """
 
     source: Stream
-    runs: Mapping[str, Runs]
+    arms: Mapping[str, int]
     models: KeptModels
     results: ArmOutcomes = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
         """Run each arm in each order."""
-        self.results.update((name, {}) for name in self.runs)
+        self.results.update((name, {}) for name in self.arms)
         async with asyncio.TaskGroup() as group:
-            for order in range(max(runs.orders for runs in self.runs.values())):
+            for order in range(max(self.arms.values())):
                 budget: asyncio.Task[list[Outcome]] | None = None
                 # The arm that others wait for comes first.
-                for name in sorted(self.runs, key=lambda name: name != BUDGET):
-                    if order >= self.runs[name].orders:
+                for name in sorted(self.arms, key=lambda name: name != BUDGET):
+                    if order >= self.arms[name]:
                         continue
                     arm = group.create_task(self._run_arm(name, order, budget))
                     if name == BUDGET:
@@ -264,9 +252,27 @@ def compare_arms(
         arms = [results[member] for member in members]
         for other, name in combinations(COMPARED, 2):
             if ARMS[name].remembers and all({name, other} <= {*runs} for runs in arms):
+                key = f"{name}_over_{other}"
                 pairs = [pair(runs[name], runs[other]) for runs in arms]
-                gains[group] |= _gains_of(f"{name}_over_{other}", pairs)
+                gains[group] |= _gains_of(key, pairs)
+                gains[group] |= {
+                    f"{key}.{half}": gain(
+                        [
+                            pair(_in_order(runs[name], order), runs[other])
+                            for runs in arms
+                        ],
+                        right_at_once,
+                        late_only=True,
+                    )
+                    for order, half in enumerate(HALVES)
+                }
     return gains
+
+
+def _in_order(
+    outcomes: Mapping[tuple[int, str], Outcome], order: int
+) -> dict[tuple[int, str], Outcome]:
+    return {key: outcome for key, outcome in outcomes.items() if key[0] == order}
 
 
 def _gains_of(

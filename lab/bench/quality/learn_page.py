@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import page
-from bench.quality.learn import BUDGET, OUT, RIVAL
-from bench.quality.learn_plan import PARTS, PLAIN
+from bench.quality.learn import BUDGET, HALVES, OUT, RIVAL
+from bench.quality.learn_plan import PLAIN
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
 COLUMNS = (PLAIN, RIVAL, BUDGET)
-GAIN = f"{BUDGET}_over_{RIVAL}.second_half"
+OVER = f"{BUDGET}_over_{RIVAL}"
+GAIN = f"{OVER}.second_half"
 POOL_TITLES = {
     OPEN: "**all of these, streams alike**",
     CORRECTED: "**corrected by a person, streams alike**",
@@ -47,8 +48,8 @@ def table(size: str, report: Report) -> str:
         "nearest answers",
         "heedful",
         "heedful over nearest",
-        "its first part",
-        "its second part",
+        "its last 75",
+        "its first 75",
         "won",
         "lost",
         "right with nothing, wrong with nearest answers, both halves",
@@ -60,7 +61,7 @@ def table(size: str, report: Report) -> str:
         *page.head(heads),
     ]
     gains = report["gains"]
-    for name in streams_of(report):
+    for name in report["streams"]:
         arms = report["streams"][name]
         shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
         losses = [f"{arms[arm]['lost']}" for arm in (RIVAL, BUDGET)]
@@ -73,18 +74,13 @@ def table(size: str, report: Report) -> str:
     return "\n".join([*lines, ""])
 
 
-def streams_of(report: Report) -> list[str]:
-    """Return the names of the streams, without those of their parts."""
-    return [name for name in report["streams"] if "." not in name]
-
-
 def _row(cells: Sequence[str], gains: Report, name: str, losses: Sequence[str]) -> str:
     gain = gains[name][GAIN]
     interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
     figures = [f"{gain['gain']:+.3f} ({interval})"]
-    for part in PARTS:
-        of_part = gains.get(f"{name}.{part}")
-        figures.append(f"{of_part[GAIN]['gain']:+.3f}" if of_part else "")
+    for half in HALVES:
+        of_half = gains[name][f"{OVER}.{half}"]
+        figures.append(f"{of_half['gain']:+.3f}" if of_half else "")
     counts = [f"{gain['won']}", f"{gain['lost']}"]
     row = page.row([*cells, *figures, *counts, *losses])
     return row.replace("-", "−").replace("+0.000", "0.000")
@@ -100,7 +96,7 @@ def draw(report: Report) -> bytes:
 
     gains = [
         (name, report["gains"][name][GAIN])
-        for name in (*streams_of(report), OPEN)
+        for name in (*report["streams"], OPEN)
         if name in report["gains"]
     ]
     with mpl.rc_context({"font.size": 10.0}):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from bench.quality.answers import Live
 from bench.quality.arms import ARMS
@@ -12,58 +11,39 @@ from bench.quality.streams import READERS, Stream
 
 PLAIN = "nothing"  # the arm that makes one attempt
 TASKS = 150
-PARTS = ("a", "b")
 ATTEMPTS = 3
 TOKEN_CHARS = 4
 TOLD_TOKENS = 150  # what memory or feedback adds to a prompt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
-    """How many parts of a stream an arm answers, and each in how many orders.
+class Plan:
+    """The streams that a model answers, and in how many orders each arm does.
 
     The second order is the reverse: without memory, it has the same answers.
     """
 
-    parts: int = 1
-    orders: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The streams that a model answers, and the runs of each arm on each of them."""
-
     streams: tuple[str, ...] = tuple(READERS)
-    arms: Mapping[str, Runs]
-
-    def arms_of(self, part: int) -> dict[str, Runs]:
-        """Return the arms that answer a part of a stream."""
-        return {name: runs for name, runs in self.arms.items() if part < runs.parts}
+    arms: Mapping[str, int]
 
 
 PLANS: Mapping[str, Plan] = {
     "0.5b": Plan(
         arms={
-            "nothing": Runs(parts=2, orders=2),
-            "retries": Runs(parts=2, orders=2),
-            "nearest": Runs(parts=2, orders=2),
-            "ours": Runs(parts=2, orders=2),
-            "trial": Runs(),
-            "again": Runs(),
+            "nothing": 2,
+            "retries": 2,
+            "nearest": 2,
+            "ours": 2,
+            "trial": 1,
+            "again": 1,
         }
     ),
     "1.5b": Plan(
         streams=("geo", "banking77", "rules"),
-        arms={"nothing": Runs(), "nearest": Runs(), "ours": Runs()},
+        arms={"nothing": 1, "nearest": 1, "ours": 1},
     ),
 }
-NAMED = Plan(
-    arms={
-        "nothing": Runs(parts=2),
-        "nearest": Runs(parts=2),
-        "ours": Runs(parts=2),
-    }
-)
+NAMED = Plan(arms={"nothing": 1, "nearest": 1, "ours": 1})
 
 
 def plan_of(size: str, live: Live) -> Plan:
@@ -71,41 +51,30 @@ def plan_of(size: str, live: Live) -> Plan:
     replace its own.
     """
     plan = PLANS.get(size, NAMED)
-    arms = {name: plan.arms.get(name, Runs()) for name in live.arms or plan.arms}
-    if live.orders:
-        for name, runs in arms.items():
-            arms[name] = replace(runs, orders=live.orders)
+    arms = {
+        name: live.orders or plan.arms.get(name, 1) for name in live.arms or plan.arms
+    }
     return Plan(streams=live.streams or plan.streams, arms=arms)
 
 
-def cut(source: Stream, plan: Plan, limit: int | None) -> list[Stream]:
-    """Return the planned parts of a stream, up to `limit` tasks of each.
-
-    They share no task, and a memory is empty at the start of each.
-    """
-    count = min(TASKS, len(source.tasks) // len(PARTS))
-    parts = max(runs.parts for runs in plan.arms.values())
-    return [
-        replace(
-            source,
-            name=f"{source.name}.{letter}",
-            pool=f"{source.pool}.{letter}",
-            tasks=source.tasks[number * count :][: min(limit or count, count)],
-        )
-        for number, letter in enumerate(PARTS[:parts])
-    ]
+def cut(source: Stream, limit: int | None) -> Stream:
+    """Return the tasks of a stream that are asked, at most `limit`."""
+    return replace(source, tasks=source.tasks[: limit or TASKS])
 
 
 def describe(
-    title: str, plan: Plan, sources: Sequence[Sequence[Stream]], live: Live
+    title: str, plan: Plan, sources: Sequence[Stream], live: Live
 ) -> Iterator[str]:
-    """Yield lines that say what is asked; `sources` has the parts of each stream."""
-    parts = [f"{part.name} {len(part.tasks)}" for part in chain.from_iterable(sources)]
-    yield f"{title}: tasks of {', '.join(parts)}"
-    for name, runs in plan.arms.items():
-        yield f"  {name}: parts {runs.parts}, orders {runs.orders}"
+    """Yield lines that say what is asked."""
+    streams = [f"{source.name} {len(source.tasks)}" for source in sources]
+    yield f"{title}: tasks of {', '.join(streams)}"
+    yield f"  orders of {', '.join(f'{name} {n}' for name, n in plan.arms.items())}"
 
-    estimates = list(_estimate(plan, sources))
+    estimates = [
+        _estimate(source, name, orders)
+        for source in sources
+        for name, orders in plan.arms.items()
+    ]
     calls, prompt_tokens, completion_tokens = map(sum, zip(*estimates, strict=True))
     cost = live.price(prompt_tokens, completion_tokens)
     yield (
@@ -115,15 +84,11 @@ def describe(
     )
 
 
-def _estimate(
-    plan: Plan, sources: Sequence[Sequence[Stream]]
-) -> Iterator[tuple[int, int, int]]:
-    """Yield the calls and tokens of each arm on each part of a stream, at most."""
-    for number, part in chain.from_iterable(map(enumerate, sources)):
-        chars = sum(len(task.system) + len(task.text) for task in part.tasks)
-        read = chars // TOKEN_CHARS + TOLD_TOKENS * len(part.tasks)
-        for name, runs in plan.arms_of(number).items():
-            orders = runs.orders if ARMS[name].remembers else 1
-            times = orders * (1 if name == PLAIN else ATTEMPTS)
-            calls = times * len(part.tasks)
-            yield calls, times * read, calls * part.tokens
+def _estimate(source: Stream, name: str, orders: int) -> tuple[int, int, int]:
+    """Return the calls and tokens of an arm on a stream, at most."""
+    chars = sum(len(task.system) + len(task.text) for task in source.tasks)
+    read = chars // TOKEN_CHARS + TOLD_TOKENS * len(source.tasks)
+    times = orders if ARMS[name].remembers else 1
+    times *= 1 if name == PLAIN else ATTEMPTS
+    calls = times * len(source.tasks)
+    return calls, times * read, calls * source.tokens

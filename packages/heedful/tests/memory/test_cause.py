@@ -567,6 +567,22 @@ async def test_the_same_task_is_told_its_own_value(store):
 
 
 @pytest.mark.both_nightly
+async def test_a_fix_that_differs_from_task_to_task_is_told_with_its_task(store):
+    tasks = ("pay card", "pay cash", "pay loan")
+    hints = await route_tasks(store, *tasks, "pay rent", obeys=False)
+    for task in tasks:
+        queue = task.split()[1]
+        told = f"task: {task}\n'other_p' is not the queue\nuse queue {queue}\n"
+        assert told in hints[3]
+    assert "use queue ___" not in hints[3]
+
+    memory = Memory(store, holdout=0.0)
+    for key, tell in (("route", "rules"), ("other", "both")):
+        briefing = await memory.brief("pay", "l", memory_key=key, tell=tell)
+        assert briefing.found == ()
+
+
+@pytest.mark.both_nightly
 async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
     await route_tasks(store, "a card", "b cash")
     memory = Memory(store, holdout=0.0)

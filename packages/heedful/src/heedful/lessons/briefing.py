@@ -206,8 +206,11 @@ class Choice:
     @property
     def remedy(self) -> Obstacle:
         """What keeps the lesson back, and the command that changes it."""
-        figures = {"lesson": self.lesson, "words": self.obstacle}
-        return Obstacle("lesson", self.command, figures=figures)
+        return Obstacle(
+            "lesson",
+            self.command,
+            figures={"lesson": self.lesson, "words": self.obstacle},
+        )
 
     @property
     def cure(self) -> str:
@@ -223,7 +226,7 @@ def _words_of(match: Match, outcome: Outcomes) -> str:
     is_in_prompt = match.example.accepted and outcome in ("told", "withheld")
     if match.state == "quarantined" or is_in_prompt:
         return ""
-    return clean(sanitize(match.lesson), MAX_LINE_CHARS)
+    return clean(sanitize(match.refusal or match.lesson), MAX_LINE_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +319,9 @@ class Briefing:
             silences = [Obstacle("no rule broken", figures={"key": self.memory_key})]
 
         if nearest is None:
-            code = "no lesson" if self.space else "no lesson by words"
-            silences.append(Obstacle(code))
+            silences.append(
+                Obstacle("no lesson" if self.space else "no lesson by words")
+            )
         elif nearest.code == "distance":
             silences.append(nearest.remedy)
         else:
@@ -325,8 +329,9 @@ class Briefing:
 
         if self.waiting and (nearest is None or nearest.code != "quarantine"):
             code = "text waits" if self.waiting == 1 else "texts wait"
-            figures = {"number": self.waiting}
-            silences.append(Obstacle(code, LIST_COMMAND, figures=figures))
+            silences.append(
+                Obstacle(code, LIST_COMMAND, figures={"number": self.waiting})
+            )
         return silences
 
     @property
@@ -339,8 +344,11 @@ class Briefing:
     @property
     def notice(self) -> str:
         """The summary, with what is held back if nothing is shown, and what to do."""
-        codes = ("lesson", "text waits", "texts wait")
-        held_back = [silence for silence in self.silences if silence.code in codes]
+        held_back = [
+            silence
+            for silence in self.silences
+            if silence.code in ("lesson", "text waits", "texts wait")
+        ]
         return ": ".join([self.summary, *(silence.sentence for silence in held_back)])
 
     @property
@@ -364,8 +372,7 @@ class Briefing:
     @property
     def shown(self) -> tuple[int, ...]:
         """The ids of the examples whose answers or words the loop is shown."""
-        examples = [e.examples for e in self.exposures if e.shown]
-        return tuple(chain.from_iterable(examples))
+        return tuple(chain.from_iterable(e.examples for e in self.exposures if e.shown))
 
     @property
     def found(self) -> tuple[Match, ...]:
@@ -447,10 +454,9 @@ DrawnName = tuple[str, int]
 
 def drawn_names(exposures: Iterable[Exposure]) -> frozenset[DrawnName]:
     """Return the lessons that a draw decided on, with each of their examples."""
-    names = set[DrawnName]()
-    for exposure in exposures:
-        names.update((exposure.lesson, id) for id in exposure.examples)
-    return frozenset(names)
+    return frozenset(
+        (exposure.lesson, id) for exposure in exposures for id in exposure.examples
+    )
 
 
 def _name_of(match: Match) -> DrawnName:
@@ -474,9 +480,10 @@ def choose_for_loop(
 
     Rules that loops of its memory key broke come first, in the order of `found`; then
     worked examples and lessons for similar tasks, and the nearest strategy or
-    correction by a user. `tell` leaves out one of the two forms. A lesson from a check
-    without an accepted output is shown as a rule only, because advice for one function
-    is wrong for another. Other lessons of the kind "reflection", and lessons of a run
+    correction by a user. `tell` leaves out one of the two forms. What a check said of a
+    task whose loop did not pass is shown like a worked example, if it has a fix: only
+    to loops of the same memory key, because advice for one function is wrong for
+    another. Other lessons of the kind "reflection", and lessons of a run
     without evidence, are never shown. A rule that does not say what to do makes way for
     three accepted answers of its key. The limits are those of `choose`. `before` are
     the examples that were drawn for a resumed loop: it is shown the same again. The
@@ -502,7 +509,7 @@ def choose_for_loop(
             continue
         obstacle = _model_obstacle(match, model)
         if match.cause is None:
-            is_barred = form_obstacle or obstacle or find_obstacle(match)
+            is_barred = form_obstacle or obstacle or find_obstacle(match, memory_key)
             (barred if is_barred else similar).append(match)
             continue
 
@@ -658,7 +665,7 @@ def _model_obstacle(match: Match, model: str) -> Obstacle | None:
 
 def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
     """Return the obstacle of a lesson in the form that was not asked for."""
-    form = "examples" if match.example.accepted else "rules"
+    form = "examples" if match.example.accepted or match.refusal else "rules"
     if tell in ("both", form):
         return None
     return Obstacle("form", figures={"form": form, "tell": tell})
@@ -666,23 +673,25 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return the obstacle of a lesson whose task is not similar enough."""
-    command = EMBED_COMMAND if match.cosine is None else ""
-    return Obstacle("distance", command)
+    return Obstacle("distance", EMBED_COMMAND if match.cosine is None else "")
 
 
 def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
     If there are several, it is the one that stays when the others are gone. The
-    `memory_key` is that of the loop, if it has one.
+    `memory_key` is that of the loop, if it has one. What a check said of a task is told
+    to loops of its key only, and if it said what to do.
     """
     if match.kind == "reflection" and not is_correction(match):
         return Obstacle("no strategy", _edit_command(match))
-    if match.kind == "check" and not match.example.accepted:
+    is_own_fix = match.memory_key == memory_key != "" and match.example.fix
+    if match.refusal and not is_own_fix:
         if match.memory_key in ("", memory_key):
             return Obstacle("no answer")
-        figures = {"key": match.memory_key, "loop_key": memory_key}
-        return Obstacle("other key", figures=figures)
+        return Obstacle(
+            "other key", figures={"key": match.memory_key, "loop_key": memory_key}
+        )
     return find_recall_obstacle(match)
 
 
@@ -694,9 +703,10 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
     if match.state == "retired":
         return Obstacle("retired", _restore_command(match))
     if not has_evidence(match):
-        is_dreamt = match.meta.get("by") == DREAM_AUTHOR
-        code = "dreamt" if is_dreamt else "no evidence"
-        return Obstacle(code, _edit_command(match))
+        return Obstacle(
+            "dreamt" if match.meta.get("by") == DREAM_AUTHOR else "no evidence",
+            _edit_command(match),
+        )
     return None
 
 
@@ -760,12 +770,14 @@ def _with_shown_answers(
     """Return the lessons; those whose answer comes with a rule are no longer `own`.
 
     The example of a rule comes with the rule, so it is shown again only if its task is
-    similar.
+    similar. What a check said of one task is not shown beside its rule.
     """
     worked = {match.worked.digest for match in rules if match.worked}
+    told = {rule.lesson_id for rule in rules}
     return [
         replace(match, own=match.own and match.example.digest not in worked)
         for match in similar
+        if match.example.accepted or match.lesson_id not in told
     ]
 
 

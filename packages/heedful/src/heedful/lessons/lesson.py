@@ -158,7 +158,8 @@ class Cause:
     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
     and `mended` those that put it right. `quiet` counts the loops that were
     shown the rule and have kept it since it was last broken; once it is
-    `MIN_UNBROKEN_CASES`, it counts all loops of the key.
+    `MIN_UNBROKEN_CASES`, it counts all loops of the key. It `varies` if the fix differs
+    from task to task.
     """
 
     memory_key: str
@@ -170,14 +171,17 @@ class Cause:
     loops: int = 1
     mended: int = 0
     quiet: int = 0
+    varies: bool = False
 
     @property
     def says_fix(self) -> bool:
         """Whether its words say what to do.
 
-        They have a fix, or as feedback they fixed at least two loops, and most of those
-        that broke the rule.
+        They have a fix that is the same for all tasks, or as feedback they fixed at
+        least two loops, and most of those that broke the rule.
         """
+        if self.varies:
+            return False
         return self.fix > 0 or (self.mended >= 2 and self.mended * 2 > self.loops)
 
     def rests(
@@ -425,6 +429,13 @@ class Match:
         if self.cosine is None:
             return self.coverage * (self.keyword or 0.0)
         return (self.coverage + max(0.0, self.cosine)) / 2
+
+    @property
+    def refusal(self) -> str:
+        """What a check said of one task whose loop did not pass; "" for others."""
+        if self.kind != "check" or self.cause or self.example.accepted:
+            return ""
+        return "\n".join(filter(None, [self.example.wrong, self.example.fix]))
 
     @property
     def is_from_run(self) -> bool:

@@ -89,8 +89,8 @@ def rank(
 
     distinct: dict[tuple[str, str], Match] = {}
     for match in related:
-        accepted = match.example.accepted
-        key = (match.example.task, accepted) if accepted else ("", match.lesson)
+        told = match.example.accepted or match.refusal
+        key = (match.example.task, told) if told else ("", match.lesson)
         distinct.setdefault(key, match)
     return list(distinct.values())[:limit]
 
@@ -254,8 +254,9 @@ def _without_figures(task: str) -> list[str]:
 
 def _is_of_run(match: Match) -> bool:
     """Return True for a lesson of a run that is neither an answer nor a person's."""
-    is_of_run = match.is_from_run and not match.example.accepted
-    return is_of_run and not match.meta.get("correction")
+    return match.is_from_run and not (
+        match.example.accepted or match.meta.get("correction")
+    )
 
 
 def is_related(match: Match) -> bool:

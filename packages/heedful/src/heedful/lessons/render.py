@@ -379,24 +379,30 @@ def as_text(
 
 
 def _advice_parts(advice: Sequence["Match"]) -> list[tuple[str, str, str]]:
-    """Return label, provenance and text of each lesson without an accepted output."""
-    parts = []
+    """Return label, provenance and text of each lesson without an accepted output.
+
+    What one lesson says of several tasks is one text.
+    """
+    texts_by_head: dict[tuple[str, str], list[str]] = {}
     for match in reversed(advice):
         if match.example.accepted:
             continue
 
         label = "what went wrong before, and what fixed it"
-        if match.cause:
+        if match.kind == "check":
             label = "what earlier answers got wrong, and how to put it right"
         elif match.is_from_run:
             label = "a rule drawn from an earlier run"
-        parts.append((label, provenance(match), sanitize(_advice_text(match))))
-    return parts
+        texts = texts_by_head.setdefault((label, provenance(match)), [])
+        texts.append(sanitize(_advice_text(match)))
+    return [(*head, "\n".join(texts)) for head, texts in texts_by_head.items()]
 
 
 def _advice_text(match: "Match") -> str:
     """Return the error, the lesson, and the answers before and after the fix."""
     texts = [match.example.wrong, match.lesson or match.example.task]
+    if match.refusal:
+        texts = [f"task: {match.example.task}", match.refusal]
     if match.worked is not None:
         texts += [
             f"task: {match.worked.task}",

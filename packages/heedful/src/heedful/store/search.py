@@ -709,14 +709,14 @@ def by_cause(
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
         is_own = row["example_key"] in ("", memory_key)
         is_whole = example.accepted and example.rejected
-        is_shown = is_own and is_whole and chars <= MAX_RULE_EXAMPLE_CHARS
-        worked = example if is_shown else None
+        is_short = chars <= MAX_RULE_EXAMPLE_CHARS
+        worked = example if is_own and is_whole and is_short else None
 
         rows_by_key = broken[row["rule"]]
         if memory_key in rows_by_key:  # its own loops say enough
             rows_by_key = {memory_key: row}
         cause = replace(
-            from_row(Cause, row),
+            from_row(Cause, row, varies=texts[row["rule"]].varies),
             loops=sum(row["loops"] for row in rows_by_key.values()),
             mended=sum(row["mended"] for row in rows_by_key.values()),
         )
@@ -773,10 +773,14 @@ def with_told_words(
 
 
 class _RuleText(NamedTuple):
-    """The text of a rule, and the id of an example that has all its words."""
+    """The text of a rule, and the id of an example that has all its words.
+
+    It `varies` if the fix differs from task to task.
+    """
 
     text: str
     author: int | None
+    varies: bool = False
 
 
 def _rule_sightings(
@@ -850,7 +854,11 @@ def _text_of_rule(
     compared = [example for _, example in alike[:MAX_COMPARED_SIGHTINGS]]
     corrected = row["seen"] if row["state"] == "verified" else 0
     # The newest finding has all words that the compared ones have in common.
-    return _RuleText(constant_rule(compared, corrected), alike[0][0]["id"])
+    return _RuleText(
+        constant_rule(compared, corrected),
+        alike[0][0]["id"],
+        varies=len({example.fix for example in compared}) > 1,
+    )
 
 
 # The characters of a blank task. A blank task gets no vector.
