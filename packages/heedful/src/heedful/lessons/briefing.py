@@ -480,27 +480,25 @@ def choose_for_loop(
 
     Rules that loops of its memory key broke come first, in the order of `found`; then
     worked examples and lessons for similar tasks, and the nearest strategy or
-    correction by a user. `tell` leaves out one of the two forms. What a check said of a
-    task whose loop did not pass is shown like a worked example, if it has a fix: only
-    to loops of the same memory key, because advice for one function is wrong for
-    another. Other lessons of the kind "reflection", and lessons of a run
-    without evidence, are never shown. A rule that does not say what to do makes way for
-    three accepted answers of its key. The limits are those of `choose`. `before` are
-    the examples that were drawn for a resumed loop: it is shown the same again. The
-    `hidden` lessons may not be recalled: near ones are listed among the others, with
-    the reason.
-    What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
-    of the loop. The `checks` of the loop are names, and the `check_ids` tell their
-    arguments apart.
+    correction by a user. `tell` leaves out one of the two forms. A fix that differs
+    from task to task says nothing as a rule. Then what the check said of a task whose
+    loop did not pass is shown like a worked example of the key. Other lessons of the
+    kind "reflection", and lessons of a run without evidence, are never shown. A rule
+    that does not say what to do makes way for three examples of its key. The limits are
+    those of `choose`. `before` are the examples that were drawn for a resumed loop: it
+    is shown the same again. The `hidden` lessons may not be recalled: near ones are
+    listed among the others, with the reason. What a proof says hurts loops of the
+    `model` is not shown. The `memory_key` is that of the loop. The `checks` of the loop
+    are names, and the `check_ids` tell their arguments apart.
     """
     matches = _considered(found, tell, before)
-    if before is not None:
-        model = ""
+    model = model if before is None else ""
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
     fitting = list(keep_fitting(task, with_overlap(task, matches)))
     fitting_ids = {match.id for match in fitting}
+    varying = {match.lesson_id for match in found if match.cause and match.cause.varies}
     # Those that are not chosen, each with the reason.
     others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
     for match in fitting:
@@ -509,7 +507,13 @@ def choose_for_loop(
             continue
         obstacle = _model_obstacle(match, model)
         if match.cause is None:
-            is_barred = form_obstacle or obstacle or find_obstacle(match, memory_key)
+            is_barred = (
+                form_obstacle
+                or obstacle
+                or find_obstacle(
+                    match, says_fix=match.own and match.lesson_id in varying
+                )
+            )
             (barred if is_barred else similar).append(match)
             continue
 
@@ -676,17 +680,18 @@ def _distance_obstacle(match: Match) -> Obstacle:
     return Obstacle("distance", EMBED_COMMAND if match.cosine is None else "")
 
 
-def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
+def find_obstacle(
+    match: Match, memory_key: str = "", says_fix: bool = False
+) -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
     If there are several, it is the one that stays when the others are gone. The
-    `memory_key` is that of the loop, if it has one. What a check said of a task is told
-    to loops of its key only, and if it said what to do.
+    `memory_key` is that of the loop, if it has one. What a check said of one task is
+    told only if it `says_fix`.
     """
     if match.kind == "reflection" and not is_correction(match):
         return Obstacle("no strategy", _edit_command(match))
-    is_own_fix = match.memory_key == memory_key != "" and match.example.fix
-    if match.refusal and not is_own_fix:
+    if match.refusal and not says_fix:
         if match.memory_key in ("", memory_key):
             return Obstacle("no answer")
         return Obstacle(
