@@ -22,9 +22,8 @@ ARMS = (
     "large",
     "large_ours",
     "ladder",
+    "ladder_nearest",
     "ladder_ours",
-    "once",
-    "once_ours",
 )
 LINES = {
     "ladder_ours": ("ladder with memory", "#0072B2"),
@@ -37,13 +36,14 @@ GAINS = {
     "ladder_ours_over_ladder.alone_last_quarter": "the same, last quarter",
     "ladder_ours_over_ladder.solved": "solved: `ladder_ours` over `ladder`",
     "ladder_ours_over_large_ours.solved": "solved: `ladder_ours` over `large_ours`",
-    "once_ours_over_large_ours.solved": "solved: `once_ours` over `large_ours`",
+    "ladder_ours_over_ladder_nearest.solved": "solved: `ladder_ours` over "
+    "`ladder_nearest`",
 }
 RATIOS = {
     "ladder_ours_over_large_ours.cost_ratio": "cost in second halves: `ladder_ours` "
     "over `large_ours`",
-    "once_ours_over_large_ours.cost_ratio": "cost in second halves: `once_ours` over "
-    "`large_ours`",
+    "ladder_ours_over_ladder_nearest.cost_ratio": "cost in second halves: "
+    "`ladder_ours` over `ladder_nearest`",
 }
 Report = Mapping[str, Any]
 
