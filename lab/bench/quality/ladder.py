@@ -197,7 +197,8 @@ class Answerer:
                 temperature=context.temperature,
                 seed=context.seed,
             )
-            answer = replace(answer, text=task.extract(answer.text))
+            text = task.extract(answer.text)
+            answer = replace(answer, text=text, finish="stop")
             answers.add(answer)
             return answer
 

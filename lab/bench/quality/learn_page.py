@@ -65,7 +65,7 @@ def table(size: str, report: Report) -> str:
         arms = report["streams"][name]
         shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
         losses = [f"{arms[arm]['lost']}" for arm in (RIVAL, BUDGET)]
-        tasks = f"{arms[BUDGET]['tasks']}"
+        tasks = f"{gains[name][GAIN]['tasks']}"
         lines.append(_row([name, tasks, *shares], gains, name, losses))
     for pool, title in POOL_TITLES.items():
         if pool in gains:
