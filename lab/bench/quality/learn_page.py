@@ -52,8 +52,8 @@ def table(size: str, report: Report) -> str:
         "its first 75",
         "won",
         "lost",
-        "right with nothing, wrong with nearest answers, both halves",
-        "the same with heedful",
+        "lost to nothing, nearest answers",
+        "heedful",
     ]
     lines = [
         f"Right at the first try, second halves, {report['model']}:",
