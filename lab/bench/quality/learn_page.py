@@ -18,11 +18,6 @@ from bench.quality.streams import CORRECTED, OPEN, RULES
 COLUMNS = (PLAIN, RIVAL, BUDGET)
 OVER = f"{BUDGET}_over_{RIVAL}"
 GAIN = f"{OVER}.second_half"
-POOL_TITLES = {
-    OPEN: "**all of these, streams alike**",
-    CORRECTED: "**corrected by a person, streams alike**",
-    RULES: "**house rules**",
-}
 INCHES = (8.0, 4.4)
 COLORS = {True: "#0072B2", False: "#666666"}  # of a gain above 0 for sure, and others
 Report = Mapping[str, Any]
@@ -67,11 +62,22 @@ def table(size: str, report: Report) -> str:
         losses = [f"{arms[arm]['lost']}" for arm in (RIVAL, BUDGET)]
         tasks = f"{gains[name][GAIN]['tasks']}"
         lines.append(_row([name, tasks, *shares], gains, name, losses))
-    for pool, title in POOL_TITLES.items():
+    for pool in (OPEN, CORRECTED):
         if pool in gains:
             tasks = f"{gains[pool][GAIN]['tasks']}"
-            lines.append(_row([title, tasks, "", "", ""], gains, pool, ["", ""]))
+            cells = [f"**{pool_title(report, pool)}**", tasks, "", "", ""]
+            lines.append(_row(cells, gains, pool, ["", ""]))
     return "\n".join([*lines, ""])
+
+
+def pool_title(report: Report, pool: str) -> str:
+    """Return the names of the streams that are averaged."""
+    names = [
+        name
+        for name in report["streams"]
+        if name != RULES and name.endswith(CORRECTED) == (pool == CORRECTED)
+    ]
+    return f"{', '.join(names)}, alike"
 
 
 def _row(cells: Sequence[str], gains: Report, name: str, losses: Sequence[str]) -> str:
@@ -120,7 +126,8 @@ def draw(report: Report) -> bytes:
                 xycoords=("axes fraction", "data"),
                 va="center",
             )
-        names = ["all, streams alike" if name == OPEN else name for name, _ in gains]
+        title = pool_title(report, OPEN)
+        names = [title if name == OPEN else name for name, _ in gains]
         axes.set_yticks(range(len(gains)), list(reversed(names)))
         axes.set_xlabel("points right at the first try over the three nearest answers")
         axes.set_title(
