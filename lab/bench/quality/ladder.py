@@ -188,8 +188,8 @@ class Answerer:
         async def generate(text: str, hint: str) -> Answer:
             context = heedful.context()
             if context.attempt == 1:
-                told = context.examples or context.advice or examples
-                answers.had_memory = bool(told)
+                parts = context.examples or context.advice or examples
+                answers.had_memory = bool(parts)
             turns = heedful.Writer(model).messages(context)
             answer = await model.complete(
                 [Message("system", task.system), *examples, *turns],

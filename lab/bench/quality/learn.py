@@ -255,17 +255,12 @@ def compare_arms(
                 key = f"{name}_over_{other}"
                 pairs = [pair(runs[name], runs[other]) for runs in arms]
                 gains[group] |= _gains_of(key, pairs)
-                gains[group] |= {
-                    f"{key}.{half}": gain(
-                        [
-                            pair(_in_order(runs[name], order), runs[other])
-                            for runs in arms
-                        ],
-                        right_at_once,
-                        late_only=True,
-                    )
-                    for order, half in enumerate(HALVES)
-                }
+                for order, half in enumerate(HALVES):
+                    pairs = [
+                        pair(_in_order(runs[name], order), runs[other]) for runs in arms
+                    ]
+                    figure = gain(pairs, right_at_once, late_only=True)
+                    gains[group][f"{key}.{half}"] = figure
     return gains
 
 

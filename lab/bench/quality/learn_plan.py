@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from bench.quality.answers import Live
 from bench.quality.arms import ARMS
@@ -72,8 +73,7 @@ def describe(
 
     estimates = [
         _estimate(source, name, orders)
-        for source in sources
-        for name, orders in plan.arms.items()
+        for source, (name, orders) in product(sources, plan.arms.items())
     ]
     calls, prompt_tokens, completion_tokens = map(sum, zip(*estimates, strict=True))
     cost = live.price(prompt_tokens, completion_tokens)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Literal, get_args
 
 from heedful.display import counted
@@ -319,9 +319,8 @@ class Briefing:
             silences = [Obstacle("no rule broken", figures={"key": self.memory_key})]
 
         if nearest is None:
-            silences.append(
-                Obstacle("no lesson" if self.space else "no lesson by words")
-            )
+            code = "no lesson" if self.space else "no lesson by words"
+            silences.append(Obstacle(code))
         elif nearest.code == "distance":
             silences.append(nearest.remedy)
         else:
@@ -455,7 +454,7 @@ DrawnName = tuple[str, int]
 def drawn_names(exposures: Iterable[Exposure]) -> frozenset[DrawnName]:
     """Return the lessons that a draw decided on, with each of their examples."""
     return frozenset(
-        (exposure.lesson, id) for exposure in exposures for id in exposure.examples
+        chain.from_iterable(product([e.lesson], e.examples) for e in exposures)
     )
 
 
@@ -677,7 +676,8 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return the obstacle of a lesson whose task is not similar enough."""
-    return Obstacle("distance", EMBED_COMMAND if match.cosine is None else "")
+    command = EMBED_COMMAND if match.cosine is None else ""
+    return Obstacle("distance", command)
 
 
 def find_obstacle(
@@ -708,10 +708,8 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
     if match.state == "retired":
         return Obstacle("retired", _restore_command(match))
     if not has_evidence(match):
-        return Obstacle(
-            "dreamt" if match.meta.get("by") == DREAM_AUTHOR else "no evidence",
-            _edit_command(match),
-        )
+        code = "dreamt" if match.meta.get("by") == DREAM_AUTHOR else "no evidence"
+        return Obstacle(code, _edit_command(match))
     return None
 
 
@@ -778,11 +776,11 @@ def _with_shown_answers(
     similar. What a check said of one task is not shown beside its rule.
     """
     worked = {match.worked.digest for match in rules if match.worked}
-    told = {rule.lesson_id for rule in rules}
+    rule_lessons = {rule.lesson_id for rule in rules}
     return [
         replace(match, own=match.own and match.example.digest not in worked)
         for match in similar
-        if match.example.accepted or match.lesson_id not in told
+        if match.example.accepted or match.lesson_id not in rule_lessons
     ]
 
 

@@ -180,9 +180,8 @@ class Cause:
         They have a fix that is the same for all tasks, or as feedback they fixed at
         least two loops, and most of those that broke the rule.
         """
-        if self.varies:
-            return False
-        return self.fix > 0 or (self.mended >= 2 and self.mended * 2 > self.loops)
+        has_mended = self.mended >= 2 and self.mended * 2 > self.loops
+        return not self.varies and (self.fix > 0 or has_mended)
 
     def rests(
         self,

@@ -89,8 +89,8 @@ def rank(
 
     distinct: dict[tuple[str, str], Match] = {}
     for match in related:
-        told = match.example.accepted or match.refusal
-        key = (match.example.task, told) if told else ("", match.lesson)
+        verdict = match.example.accepted or match.refusal
+        key = (match.example.task, verdict) if verdict else ("", match.lesson)
         distinct.setdefault(key, match)
     return list(distinct.values())[:limit]
 

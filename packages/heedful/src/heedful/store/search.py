@@ -706,11 +706,13 @@ def by_cause(
     )
     for row in rows:
         example = example_of(row)
-        chars = len(example.task) + len(example.rejected) + len(example.accepted)
         is_own = row["example_key"] in ("", memory_key)
-        is_whole = example.accepted and example.rejected
-        is_short = chars <= MAX_RULE_EXAMPLE_CHARS
-        worked = example if is_own and is_whole and is_short else None
+        is_short = (
+            len(example.task + example.rejected + example.accepted)
+            <= MAX_RULE_EXAMPLE_CHARS
+        )
+        is_shown = is_own and is_short and example.accepted and example.rejected
+        worked = example if is_shown else None
 
         rows_by_key = broken[row["rule"]]
         if memory_key in rows_by_key:  # its own loops say enough
