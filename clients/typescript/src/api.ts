@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 3765acbbabec1b02f0a44dbbf38c91d6198fd549a06bbffd8fe1970b3a33ea2a.
+// 8ffc1e6f178a0cbbc2b86b2c26cf0d0e67d9a7a39f6d9a94f05a9515b80cdb40.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -148,9 +148,10 @@ export interface components {
          *     found the mistake, and `severity` is the highest of its findings. `check_id`
          *     identifies the check that found it last, in all functions that this check guards.
          *     `fix` is 1 if a check said what to do. `loops` counts the loops that broke the rule,
-         *     and `mended` the loops among them that passed. `quiet` counts the loops that were
+         *     and `mended` those that put it right. `quiet` counts the loops that were
          *     shown the rule and have kept it since it was last broken; once it is
-         *     `MIN_UNBROKEN_CASES`, it counts all loops of the key.
+         *     `MIN_UNBROKEN_CASES`, it counts all loops of the key. It `varies` if the fix differs
+         *     from task to task.
          */
         Cause: {
             /** Memory Key */
@@ -192,6 +193,11 @@ export interface components {
              * @default 0
              */
             quiet: number;
+            /**
+             * Varies
+             * @default false
+             */
+            varies: boolean;
         };
         /**
          * Example
