@@ -669,10 +669,17 @@ def memory_keys(db: Db, scope: Scope) -> list[str]:
 
 def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
     """Return the memory keys whose loops broke the rule of a lesson."""
-    key = {name: lesson[name] for name in ("kind", "signature")}
     return sorted(
         row["memory_key"]
-        for row in db.select("distinct memory_key", "cause", {**key_of(scope), **key})
+        for row in db.select(
+            "distinct memory_key",
+            "cause",
+            {
+                **key_of(scope),
+                "kind": lesson["kind"],
+                "signature": lesson["signature"],
+            },
+        )
     )
 
 
