@@ -570,7 +570,7 @@ def report_attempt(
         attempt=attempt.number,
         overall_status=status,
         checks=checks,
-        execution_time_ms=round(1000 * attempt.usage.seconds, 3),
+        execution_time_ms=1000 * attempt.usage.seconds,
         timestamp=decision.at if decision else 0.0,
         requires_retry=status == "failed" or isinstance(verdict, Again),
         feedback_for_agent=feedback,
