@@ -96,8 +96,9 @@ async def receive(
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
     pieces, refused = await asyncio.to_thread(_read_pieces, body)
-    dropped = await store.write(scope, put_spans, pieces, trust=trust, bounds=bounds)
-    refused.update(dropped)
+    refused.update(
+        await store.write(scope, put_spans, pieces, trust=trust, bounds=bounds)
+    )
     return refused
 
 

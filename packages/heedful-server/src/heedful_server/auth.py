@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from http import HTTPStatus
 from math import inf
 from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlencode
@@ -46,7 +47,7 @@ from heedful.store.keys import KEY_PERMISSIONS, Key
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
 from heedful.validation import MAX_INTEGER
-from heedful.wire import ANSWERED_SCOPE
+from heedful.wire import ANSWERED_SCOPE, Document
 from heedful_server.problems import Problem, of_unreadable_json
 from heedful_server.schemas import TOO_DEEP, May, not_too_deep
 from heedful_server.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
@@ -89,7 +90,7 @@ class Caller:
 
         A key that an operator created is stated, unless he created it as from outside.
         """
-        if self.key.id and not self.key.outside:
+        if not self.actor.via or (self.key.id and not self.key.outside):
             return "local"  # the answer to every report waits for this
         return origin_of(
             self.actor.via.split(), await self.memory.quarantine.believed()
@@ -344,6 +345,7 @@ class Route(APIRoute):
         handler = super().get_route_handler()
         # These name the caller; all routes compare them with the key.
         names = sorted({*_query_names(self.dependant), "tenant", "tenant_id"})
+        is_direct = self._is_direct()
 
         async def handle(request: Request) -> Response:
             """Handle a request; if its body is not JSON, say only that."""
@@ -352,6 +354,12 @@ class Route(APIRoute):
                     raise UnknownName("query parameter", name, names)
 
             json_request = JsonRequest(request.scope, request.receive)
+            if is_direct and not request.query_params:
+                answer = await self._answer_directly(json_request)
+                if answer is not None:
+                    return answer
+                json_request.unreadable = None
+
             try:
                 return await handler(json_request)
             except RequestValidationError as error:
@@ -364,6 +372,55 @@ class Route(APIRoute):
                 raise problem from error
 
         return handle
+
+    def _is_direct(self) -> bool:
+        """Return True if the route takes only a path, a body and a caller."""
+        dependant = self.dependant
+        return (
+            self.response_model is Document
+            and not (dependant.query_params or dependant.header_params)
+            and all(
+                isinstance(inner.call, CallerDependency)
+                for inner in dependant.dependencies
+            )
+        )
+
+    async def _answer_directly(self, request: JsonRequest) -> Response | None:
+        """Answer without FastAPI's solver, which takes a fifth of a small request.
+
+        Returns None if a value is wrong, which the solver says.
+        """
+        dependant = self.dependant
+        arguments: dict[str, object] = {}
+        sent = [
+            (parameter, request.path_params[parameter.alias])
+            for parameter in dependant.path_params
+        ]
+        sent += [
+            (parameter, await request.json()) for parameter in dependant.body_params
+        ]
+        for parameter, value in sent:
+            arguments[parameter.name], faults = parameter.validate(value)
+            if faults or request.unreadable:
+                return None
+
+        for inner in dependant.dependencies:
+            if isinstance(inner.call, CallerDependency):
+                arguments[str(inner.name)] = await inner.call(request)
+        answer = Response(
+            status_code=self.status_code or HTTPStatus.OK, media_type="application/json"
+        )
+        if dependant.response_param_name:
+            arguments[dependant.response_param_name] = answer
+
+        content = await self.endpoint(**arguments)
+        if isinstance(content, Response):
+            return content
+        if self.response_field is not None:
+            content = self.response_field.serialize_json(content)
+        answer.body = content
+        answer.headers["content-length"] = str(len(answer.body))
+        return answer
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:

@@ -17,8 +17,10 @@ def newest(db: Db, scope: Scope, limit: int) -> list[dict[str, Any]]:
 
     `error` says why the last try of a job failed, and `at` when: in seconds since 1970.
     """
-    rows = db.all("failed_jobs", scope, limit=limit)
-    return [{**row, "arguments": json.loads(row["arguments"])} for row in rows]
+    return [
+        {**row, "arguments": json.loads(row["arguments"])}
+        for row in db.all("failed_jobs", scope, limit=limit)
+    ]
 
 
 @resumable(result=list[dict[str, Any]])
@@ -35,6 +37,7 @@ def end(
         raise NotFound("failed job", str(id), f"tenant {scope.tenant}")
 
     for job in jobs:
-        values = {"tenant": scope.tenant, "id": job["id"], "again": again}
-        db.run("end_failed_job", values)
+        db.run(
+            "end_failed_job", {"tenant": scope.tenant, "id": job["id"], "again": again}
+        )
     return jobs

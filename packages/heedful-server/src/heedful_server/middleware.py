@@ -77,12 +77,12 @@ _DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> bytes:
     """Return the whole request body, decompressed and checked.
 
-    Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
+    Raises Problem 400, 413 or 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
     is_trace = scope["path"] == TRACES_PATH
     max_bytes = limits.traces if is_trace else limits.body
-    body = await read_body(scope, receive, max_bytes, seconds=limits.seconds)
+    body = await read_body(scope, receive, max_bytes)
 
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body or (is_trace and media_type == PROTOBUF_TYPE):
@@ -99,10 +99,8 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     return body
 
 
-async def read_body(
-    scope: Scope, receive: Receive, max_bytes: int, seconds: float
-) -> bytes:
-    """Return the decompressed body. Raises Problem 400, 408, 413 or 415."""
+async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
+    """Return the decompressed body. Raises Problem 400, 413 or 415."""
     encoding = Headers(scope=scope).get("content-encoding", "").lower()
     if encoding not in ("", "identity", "gzip"):
         raise Problem(
@@ -120,28 +118,19 @@ async def read_body(
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(seconds):
-            async for part in Request(scope, receive).stream():
-                # One byte more than allowed shows that the body is too long.
-                if gzip is not None:
-                    part = gzip.decompress(part, max_bytes - size + 1)
+        async for part in Request(scope, receive).stream():
+            # One byte more than allowed shows that the body is too long.
+            if gzip is not None:
+                part = gzip.decompress(part, max_bytes - size + 1)
 
-                parts.append(part)
-                size += len(part)
-                if size > max_bytes:
-                    raise Problem(
-                        status=413,
-                        code="body_too_large",
-                        detail=f"a body may have at most {max_bytes} bytes",
-                    )
-
-    except TimeoutError:
-        raise Problem(
-            status=408,
-            code="request_timeout",
-            detail=f"the body did not arrive within {seconds:g} s",
-            headers={"Connection": "close"},
-        ) from None
+            parts.append(part)
+            size += len(part)
+            if size > max_bytes:
+                raise Problem(
+                    status=413,
+                    code="body_too_large",
+                    detail=f"a body may have at most {max_bytes} bytes",
+                )
     except zlib.error as error:
         raise _bad_request("the body is not valid gzip") from error
 

@@ -85,8 +85,7 @@ async def _load(spec: Spec, setup: Setup) -> Check:
     if place == "process":
         return await _load_slow_check(spec, setup)
     if place == "thread":
-        check = await asyncio.to_thread(loading.load, spec)
-        return _ThreadCheck(check)
+        return _ThreadCheck(await asyncio.to_thread(loading.load, spec))
 
     raise UnknownName("check", name, sorted({*filter(_place, known()), *setup.checks}))
 

@@ -152,16 +152,14 @@ class RequestLimits:
 
     `body` is the largest decompressed body in bytes, `traces` the same for
     `/v1/traces`. Each key may send `rate` requests a second (0: no limit), and `burst`
-    at once. A body has `seconds` to arrive, and an answer takes at most `answer`
-    seconds. On one day at most `outcomes` ended and abandoned loops of a key count in
-    proofs.
+    at once. A request takes at most `answer` seconds. On one day at most `outcomes`
+    ended and abandoned loops of a key count in proofs.
     """
 
     body: int = 4 * LIMITS_MIB_BYTES
     traces: int = 16 * LIMITS_MIB_BYTES
     rate: float = 0.0
     burst: int = 50
-    seconds: float = 30.0
     answer: float = 300.0
     outcomes: int = 1_000
 

@@ -248,8 +248,7 @@ async def slow_form(
 
 
 def test_slow_sign_ins_are_cut(tmp_path):
-    limits = RequestLimits(seconds=0.3)
-    with browsing(tmp_path, limits=limits) as browser:
+    with browsing(tmp_path, limits=RequestLimits(answer=1.0)) as browser:
         visitor = Browser(browser.api)
         visitor.site = browser.site
         visitor.open(browser.api._all)
@@ -274,26 +273,7 @@ def test_slow_sign_ins_are_cut(tmp_path):
 
         page, answers = browser.api.run(scenario())
     assert page == 200
-    for answer in answers:
-        assert answer.status_code == 408
-        assert answer.headers["connection"] == "close"
-
-
-def test_a_slow_form_of_who_is_signed_in_is_cut(tmp_path):
-    with browsing(tmp_path, limits=RequestLimits(seconds=0.2)) as browser:
-        browser.open(browser.api._all)
-
-        async def send(path: str) -> int:
-            form = slow_form(asyncio.Event(), asyncio.Semaphore(0))
-            headers = {**FORM_TYPE, "origin": HERE}
-            answer = await browser.client.post(path, content=form, headers=headers)
-            return answer.status_code
-
-        for path in ("/ui/do/cancel", "/ui/sign-out"):
-            assert browser.api.run(send(path)) == 408, path
-        browser.client.cookies.clear()
-        # The form of who is not signed in is not read.
-        assert browser.api.run(send("/ui/do/cancel")) == 401
+    assert {answer.status_code for answer in answers} == {504}
 
 
 def test_so_many_pages_at_most_are_kept_up_to_date(tmp_path, monkeypatch):

@@ -132,6 +132,24 @@ FAILURES = [
 ]
 
 
+def read_or_fail(number: int, db: sqlite3.Connection) -> list[int]:
+    if number == 1:
+        raise Odd("odd")
+    return [x for (x,) in db.execute("select x from t")]
+
+
+async def test_reads_that_wait_share_a_transaction_and_fail_alone(writer, counting):
+    await writer.submit(partial(insert, 7))
+    counting.statements.clear()
+    reader = Thread(counting, writes=False)
+    jobs = [partial(read_or_fail, number) for number in range(3)]
+    first, failed, last = await run_together(reader, *jobs)
+    reader.close()
+    assert first == last == [7]
+    assert isinstance(failed, Odd)
+    assert counting.statements.count("begin") == 2  # the first held the others up
+
+
 @pytest.mark.parametrize(
     "failure", FAILURES, ids=lambda job: repr(job.args[0]).split()[0]
 )

@@ -116,8 +116,11 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
 
     key = ask_scope(revoke_key)
     command = command_line("quarantine", "revoke", f"key:{key.id}", by="NAME")
-    then = f"If it was stolen: {command}"
-    return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
+    return answer(
+        _document(key),
+        f"{key.shown} ({key.name}) is revoked",
+        f"If it was stolen: {command}",
+    )
 
 
 @service_keys.command("audit")

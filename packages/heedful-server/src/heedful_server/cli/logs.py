@@ -88,8 +88,9 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
         raise PackageMissing("--telemetry", "opentelemetry-sdk", "telemetry") from error
 
     # A service name in the environment takes precedence.
-    resource = Resource({"service.name": "heedful"}).merge(Resource.create())
-    tracers = TracerProvider(resource=resource)
+    tracers = TracerProvider(
+        resource=Resource({"service.name": "heedful"}).merge(Resource.create())
+    )
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     telemetry.begin(content=content, tracers=tracers)
 

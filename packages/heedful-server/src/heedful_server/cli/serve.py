@@ -55,7 +55,8 @@ def ui(
     It shows the database of this folder, on this machine only, and creates one if there
     is none. The printed address contains a token that signs you in once.
     """
-    values = settings().with_one_model()
-    pages = service.show_pages(values, read_only=read_only, browser=not no_browser)
+    pages = service.show_pages(
+        settings().with_one_model(), read_only=read_only, browser=not no_browser
+    )
     service.run_until_stopped(pages)
     return 0

@@ -240,8 +240,7 @@ async def _loop_answer(
 
 def _loop_json(stored_loop: StoredLoop, notes: Sequence[loop_notes.LoopNote]) -> bytes:
     """Return a whole loop as JSON."""
-    record = loop_record(stored_loop, notes)
-    return json.dumps(record, ensure_ascii=False).encode()
+    return json.dumps(loop_record(stored_loop, notes), ensure_ascii=False).encode()
 
 
 @router.post("/loops/{id:path}/cancel")
@@ -306,8 +305,9 @@ async def correct(
     checks refused the answer.
     """
     caller.record("loop.correct", id, why=body.why)
-    answers = await caller.memory.correct(id, body.accepted, by=caller.by, why=body.why)
-    return list(answers)
+    return list(
+        await caller.memory.correct(id, body.accepted, by=caller.by, why=body.why)
+    )
 
 
 @router.post("/validate")
@@ -349,8 +349,11 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
         policy_rows.append(replace(figures, policy=name).plain())
 
     # No recorded attempt is beyond the record.
-    recorded_row = replace(as_recorded, beyond=0).plain()
-    return {"recorded": recorded_row, "policies": policy_rows, "more": more}
+    return {
+        "recorded": replace(as_recorded, beyond=0).plain(),
+        "policies": policy_rows,
+        "more": more,
+    }
 
 
 async def _replay_scores(

@@ -258,8 +258,9 @@ async def end_trial(body: schemas.TrialResult, caller: Writing) -> Document:
     The body has `passed` or a `score`, not both. 404 if the source offered the loop no
     text.
     """
-    trial = Trial(body.source, caller.setup.store, caller.scope)
-    await trial.end(body.loop, body.passed, score=body.score)
+    await Trial(body.source, caller.setup.store, caller.scope).end(
+        body.loop, body.passed, score=body.score
+    )
     return {"source": body.source, "loop": body.loop}
 
 
@@ -407,15 +408,17 @@ async def listed(
         tag=tag,
         state=stored_state,
     )
-    documents = [lesson_to_wire(review.visible(caller, row)) for row in rows]
-    return Page[Document].of(documents, page.limit, "id")
+    return Page[Document].of(
+        [lesson_to_wire(review.visible(caller, row)) for row in rows], page.limit, "id"
+    )
 
 
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> Document:
     """Return a lesson; its `edition` is also the entity tag in the header `ETag`."""
-    lesson = await caller.read(editions.one, id)
-    return _with_etag(review.visible(caller, lesson), response)
+    return _with_etag(
+        review.visible(caller, await caller.read(editions.one, id)), response
+    )
 
 
 @lessons.patch("/reflections/{id}")
@@ -473,8 +476,11 @@ quarantine: APIRouter = APIRouter(
 @quarantine.get("")
 async def waiting(caller: Reviewing, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the lessons in quarantine that wait for a review, newest first."""
-    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=page.id)
-    return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
+    return Page[schemas.QuarantineRow].of(
+        await caller.memory.quarantine.waiting(page.limit + 1, after=page.id),
+        page.limit,
+        "id",
+    )
 
 
 @quarantine.post("/revoke")

@@ -114,8 +114,9 @@ async def metrics(request: Request) -> Response:
     with suppress(StoreError):
         workload = await setup.work.workload()
 
-    text = setup.metrics.text(workload, is_ready=is_ready)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Response(
+        setup.metrics.text(workload, is_ready=is_ready), media_type=CONTENT_TYPE_LATEST
+    )
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)

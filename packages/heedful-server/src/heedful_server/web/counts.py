@@ -93,8 +93,12 @@ def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Document]:
 
 def lessons_of_texts(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, int]:
     """Map the ids of examples to those of their lessons."""
-    rows = db.all("some_examples", scope, scope=token(scope), ids=json.dumps(ids))
-    return {row["id"]: row["lesson_id"] for row in rows}
+    return {
+        row["id"]: row["lesson_id"]
+        for row in db.all(
+            "some_examples", scope, scope=token(scope), ids=json.dumps(ids)
+        )
+    }
 
 
 def rung_name(ladder: str, rung: int) -> str:
@@ -149,8 +153,7 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Document, Document]:
     if not found_rows:
         # A session is the source of its lessons by its own id.
         key = {**key_of(scope), "session": digest}
-        last = "order by id desc limit 1"
-        for part in db.select("digest", "episode", key, last):
+        for part in db.select("digest", "episode", key, "order by id desc limit 1"):
             return episode(db, scope, part["digest"])
         raise NotFound("trace", digest, "the project")
 
@@ -177,5 +180,8 @@ def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Document]:
 def overrides(db: Db, scope: Scope) -> list[Document]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
-    current = rows(db, scope, "overrides", now=now, limit=20)
-    return [row for row in current if row["until"] < now + DAY_SECONDS]
+    return [
+        row
+        for row in rows(db, scope, "overrides", now=now, limit=20)
+        if row["until"] < now + DAY_SECONDS
+    ]

@@ -89,8 +89,10 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     if visit.may("read"):
         needs += await visit.caller.read(_waiting_texts)
     needs += await visit.caller.read(_broken_loops)
-    failures = await visit.caller.read(counts.rows, "failures", limit=100)
-    needs += group_errors(failures, reviews=visit.may("read"))
+    needs += group_errors(
+        await visit.caller.read(counts.rows, "failures", limit=100),
+        reviews=visit.may("read"),
+    )
     reviews = await visit.caller.read(counts.rows, "reviews", limit=100)
     needs += [
         _need(
@@ -114,14 +116,13 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
         for row in unheeded
     ]
     needs += await troubled_queues(visit)
-    overrides = await visit.caller.read(counts.overrides)
     needs += [
         _need(
             f"{row['id']}: {row['rule']}",
             about=f"override by {row['by']} expires soon",
             path=f"/loops/{row['id']}",
         )
-        for row in overrides
+        for row in await visit.caller.read(counts.overrides)
     ]
     return needs
 
@@ -259,8 +260,10 @@ async def list_projects(visit: Visit) -> list[Document]:
     """
     names = set(visit.caller.key.projects)
     if not names:
-        scopes = await visit.caller.read(lessons.projects)
-        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
+        names = {
+            visit.caller.scope.project,
+            *(scope.project for scope in await visit.caller.read(lessons.projects)),
+        }
     projects: list[Document] = []
     for name in sorted(names):
         totals = None

@@ -82,8 +82,9 @@ def row_of(case: Case) -> Document:
 async def inbox(visit: Visit, n: int = 0) -> Document:
     """Show the text with the id `n`, which waits or waited; for 0, open the next."""
     caller = visit.caller
-    waiting = await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)
-    queue = list(map(row_of, cases_of(waiting)))
+    queue = list(
+        map(row_of, cases_of(await caller.memory.quarantine.waiting(MAX_QUEUE_TEXTS)))
+    )
     case_facts = None
     others = queue
     following = "/inbox"
@@ -209,8 +210,12 @@ async def _preview_revocation(visit: Visit) -> Document | None:
     source = visit.query.get("revoke", "")
     if not source or not visit.may("approve"):
         return None
-    removed = await visit.caller.memory.quarantine.revoke(source, dry_run=True)
-    return {"source": source, "removes": _removed_words(removed)}
+    return {
+        "source": source,
+        "removes": _removed_words(
+            await visit.caller.memory.quarantine.revoke(source, dry_run=True)
+        ),
+    }
 
 
 def _removed_words(removed: RevocationResult) -> str:

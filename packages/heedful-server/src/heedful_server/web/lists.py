@@ -127,7 +127,6 @@ def short_names(values: Sequence[str]) -> dict[str, str]:
     for value in values:
         _, is_inner, rest = value.rpartition(INNER_FUNCTION)
         short[value] = rest if is_inner and rest and rest[0] != "<" else value
-
     counts = Counter(short.values())
     return {
         value: name if counts[name] == 1 else value for value, name in short.items()
@@ -138,8 +137,10 @@ async def known_failures(visit: Visit, limit: int) -> list[Document]:
     """Return the calls that agents are warned of; none without review rights."""
     if not visit.may("read"):
         return []
-    failures = await visit.caller.read(calls.failures, limit)
-    return [{**asdict(failure), "told": failure.told} for failure in failures]
+    return [
+        {**asdict(failure), "told": failure.told}
+        for failure in await visit.caller.read(calls.failures, limit)
+    ]
 
 
 def unknown_filters(query: Iterable[str], *names: str) -> str:

@@ -222,8 +222,11 @@ async def override(visit: Visit) -> str:
     """Let a loop go on past the rules that are ticked."""
     rule = visit.form.get("rule", "")
     decisions = visit.number("decisions", 1, least=1)
-    body = {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions}
-    verdict = await _ask_about_loop(visit, "overrides", body)
+    verdict = await _ask_about_loop(
+        visit,
+        "overrides",
+        {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions},
+    )
 
     state = "is open; resume it in the program that ran it"
     if verdict["stopped_by"]:

@@ -71,11 +71,19 @@ def window(
     best = last_decision.get("best")
     numbers = _fitting_numbers(db, scope, loop_number, [*block, best or 1, 1])
     block_numbers = [number for number in numbers if number in block]
-    rows = counts.rows(db, scope, "decided", n=loop_number, numbers=json.dumps(numbers))
-    decisions = {row["attempt"]: json.loads(row["record"]) for row in rows}
+    decisions = {
+        row["attempt"]: json.loads(row["record"])
+        for row in counts.rows(
+            db, scope, "decided", n=loop_number, numbers=json.dumps(numbers)
+        )
+    }
     records, outputs, unshown = _read_attempts(db, scope, loop_number, numbers)
-    names = counts.rows(db, scope, "check_names", key=head["memory_key"], limit=200)
-    labels = {row["own"]: row["reported"] for row in names}
+    labels = {
+        row["own"]: row["reported"]
+        for row in counts.rows(
+            db, scope, "check_names", key=head["memory_key"], limit=200
+        )
+    }
     stage = StageHead(run=head["run"] or "", name=head["stage"] or id)
     goals = tuple(from_document(Goal, goal) for goal in head["goals"])
     attempts = tuple(
@@ -189,8 +197,10 @@ def _describe_end(head: Document, last_decision: Document) -> str:
 def _fitting_numbers(db: Db, scope: Scope, n: int, wanted: Sequence[int]) -> list[int]:
     """Return the numbers of the first wanted attempts that a page may read, sorted."""
     wanted = list(dict.fromkeys(wanted))
-    rows = counts.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
-    sizes = {row["number"]: row["size"] for row in rows}
+    sizes = {
+        row["number"]: row["size"]
+        for row in counts.rows(db, scope, "sizes_of", n=n, numbers=json.dumps(wanted))
+    }
     numbers: list[int] = []
     free_bytes = MAX_LISTING_BYTES
     for number in wanted:

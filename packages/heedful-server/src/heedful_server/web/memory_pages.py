@@ -367,8 +367,10 @@ def _compared_models(comparisons: Mapping[str, Document]) -> list[Document]:
 async def _count_unknown(visit: Visit) -> int:
     """Return of how many lessons in use nothing is known yet."""
     measures = await measure(visit)
-    newest = await _newest_lessons(visit, "")
-    return sum(measures.verdict_of(row) == NOT_KNOWN for row in newest)
+    return sum(
+        measures.verdict_of(row) == NOT_KNOWN
+        for row in await _newest_lessons(visit, "")
+    )
 
 
 def in_words(comparison: Document) -> Document:

@@ -520,19 +520,14 @@ class Site:
     ) -> dict[str, str]:
         """Return the fields of a form that a page of this site sent.
 
-        A field that was sent several times has all its values, with commas. The form
-        must have arrived as soon as a body of the API. Raises Problem.
+        A field that was sent several times has all its values, with commas. Raises
+        Problem.
         """
         if request.method != "POST":
             return {}
 
         check_origin(request, session)
-        body = await read_body(
-            request.scope,
-            request.receive,
-            max_bytes=MAX_FORM_BYTES,
-            seconds=self._setup.limits.seconds,
-        )
+        body = await read_body(request.scope, request.receive, MAX_FORM_BYTES)
         try:
             fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
         except ValueError as error:
@@ -722,8 +717,9 @@ def lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
         path = place.format(**request.path_params).rstrip("/")
         if is_data(request):
             path = f"{path or '/home'}{DATA_ENDING}"
-        target = f"{SITE_PATH}{path}?{request.url.query}"
-        return RedirectResponse(target.rstrip("?"), 301)
+        return RedirectResponse(
+            f"{SITE_PATH}{path}?{request.url.query}".rstrip("?"), 301
+        )
 
     return lead
 

@@ -174,8 +174,9 @@ async def _read_agents(
     runs, older = split_page(newest, MAX_SHOWN_ROWS, "id")
     summaries: dict[str, Document] = {}
     if may_review:
-        digests = [run["digest"] for run in runs]
-        summaries = await visit.caller.read(counts.episodes, digests)
+        summaries = await visit.caller.read(
+            counts.episodes, [run["digest"] for run in runs]
+        )
     return [_agent_row(run, summaries.get(run["digest"], {})) for run in runs], older
 
 

@@ -9,11 +9,11 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from heedful import errors
 from heedful.lessons.scope import Scope
@@ -29,7 +29,9 @@ from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Caught, Result, Threads
 
 T = TypeVar("T")
-MAX_GROUP_COMMIT_WRITES = 256  # waiting writes in one commit
+MAX_GROUP = 256  # waiting writes in one commit
+# Waiting reads in one transaction. The result of a large one waits for no others.
+MAX_READ_GROUPS: Mapping[ReadLane, int] = {"short": 256, "long": 1, "bulk": 1}
 IN_MEMORY_PATH = ":memory:"  # a database in memory, which belongs to one connection
 # For each file that this process has opened, by its path: the lock of its writers. With
 # SQLite's own lock alone, a writer sleeps until the file happens to be free: of 16
@@ -110,9 +112,9 @@ class Connection(sqlite3.Connection, Db):
 class Thread(Threads[Connection]):
     """A thread that runs work in order, on its own connection.
 
-    With `writes`, it takes all waiting work into one transaction, and commits it with
-    one fsync. Each write runs in a savepoint, so a failed one does not affect the
-    others. Without, each work is a transaction.
+    It takes the work that waits, at most `group`, into one transaction. With `writes`,
+    it commits them with one fsync; each runs in a savepoint, so a failed one does not
+    affect the others.
     """
 
     def __init__(
@@ -120,15 +122,13 @@ class Thread(Threads[Connection]):
         connect: Callable[..., Connection],
         *,
         writes: bool,
+        group: int = MAX_GROUP,
         place: DatabasePath | None = None,
     ) -> None:
-        if writes:
-            super().__init__(connect, 1, group=MAX_GROUP_COMMIT_WRITES)
-        else:
-            super().__init__(connect, 1)
+        super().__init__(connect, 1, group)
         self._place = place or DatabasePath(IN_MEMORY_PATH)
         self._shares_lock = writes and self._place.path != IN_MEMORY_PATH
-        self._run = _commit_all if writes else _read_one
+        self._run = _commit_all if writes else _read_all
 
     def reset(self) -> None:
         """Begin without a thread and a connection, as after a fork."""
@@ -208,17 +208,20 @@ def _roll_back(db: Connection) -> None:
         db.close()
 
 
-def _read_one(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
-    """Run one read in a transaction and return its result."""
-    [work] = works
-    value = None
-    with Caught() as caught:
-        db.execute("begin")
-        value = work(db)
-        db.execute("rollback")
-    if caught.error is None:
-        return [(value, None)]
-    return [(None, _translate_read_error(caught.error, db.place.path))]
+def _read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+    """Run all reads in one transaction, and return their results."""
+    db.execute("begin")
+    results: list[Result] = []
+    for work in works:
+        value = None
+        with Caught() as caught:
+            value = work(db)
+        error = caught.error
+        if error is not None:
+            error = _translate_read_error(error, db.place.path)
+        results.append((value, error))
+    db.execute("rollback")
+    return results
 
 
 def _commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
@@ -377,12 +380,14 @@ class File:
 
         self.writer: Thread = Thread(open_file, writes=True, place=self._place)
         self.readers: dict[ReadLane, Thread] = {}
-        for lane in get_args(ReadLane):
+        for lane, group in MAX_READ_GROUPS.items():
             self.readers[lane] = self.writer
             if path != IN_MEMORY_PATH:
-                open_reader = partial(open_file, reads=True)
                 self.readers[lane] = Thread(
-                    open_reader, writes=False, place=self._place
+                    partial(open_file, reads=True),
+                    writes=False,
+                    group=group,
+                    place=self._place,
                 )
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
