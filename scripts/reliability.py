@@ -64,7 +64,7 @@ HEADINGS = (
     "also",
     "seed",
     "seconds",
-    "day",
+    "day and commit",
     "again",
 )
 

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import sqlite3
+import subprocess
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -94,10 +95,17 @@ def write_line(test: str, values: dict[str, Any]) -> None:
     if SOAK == 1:
         return
 
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=LEDGER.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     line = {
         "test": test,
         "soak": SOAK,
-        "day": f"{datetime.now(UTC):%Y-%m-%d}",
+        "day": f"{datetime.now(UTC):%Y-%m-%d %H:%M} {head.stdout}".strip(),
         "machine": describe_machine(),
         **values,
     }
