@@ -95,17 +95,11 @@ def write_line(test: str, values: dict[str, Any]) -> None:
     if SOAK == 1:
         return
 
-    head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=LEDGER.parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    commit = subprocess.getoutput("git rev-parse --short HEAD")
     line = {
         "test": test,
         "soak": SOAK,
-        "day": f"{datetime.now(UTC):%Y-%m-%d %H:%M} {head.stdout}".strip(),
+        "day": f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit}",
         "machine": describe_machine(),
         **values,
     }

@@ -138,7 +138,10 @@ class World:
             self.said[reflection].append(saying)
         assert before.keys() <= after.keys()
         for id, row in after.items():
-            if id in before and row["trust"] == before[id]["trust"]:
+            # Words that others replaced are of who says them again.
+            is_renewed = id in before and before[id]["state"] == "superseded"
+            is_renewed = is_renewed and row["state"] != "superseded"
+            if id in before and row["trust"] == before[id]["trust"] and not is_renewed:
                 continue
             saying = sayings[row["lesson_id"]]
             text = Text(
@@ -148,10 +151,10 @@ class World:
                 parents=set(saying.parents),
             )
             if row["trust"] == "outside" and self.refused[text.project] & said_by(row):
-                text.trust = (
-                    "outside"  # somebody rejected these words, whoever says them now
-                )
-            if id in before:
+                # Somebody rejected these words, whoever says them now.
+                text.trust = "outside"
+                text.sources = {saying.source or "outside"}
+            if id in before and not is_renewed:
                 # Words of a higher origin raise a text; none lower it.
                 trusts = [before[id]["trust"], saying.trust]
                 assert lowest_origin(trusts) == before[id]["trust"]
