@@ -209,16 +209,17 @@ async def test_a_rule_has_a_short_worked_example_unless_a_nearer_one_is_told(
 
 
 @cases(
-    "mended, same_key, examples, chosen_ids, has_example",
+    "fix, mended, same_key, examples, chosen_ids, has_example",
     {
-        "three answers count as verified": (1, True, 3, [9, 1, 2, 3], False),
-        "a fixed rule and two answers": (1, True, 2, [9, 1, 2], True),
-        "answers of another key": (1, False, 3, [9], True),
-        "no rule": (None, True, 3, [1, 2, 3], False),
+        "three answers count as verified": (1, 1, True, 3, [9, 1, 2, 3], False),
+        "a fixed rule and two answers": (1, 1, True, 2, [9, 1, 2], True),
+        "answers of another key": (1, 1, False, 3, [9], True),
+        "no fix, and no loop passed": (0, 2, True, 3, [1, 2, 3], False),
+        "no rule": (0, None, True, 3, [1, 2, 3], False),
     },
 )
 def test_accepted_answers_of_the_key_are_told_however_unlike(
-    mended, same_key, examples, chosen_ids, has_example
+    fix, mended, same_key, examples, chosen_ids, has_example
 ):
     matches = [
         build_match(
@@ -227,7 +228,7 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
         for n in range(1, examples + 1)
     ]
     if mended is not None:
-        cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=mended)
+        cause = Cause(memory_key="K", rule="r", fix=fix, loops=2, mended=mended)
         matches.append(
             build_match(
                 9,
@@ -236,6 +237,7 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
                 worked=Example("tell it", "7 kg", rejected="7"),
                 cause=cause,
                 verified=False,
+                trust="local",
                 lesson="say kg",
             )
         )

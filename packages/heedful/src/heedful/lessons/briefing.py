@@ -621,7 +621,7 @@ def _set_vague_apart(
     clear_rules = [
         rule
         for rule in rules
-        if (rule.cause and rule.cause.says_fix)
+        if (rule.cause and rule.cause.says_fix(rule.verified))
         or rule.trust == "user"
         or rule.useful > 1
     ]

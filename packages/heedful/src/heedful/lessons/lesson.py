@@ -173,14 +173,14 @@ class Cause:
     quiet: int = 0
     varies: bool = False
 
-    @property
-    def says_fix(self) -> bool:
-        """Whether its words say what to do.
+    def says_fix(self, verified: bool) -> bool:
+        """Return whether its words say what to do.
 
         They have a fix that is the same for all tasks, or as feedback they fixed at
-        least two loops, and most of those that broke the rule.
+        least two loops, and most of those that broke the rule; `verified` says that one
+        of these passed. A loop may make another mistake instead.
         """
-        has_mended = self.mended >= 2 and self.mended * 2 > self.loops
+        has_mended = verified and self.mended >= 2 and self.mended * 2 > self.loops
         return not self.varies and (self.fix > 0 or has_mended)
 
     def rests(
