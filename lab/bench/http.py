@@ -136,10 +136,10 @@ def run_migrate(url: str) -> None:
 def make_key(url: str) -> str:
     """Return the secret of a new key in a database."""
     command = [sys.executable, "-m", "heedful.cli", "key", "create", "--db", url]
-    made = subprocess.run(
+    completed = subprocess.run(
         [*command, "--name", "load", "--json"], check=True, capture_output=True
     )
-    return str(json.loads(made.stdout)["secret"])
+    return str(json.loads(completed.stdout)["secret"])
 
 
 def _figures_of(

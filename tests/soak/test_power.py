@@ -123,7 +123,8 @@ def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path, ledger: Ledger
     for number in range(RECORDINGS):
         if number and number % CHAINED == 0:
             chain = Chain(tmp_path / f"{number}", chance)
-        damage += chain.cut(*chain.record())
+        calls, power = chain.record()
+        damage += chain.cut(calls, power)
     assert damage.torn == []
     ledger.settle(
         what=(
