@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
+from inspect import iscoroutinefunction, signature
 from math import inf
 from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlencode
@@ -169,9 +170,9 @@ class Caller:
     def within(self, project: str) -> "Caller":
         """Return this caller in another project. Raises Forbidden, InvalidInput."""
         if self.key.projects and project not in self.key.projects:
-            projects = ", ".join(self.key.projects)
             raise Forbidden(
-                f"the key is limited to {projects}; it excludes project {project!r}"
+                f"the key is limited to {', '.join(self.key.projects)}; "
+                f"it excludes project {project!r}"
             )
         return replace(self, scope=Scope(self.key.tenant, project))
 
@@ -213,9 +214,8 @@ class Caller:
             return
 
         granted = [name for name in KEY_PERMISSIONS if name in self.key.may]
-        needed = " or ".join(may)
         raise Forbidden(
-            f"this needs a key with the permission {needed}; "
+            f"this needs a key with the permission {' or '.join(may)}; "
             f"yours has {', '.join(granted)}"
         )
 
@@ -376,9 +376,16 @@ class Route(APIRoute):
     def _is_direct(self) -> bool:
         """Return True if the route takes only a path, a body and a caller."""
         dependant = self.dependant
+        names = {
+            dependant.response_param_name,
+            *(field.name for field in dependant.path_params),
+            *(field.name for field in dependant.body_params[:1]),
+            *(inner.name for inner in dependant.dependencies),
+        }
         return (
             self.response_model is Document
-            and not (dependant.query_params or dependant.header_params)
+            and iscoroutinefunction(self.endpoint)
+            and signature(self.endpoint).parameters.keys() <= names
             and all(
                 isinstance(inner.call, CallerDependency)
                 for inner in dependant.dependencies
@@ -386,18 +393,18 @@ class Route(APIRoute):
         )
 
     async def _answer_directly(self, request: JsonRequest) -> Response | None:
-        """Answer without FastAPI's solver, which takes a fifth of a small request.
+        """Answer without FastAPI's solver, which takes 8 % of the CPU of a report.
 
         Returns None if a value is wrong, which the solver says.
         """
         dependant = self.dependant
         arguments: dict[str, object] = {}
         sent = [
-            (parameter, request.path_params[parameter.alias])
-            for parameter in dependant.path_params
-        ]
-        sent += [
-            (parameter, await request.json()) for parameter in dependant.body_params
+            *[
+                (part, request.path_params[part.alias])
+                for part in dependant.path_params
+            ],
+            *[(part, await request.json()) for part in dependant.body_params],
         ]
         for parameter, value in sent:
             arguments[parameter.name], faults = parameter.validate(value)
