@@ -121,8 +121,9 @@ def wrong_value(fault: Mapping[str, Any]) -> str:
 
 def fault_place(fault: Mapping[str, Any]) -> list[str]:
     """Return the names and numbers that lead to a wrong value."""
-    names = map(str, fault["loc"])
-    return [name for name in names if not _UNION_TYPE_PATTERN.match(name)]
+    return [
+        name for name in map(str, fault["loc"]) if not _UNION_TYPE_PATTERN.match(name)
+    ]
 
 
 def fault_line(fault: Mapping[str, Any]) -> str:

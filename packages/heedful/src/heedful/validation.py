@@ -177,7 +177,7 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
                 if is_limit_of_attempts and option in known
             )
             cure = next(cures, MEMORY_CURES.get(name, ""))
-            raise UnknownName(f"option of {owner}", name, known, cure)
+            raise UnknownName(f"option of {owner}", name, known, cure) from None
 
 
 def refuses_unknown_options(target: T) -> T:
@@ -203,8 +203,11 @@ def refuses_unknown_options(target: T) -> T:
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
         """Call the function. Raises UnknownName."""
-        check_options(public.__name__, options, options_of_target)
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        except TypeError:
+            check_options(public.__name__, options, options_of_target)
+            raise
 
     if not is_class:
         return cast("T", checked)

@@ -497,8 +497,7 @@ class _Judge:
                 raise
             if self.raised is not None:
                 self.raised.append(cause)
-            name = rule_name(check)
-            reported = findings_of(cause, name, _failed_condition(check))
+            reported = findings_of(cause, rule_name(check), _failed_condition(check))
             findings = self._with_check_id(list(reported))
             return Evaluation(findings, met=0.0), 1
 
@@ -665,18 +664,16 @@ def _is_accepted_value(answer: Any, candidate: Any) -> bool:
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
     """Return the answer of a check as a list of findings, texts and truth values."""
+    if answer is None or isinstance(answer, bool | str | Finding):
+        return [answer]
     if isinstance(answer, Evaluation):
         return answer.findings
-
     if getattr(answer, "shape", None) == ():  # a truth value of numpy
-        answer = answer.item()
+        return [answer.item()]
     if isinstance(answer, tuple) and list(map(type, answer)) == [bool, str]:
         # Whether it holds, and what is wrong if it does not: (False, "too long").
         holds, message = answer
-        answer = holds or message or False
-
-    if answer is None or isinstance(answer, bool | str | Finding):
-        return [answer]
+        return [holds or message or False]
     if isinstance(answer, Mapping) or not isinstance(answer, Iterable):
         raise _answer_error(check, answer, _CHECK_ANSWER_FORMS)
     return answer

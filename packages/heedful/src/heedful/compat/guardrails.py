@@ -506,8 +506,11 @@ async def process_loop_completion(
     InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE_STATUS:
-        name = redact(loop_id)
-        return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": name}
+        return {
+            "status": "error",
+            "message": NOT_DONE_MESSAGE,
+            "loop_id": redact(loop_id),
+        }
 
     personas = {"reflection_persona": reflection_persona or DEFAULT_PERSONA}
     if orchestrator_persona:
@@ -867,9 +870,8 @@ async def log_rerun_reasoning(
         "reflection_persona": reflection_persona,
     }
     stored_loop, _ = await loops.find(loop_id)
-    notes = {REASONING_NOTE: reasons}
     await loops.store.write(
-        loops.scope, loop_store.note, stored_loop.id, loop_id, notes
+        loops.scope, loop_store.note, stored_loop.id, loop_id, {REASONING_NOTE: reasons}
     )
 
     return {**reasons, "timestamp": iso(time.time())}

@@ -362,8 +362,9 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
             tags = _checked_tags(fields) if is_tagged else None
             is_rated = fields.importance != generated.importance
             importance = fields.importance if is_rated else None
-            meta = _caller_metadata(fields)
-            return _edited(generated, meta, tags=tags, importance=importance)
+            return _edited(
+                generated, _caller_metadata(fields), tags=tags, importance=importance
+            )
 
     return _reflected_by_caller(fields)
 

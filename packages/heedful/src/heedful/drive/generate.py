@@ -234,8 +234,9 @@ class Producer:
         """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
         generate = self.generate
         if not isinstance(generate, Writer):
-            hint = whole_hint(context)
-            ask = with_second(generate, context.task, hint, HINT_PARAMETERS)
+            ask = with_second(
+                generate, context.task, whole_hint(context), HINT_PARAMETERS
+            )
             return self.with_price(
                 await _ask_function(
                     "generate", ask, context, thread=self.blocks, output=self.output
@@ -271,8 +272,9 @@ class Producer:
         if self.model:
             batch = replace(batch, model=self.model)
         if self.price and not batch.usage.cost:
-            cost = self.price * batch.usage.tokens
-            batch = replace(batch, usage=batch.usage + Usage(cost=cost))
+            batch = replace(
+                batch, usage=batch.usage + Usage(cost=self.price * batch.usage.tokens)
+            )
         return batch
 
 
@@ -425,8 +427,9 @@ async def revise_candidate(
 ) -> CandidateBatch:
     """Return the result of `revise` on the last candidate. Raises GenerateFailed."""
     ask = partial(revise, context.task, context.previous, findings)
-    thread = blocking(revise)
-    return await _ask_function("revise", ask, context, thread=thread, output=output)
+    return await _ask_function(
+        "revise", ask, context, thread=blocking(revise), output=output
+    )
 
 
 async def _ask_function(
@@ -486,12 +489,11 @@ def single_answer(function: str, result: Any) -> Answer | None:
 
 def _batch_of(answers: Sequence[Answer]) -> CandidateBatch:
     """Return answers as the candidates of one attempt."""
-    model = answers[0].model
-    if any(answer.model != model for answer in answers):
-        model = ""
+    models = {answer.model for answer in answers}
+    model = models.pop() if len(models) == 1 else ""
     return CandidateBatch(
-        tuple(answer.text for answer in answers),
-        sum((answer.usage for answer in answers), NO_USAGE),
+        tuple([answer.text for answer in answers]),
+        sum([answer.usage for answer in answers], NO_USAGE),
         model,
         faults=tuple(map(unfinished, answers)),
     )

@@ -783,10 +783,9 @@ async def _evaluate(
         return reported or record.Evaluation()
 
     evaluate = None if reported is None else as_reported
-    context = _next_context(stored_loop)
     return await evaluated(
         report.output,
-        context,
+        _next_context(stored_loop),
         report.checks,
         evaluate,
         refuse=report.refuse,

@@ -49,8 +49,9 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
 def sources_in(episode: Episode) -> frozenset[str]:
     """Return the sources of the words of an episode."""
     run = course(episode)
-    places = range(len(run.events))
-    return frozenset(chain.from_iterable(sources_at(run, n) for n in places))
+    return frozenset(
+        chain.from_iterable(sources_at(run, n) for n in range(len(run.events)))
+    )
 
 
 def is_outside_at(run: Course, position: int, stated: Set[str]) -> bool:

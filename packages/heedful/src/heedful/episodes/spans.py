@@ -496,7 +496,11 @@ def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode
     """Return an episode for each trace that contains a model, a tool or an agent."""
     reader = SpanReader(limits)
     for piece in pieces:
-        fields = json.loads(piece.record)
-        span = Span(trace=piece.trace, id=piece.id, parent=piece.parent, **fields)
+        span = Span(
+            trace=piece.trace,
+            id=piece.id,
+            parent=piece.parent,
+            **json.loads(piece.record),
+        )
         reader.add_spans([span])
     return reader.known_episodes()

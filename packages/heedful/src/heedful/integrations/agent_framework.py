@@ -220,8 +220,10 @@ class _MiddlewareRun(Attempts):
     def restore(self, messages: Sequence[Message] = ()) -> None:
         """Let the state of the session have what was before the run, and messages."""
         for source in self.history():
-            past = self.past.get(source, ())
-            self.session.state[source]["messages"] = [*past, *messages]
+            self.session.state[source]["messages"] = [
+                *self.past.get(source, ()),
+                *messages,
+            ]
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""

@@ -35,7 +35,7 @@ from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.models.answers import value_at
-from heedful.models.call import count_cancels
+from heedful.models.call import count_cancels, current_task
 from heedful.validation import require
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Attempts:
 
     def __post_init__(self) -> None:
         self.repeats: Repeats = Repeats(self.run.host.polls)
-        self._cancels = count_cancels()
+        self._cancels = count_cancels(current_task())
 
     async def begin(self) -> None:
         """Recall; if an earlier process was interrupted, go on after its last answer.
@@ -166,7 +166,7 @@ class Attempts:
         sentence about the call. Raises CancelledError if a client of the model has
         swallowed one.
         """
-        if count_cancels() > self._cancels:
+        if count_cancels(current_task()) > self._cancels:
             raise asyncio.CancelledError
 
         for text in heard:

@@ -28,6 +28,7 @@ from heedful.loop.stop import (
     FINAL_RULES,
     LIFTABLE_RULES,
     RULE_PRECEDENCE,
+    Budget,
     Echo,
     Fatigue,
     Stop,
@@ -92,6 +93,11 @@ class Policy:
     def parts(self) -> tuple[StopRule, ...]:
         """The rules; in place of an `All`, its members."""
         return tuple(flat(self.rules))
+
+    @lazy
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets among the rules, but not the members of an `All`."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Budget))
 
     @lazy
     def counts_scope(self) -> bool:

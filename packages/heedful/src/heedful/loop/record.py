@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import fsum, inf
@@ -282,7 +282,8 @@ class Evaluation:
                 "scores", self.scores, 'a mapping such as {"quality": 0.8}'
             )
 
-        check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
+        if self.preference != 0.0:  # nearly always it is
+            check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
         if self.met is not None:
             check_share("met", self.met)
 
@@ -369,38 +370,47 @@ class Evaluation:
         The smaller one belongs to the better evaluation. Their values are whether the
         answer is not of the declared type, so that no check could judge it, the number
         of errors, the number of goals that are missed or unscored, the negated worst
-        margin to a goal, the negated sum of margins, how far the errors are off that
-        both measure, and the highest severities of errors and of warnings. Margins and
-        severities are in thousandths.
+        margin to a goal and the negated sum of margins. If all of these are equal, how
+        far the errors are off that both measure follows, and the highest severities of
+        errors and of warnings. Margins and severities are in thousandths.
         """
-        distance = other_distance = 0.0
-        shared = self.distances.keys() & other.distances.keys()
-        if shared:
-            distance = round(fsum(self.distances[key] for key in shared), 9)
-            other_distance = round(fsum(other.distances[key] for key in shared), 9)
-        return self._rank(goals, distance), other._rank(goals, other_distance)
+        rank = self._rank(goals)
+        other_rank = other._rank(goals)
+        if rank == other_rank:
+            shared = self.distances.keys() & other.distances.keys()
+            rank += self._rank_of_errors(shared)
+            other_rank += other._rank_of_errors(shared)
+        return rank, other_rank
 
     def is_better_than(self, other: Evaluation, goals: tuple[Goal, ...]) -> bool:
         """Return True if this evaluation ranks before the other."""
         rank, other_rank = self.ranks_beside(other, goals)
         return rank < other_rank
 
-    def _rank(self, goals: tuple[Goal, ...], off_by: float) -> Rank:
-        scores = self.scores
-        margins = [
-            g.margin(scores[g.score]) if g.score in scores else UNSCORED_MARGIN
-            for g in goals
-        ]
-        missed = sum(margin < 0 for margin in margins)
-        return (
-            any(error.check == OUTPUT_CHECK for error in self.errors),
-            len(self.errors),
-            missed,
-            -min(margins, default=0),
-            -sum(margins),
-            off_by,
-            *self.severities,
-        )
+    @lazy
+    def _ranks(self) -> dict[tuple[Goal, ...], Rank]:
+        """The ranks that were asked for: each decision ranks all attempts again."""
+        return {}
+
+    def _rank(self, goals: tuple[Goal, ...]) -> Rank:
+        if goals not in self._ranks:
+            scores = self.scores
+            margins = [
+                g.margin(scores[g.score]) if g.score in scores else UNSCORED_MARGIN
+                for g in goals
+            ]
+            self._ranks[goals] = (
+                any(error.check == OUTPUT_CHECK for error in self.errors),
+                len(self.errors),
+                sum(margin < 0 for margin in margins),
+                -min(margins, default=0),
+                -sum(margins),
+            )
+        return self._ranks[goals]
+
+    def _rank_of_errors(self, measured: Collection[Hashable]) -> Rank:
+        off_by = round(fsum(self.distances[key] for key in measured), 9)
+        return off_by, *self.severities
 
     def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
         """Return the goals, in order, that a score misses; goals without a score are

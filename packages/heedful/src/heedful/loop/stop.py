@@ -276,7 +276,7 @@ def uncounted(
     raising. Without answers, all is well.
     """
     limited = set[str]().union(*(getattr(rule, "counted_units", ()) for rule in limits))
-    answers = [a for a in attempts if not a.draft and a.has_candidate]
+    answers = [a for a in attempts if limited and not a.draft and a.has_candidate]
     units = [unit for unit in REPORTED_UNITS if unit in limited and answers]
     for answer in answers:
         units = [unit for unit in units if not answer.reports(unit)]

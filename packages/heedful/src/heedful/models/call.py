@@ -30,15 +30,16 @@ DEFAULT_CALL_OPTIONS: dict[str, Any] = {
 RETRY_TEMPERATURE_STEP = 0.5
 
 
-def count_cancels() -> int:
-    """Return how often the current task was asked to end, and has not.
-
-    Without a task, return 0.
-    """
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the task that runs in this thread, if any."""
     try:
-        task = asyncio.current_task()
+        return asyncio.current_task()
     except RuntimeError:
-        return 0  # no event loop runs in this thread
+        return None  # no event loop runs in this thread
+
+
+def count_cancels(task: asyncio.Task[Any] | None) -> int:
+    """Return how often a task was asked to end, and has not; 0 without a task."""
     return task.cancelling() if task else 0
 
 
@@ -49,13 +50,15 @@ class HeedCancel:
     The task would go on with its next call.
     """
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_task")
 
     def __enter__(self) -> None:
-        self._before = count_cancels()
+        self._task = current_task()
+        self._before = count_cancels(self._task)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if count_cancels() > self._before and (error is None or _is_of_cancel(error)):
+        is_cancelled = count_cancels(self._task) > self._before
+        if is_cancelled and (error is None or _is_of_cancel(error)):
             raise asyncio.CancelledError from error
 
 

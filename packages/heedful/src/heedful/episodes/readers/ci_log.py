@@ -136,8 +136,9 @@ class _Job:
         time = None
         with suppress(InvalidInput):
             time = seconds(self.time)
-        arguments = {"command": self._command}
-        call = Event("tool_call", tool="Bash", arguments=arguments, at=time)
+        call = Event(
+            "tool_call", tool="Bash", arguments={"command": self._command}, at=time
+        )
         self._builder.add(call)
         self._builder.add(Event("tool_response", tool="Bash", error=error, at=time))
 
