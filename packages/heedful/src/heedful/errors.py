@@ -93,8 +93,9 @@ class UnknownName(UsageError):
         self.known: tuple[str, ...] = tuple(known)
         names = ", ".join(known) or "none"
         remedy = cure or f"there are: {names}"
-        question = similar_name(str(name), known)
-        super().__init__(f"no {kind} is called {name!r}{question}; {remedy}")
+        super().__init__(
+            f"no {kind} is called {name!r}{similar_name(str(name), known)}; {remedy}"
+        )
 
 
 class MissingAttribute(AttributeError):

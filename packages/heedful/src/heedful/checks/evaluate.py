@@ -25,6 +25,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial, wraps
@@ -118,16 +119,19 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with HeedCancel(), UserCode(failed):
+        with UserCode(failed):
             if thread:
                 value = await asyncio.to_thread(_call_function, function, *arguments)
             else:
                 value = _call_function(function, *arguments)
 
-            if hasattr(value, "__await__"):
-                value = read_iterator(await value)
-            if isinstance(value, AsyncIterator):
-                value = Yielded([part async for part in value])
+            # Only what waits can be cancelled; it may also return an iterator.
+            is_async = hasattr(value, "__await__") or isinstance(value, AsyncIterator)
+            with HeedCancel() if is_async else nullcontext():
+                if hasattr(value, "__await__"):
+                    value = read_iterator(await value)
+                if isinstance(value, AsyncIterator):
+                    value = Yielded([part async for part in value])
             return value
     finally:
         _context.reset(token)

@@ -35,7 +35,6 @@ from heedful.lessons.render import as_messages, as_text
 from heedful.loop import codec
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
-    NO_USAGE,
     UNJUDGED,
     UNJUDGED_ADVICE,
     Attempt,
@@ -493,7 +492,7 @@ def _batch_of(answers: Sequence[Answer]) -> CandidateBatch:
     model = models.pop() if len(models) == 1 else ""
     return CandidateBatch(
         tuple([answer.text for answer in answers]),
-        sum([answer.usage for answer in answers], NO_USAGE),
+        sum([answer.usage for answer in answers[1:]], answers[0].usage),
         model,
         faults=tuple(map(unfinished, answers)),
     )

@@ -578,8 +578,10 @@ def _store_of_memory(store: Store | str, memory: Memory) -> Store:
     """Return the store of a memory. Raises InvalidInput if the caller chose another."""
     other = open_beside(store, memory.store)
     if other is not None and other != memory.store:
-        place = shown(memory.store.url)
-        allowed = f"left out: the loop is stored beside its memory, in {place}"
+        allowed = (
+            "left out: the loop is stored beside its memory, in "
+            f"{shown(memory.store.url)}"
+        )
         raise errors.InvalidInput("store", shown(other.url), allowed)
     return memory.store
 

@@ -65,8 +65,9 @@ class Advice:
         """Return the advice with a text above it, if there is one."""
         if not text:
             return self
-        lines = filter(None, [text, self.text])
-        return replace(self, text="\n".join(lines), silence="")
+        return replace(
+            self, text="\n".join(filter(None, [text, self.text])), silence=""
+        )
 
 
 @dataclass(eq=False, kw_only=True)

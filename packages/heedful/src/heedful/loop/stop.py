@@ -275,9 +275,11 @@ def uncounted(
     A draft is no answer, and nothing is known of one that its function refused by
     raising. Without answers, all is well.
     """
-    limited = set[str]().union(*(getattr(rule, "counted_units", ()) for rule in limits))
-    answers = [a for a in attempts if limited and not a.draft and a.has_candidate]
-    units = [unit for unit in REPORTED_UNITS if unit in limited and answers]
+    answers = [a for a in attempts if not a.draft and a.has_candidate]
+    limited = set[str]().union(
+        *(getattr(rule, "counted_units", ()) for rule in limits if answers)
+    )
+    units = [unit for unit in REPORTED_UNITS if unit in limited]
     for answer in answers:
         units = [unit for unit in units if not answer.reports(unit)]
     return units
