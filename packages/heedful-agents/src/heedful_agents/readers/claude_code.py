@@ -90,7 +90,7 @@ class SessionReader(EntryReader):
 
 def _end(session: OpenSession, result: Mapping[str, Any]) -> None:
     """Note how a run ended, and the calls that were denied. Raises InvalidInput."""
-    words = texts_of(result, "result", "errors")
+    words = texts_of(result, ("result", "errors"))
     subtype = text_field(result, "subtype")
     session.outcome = "success"
     session.fault = None
@@ -128,7 +128,7 @@ def entry_events(
     if kind == "system":
         # It may be what a command printed. An error here is one of the model's API
         # that is tried again; one that lasts comes as a message or in the result.
-        words = texts_of(entry, "content", "error")
+        words = texts_of(entry, ("content", "error"))
         code = text_field(entry, "subtype")
         notice = Event("system_event", words, code=code, origin="outside")
         return [notice] if words else []

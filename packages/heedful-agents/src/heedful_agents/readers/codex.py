@@ -81,7 +81,7 @@ class CodexReader(EntryReader):
         if kind == "session_meta":
             self._open(item)
         elif kind == "compacted":
-            words = texts_of(item, "message", "replacement_history")
+            words = texts_of(item, ("message", "replacement_history"))
             events = [words_of_others(words)]
         elif kind == "event_msg" and item.get("type") == "error":
             events = [Event("error_event", error=text_field(item, "message"))]
@@ -116,7 +116,7 @@ class CodexReader(EntryReader):
         """Yield the events of an item of the model's API. Raises InvalidInput."""
         kind = text_field(item, "type")
         if not kind.endswith(("message", "_call", "_call_output")):
-            words = texts_of(item, "output", "content", "text")
+            words = texts_of(item, ("output", "content", "text"))
             if words and kind != "reasoning":
                 yield words_of_others(words)
             return
@@ -178,7 +178,7 @@ def _output_of(text: str) -> tuple[str, int]:
     code = figures.get("exit_code") if isinstance(figures, Mapping) else 0
     if data.get("success") is False:
         code = 1
-    words = texts_of(data, "output", "content")
+    words = texts_of(data, ("output", "content"))
     return words, code if isinstance(code, int) else 0
 
 
@@ -238,7 +238,7 @@ class ExecReader(EntryReader):
 def _events_of(item: Mapping[str, Any]) -> list[Event]:
     """Return the events of an item: its words, or a call and its result."""
     kind = text_field(item, "type").removesuffix("_end")
-    words = texts_of(item, "text", "message", "prompt")
+    words = texts_of(item, ("text", "message", "prompt"))
     if kind == "error":
         return [Event("error_event", error=words)]
     if kind in ITEM_TYPES:
@@ -256,7 +256,7 @@ def _events_of(item: Mapping[str, Any]) -> list[Event]:
         error = error or output.get("Err")
         output = first_of(output, "content", "Ok")
     names = OUTPUTS[:1] if item.get(OUTPUTS[0]) else OUTPUTS[1:]
-    parts = [texts_of(item, *names), text_of(output)]
+    parts = [texts_of(item, names), text_of(output)]
     words = "\n".join(filter(None, parts))
     if item.get("exit_code") and not words:
         words = f"exit code {item['exit_code']}"
@@ -283,7 +283,7 @@ def _call_of(kind: str, item: Mapping[str, Any]) -> Event | None:
             arguments = invocation.get("arguments")
         case "collab_tool_call" | "web_search":
             tool = text_field(item, "tool") or kind
-            arguments = {"input": texts_of(item, "prompt", "query")}
+            arguments = {"input": texts_of(item, ("prompt", "query"))}
         case _:
             return None
     return Event("tool_call", tool=tool, arguments=arguments_of(arguments))

@@ -44,11 +44,13 @@ _REASON = (
 # The other shapes of an error line, the most telling first, in lower case. A word comes
 # before the look at what precedes it: Python finds letters fast, in a tenth of time.
 _SHAPES = (
-    # A word for an error with what follows it: "fatal: not a git repository"; but what
-    # ends with the exit status of a command says less than the command did.
+    # A word for an error with what follows it: "fatal: not a git repository"; but
+    # "Error: (none)" is none, and what ends with the exit status of a command says less
+    # than the command did.
     (
         r"(?:error|exception|fatal(?<=\bfatal)|panic(?<=\bpanic)|denied(?<=\bdenied)"
-        r"|fail(?<=\bfail)(?:ed|ure)?): *(?!.*\bexit (?:code|status):? \d+\Z)\S"
+        r"|fail(?<=\bfail)(?:ed|ure)?): *"
+        r"(?!\W?(?:none|null)\W?\Z|.*\bexit (?:code|status):? \d+\Z)\S"
         r"|failed to (?<=\Afailed to )\w"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
@@ -69,8 +71,11 @@ _SHAPES = (
 # three name an error by themselves.
 NUMBER_OF_RANKS = 1 + len(_SHAPES)
 STRONG_RANKS = 3
-# What stands around an output: Gemini CLI's label, and the tag of an error.
-_WRAPPING_PATTERN = r"\A(?:<untrusted_context>\s*)?Output: |</?\w{0,20}error>"
+# What stands around an output: Gemini CLI's labels, and the tag of an error.
+_WRAPPING_PATTERN = (
+    r"\A(?:<untrusted_context>\s*)?(?:(?:Command|Directory): [^\n]*\n){0,2}Output: "
+    r"|</?\w{0,20}error>"
+)
 # What tools write before a line: marks such as "E   " or "> ", blanks, and a time.
 _MARGIN_PATTERN = (
     r"\A\s*(?:(?:E|[>|│*●✗✕])\s+)*"

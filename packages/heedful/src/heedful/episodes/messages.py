@@ -34,6 +34,9 @@ NAMED_PARTS = {
     "function_response": "tool_result",
     "toolResult": "tool_result",
 }
+# Where the texts of a result may stand.
+RESULT_FIELDS = ("response", "result", "content", "output")
+TEXT_FIELDS = ("text", "content", "thinking", "reasoning", "refusal", "summary")
 THOUGHT_PART_TYPES = frozenset({"thinking", "reasoning"})
 
 
@@ -97,7 +100,7 @@ def _result_event(
     """Return the event of a tool's result in a message."""
     call = _call_id(part)
     tool = _tool_of(part) or names.get(call, "")
-    text = texts_of(part, "response", "result", "content", "output")
+    text = texts_of(part, RESULT_FIELDS)
 
     response = Event("tool_response", agent=agent, tool=tool, call=call)
     if not _marks_failure(part):
@@ -151,7 +154,7 @@ def first_of(fields: Mapping[str, Any], *names: str) -> Any:
     return next((fields[name] for name in names if name in fields), None)
 
 
-def texts_of(fields: Mapping[str, Any], *names: str) -> str:
+def texts_of(fields: Mapping[str, Any], names: Iterable[str]) -> str:
     """Return the text of each of these fields: an agent may have read any of them."""
     texts = dict.fromkeys(text_of(fields.get(name)) for name in names)
     return "\n".join(filter(None, texts))
@@ -159,11 +162,11 @@ def texts_of(fields: Mapping[str, Any], *names: str) -> str:
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
     """Return the text of a part; its type in brackets if it is no part of text."""
-    names = ("text", "content", "thinking", "reasoning", "refusal", "summary")
-    text = texts_of(part, *(name for name in names if part.get(name)))
+    names = RESULT_FIELDS if kind == "tool_result" else TEXT_FIELDS
+    text = texts_of(part, (name for name in names if part.get(name)))
     if part.keys() == {"type"}:  # a mark, such as that of a step
         return ""
-    is_text = "text" in kind or kind.endswith("output")
+    is_text = "text" in kind or kind.endswith(("output", "result"))
     if not kind or is_text or kind in ("refusal", *THOUGHT_PART_TYPES):
         return text
 
@@ -202,14 +205,21 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return a tool's result as text: its text parts joined, other data as JSON."""
+    """Return a tool's result as text: its text parts joined, other data as JSON.
+
+    An object with nothing but a result, as {"output": …}, is this result.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(map(_is_part, value)):
-        return "\n".join(_part_text(part, part.get("type", "")) for part in value)
+    items = value if isinstance(value, list) else []
+    parts = [_typed(item) for item in items if isinstance(item, Mapping)]
+    if parts and len(parts) == len(items) and all(map(_is_part, parts)):
+        return "\n".join(_part_text(part, part.get("type", "")) for part in parts)
 
+    if isinstance(value, Mapping) and value and value.keys() <= set(RESULT_FIELDS):
+        return texts_of(value, RESULT_FIELDS)
     return json.dumps(value, ensure_ascii=False)
 
 

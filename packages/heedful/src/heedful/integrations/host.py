@@ -260,8 +260,7 @@ class HostRun(PromptRun):
             return Learned()
 
         document = {"session": self.id, "outcome": "partial", "events": events}
-        file = json.dumps(document).encode()
-        session = await asyncio.to_thread(next, read(file))
+        session = await asyncio.to_thread(next, read(json.dumps(document).encode()))
         return await learn_session(
             session,
             memory=memory,

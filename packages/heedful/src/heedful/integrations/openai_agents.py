@@ -292,8 +292,9 @@ class _Attempts(Attempts):
     async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> Any:
         """Keep the error of a call and ask about it; format it as the user does."""
         if failed.kind == "tool_exception":
-            error = str(failed.error)
-            await self.keep(failed.tool_name, error, failed.call_id, failed=True)
+            await self.keep(
+                failed.tool_name, str(failed.error), failed.call_id, failed=True
+            )
         return await _answer_of(self.config.tool_error_formatter, failed)
 
     def note_misfit(self, failed: Any) -> None:

@@ -703,8 +703,7 @@ def find_obstacle(
 def find_recall_obstacle(match: Match) -> Obstacle | None:
     """Return what keeps a lesson from recall for its task; None if nothing does."""
     if match.state == "quarantined":
-        figures = {"trust": match.trust}
-        return Obstacle("quarantine", match.release, figures=figures)
+        return Obstacle("quarantine", match.release, figures={"trust": match.trust})
     if match.state == "retired":
         return Obstacle("retired", _restore_command(match))
     if not has_evidence(match):

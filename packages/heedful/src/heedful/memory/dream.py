@@ -326,8 +326,9 @@ def store_dream(
         else:
             outcome = _carry_out(db, key, id, proposal, expected)
             # A reflection that is not written gets no id.
-            survivor = max(0, proposal.survivor)
-            results.append(replace(proposal, survivor=survivor, outcome=outcome))
+            results.append(
+                replace(proposal, survivor=max(0, proposal.survivor), outcome=outcome)
+            )
 
     record = {**report, "proposals": [asdict(result) for result in results]}
     db.update("ruling", {"id": id}, {"record": json.dumps(record)})

@@ -76,8 +76,10 @@ class Function:
 
         answer = Answer(result) if isinstance(result, str) else answer_of(result)
         if answer is None or not isinstance(answer.text, str):
-            kind = type(result).__name__
-            message = f"model {self.name!r} returned {kind}, not str or Answer"
+            message = (
+                f"model {self.name!r} returned {type(result).__name__}, "
+                "not str or Answer"
+            )
             raise MalformedAnswer(message, repr(result))
 
         if not answer.usage.seconds:

@@ -30,8 +30,7 @@ async def offload(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
     """Return the value of a call that takes long, and raise its errors."""
     context = contextvars.copy_context()
     job = partial(context.run, partial(function, *args, **kwargs))
-    event_loop = asyncio.get_running_loop()
-    return await event_loop.run_in_executor(_executor(os.getpid()), job)
+    return await asyncio.get_running_loop().run_in_executor(_executor(os.getpid()), job)
 
 
 @cache

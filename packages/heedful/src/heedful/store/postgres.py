@@ -144,8 +144,7 @@ class Database(Threads[PostgresSession]):
         self._turns = WeakValueDictionary[Any, asyncio.Lock]()
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
-        begin = _begin(_BEGIN_READ_SQL, scope)
-        job = partial(self.transact, begin, work, reads=True)
+        job = partial(self.transact, _begin(_BEGIN_READ_SQL, scope), work, reads=True)
         return await self.run(job, LANE_TURNS[lane])
 
     async def write(
@@ -159,8 +158,7 @@ class Database(Threads[PostgresSession]):
         write.
         """
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
-        begin = _begin("begin", scope, numbers)
-        job = partial(self.transact, begin, work)
+        job = partial(self.transact, _begin("begin", scope, numbers), work)
         return await self.run(job, numbers)
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:

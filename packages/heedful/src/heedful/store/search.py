@@ -285,8 +285,7 @@ class VectorTable:
             scores = scores[best]
             ids = ids[best]
 
-        order = np.lexsort((ids, -scores))
-        return ids[order[:many]]
+        return ids[np.lexsort((ids, -scores))[:many]]
 
     @property
     def ids(self) -> Ids:

@@ -318,8 +318,9 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     ):
         translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
-        remedy = _RESULT_CODE_REMEDIES[code]
-        translated = errors.StoreUnavailable(f"{place}{error}: {remedy}")
+        translated = errors.StoreUnavailable(
+            f"{place}{error}: {_RESULT_CODE_REMEDIES[code]}"
+        )
     else:
         translated = errors.StoreError(str(error))
 

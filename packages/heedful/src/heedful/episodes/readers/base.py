@@ -163,7 +163,7 @@ def fault_of(fields: Mapping[str, Any]) -> Fault | None:
     if not isinstance(error, Mapping):
         return Fault("error", text_of(error))
     category = text_of(first_of(error, "type", "code", "category")) or "error"
-    return Fault(category, texts_of(error, "message", "detail") or text_of(error))
+    return Fault(category, texts_of(error, ("message", "detail")) or text_of(error))
 
 
 @dataclass

@@ -128,7 +128,7 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     if isinstance(error, Mapping):
         codes = [_number_or_text(error, name) for name in ERROR_CODE_NAMES]
         code = next(filter(None, codes), "")
-        error = texts_of(error, *ERROR_MESSAGE_NAMES) or text_of(error)
+        error = texts_of(error, ERROR_MESSAGE_NAMES) or text_of(error)
 
     meta = fields.get("meta")
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")

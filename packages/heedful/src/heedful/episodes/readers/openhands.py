@@ -98,7 +98,7 @@ def _events_of(fields: Mapping[str, Any]) -> Iterator[Event]:
     if isinstance(message, Mapping):
         yield from chat_events(message, {})
     elif "detail" in fields:
-        yield Event("error_event", error=texts_of(fields, "detail"))
+        yield Event("error_event", error=texts_of(fields, ("detail",)))
     elif action in SURROUNDINGS or observation in SURROUNDINGS:
         return
     elif action is not None or fields.get("kind") == "ActionEvent":
@@ -115,7 +115,7 @@ def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
     tool = text_of(first_of(fields, "tool_name")) or text_of(function or action)
     if tool in SAYINGS or action in SAYINGS:
         kind = "user_message" if fields.get("source") == "user" else "llm_response"
-        words = texts_of(inputs, "content", "final_thought", "message") or thought
+        words = texts_of(inputs, ("content", "final_thought", "message")) or thought
         yield Event(kind, words)
         return
 
@@ -133,7 +133,7 @@ def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
 def _result_of(fields: Mapping[str, Any], observation: Any) -> Event:
     """Return the result of a call. Raises InvalidInput."""
     inner = object_of(fields, "observation") or object_of(fields, "extras")
-    words = texts_of({**inner, **fields}, "content", "output", "error")
+    words = texts_of({**inner, **fields}, ("content", "output", "error"))
     code = first_of({**object_of(inner, "metadata"), **inner}, "exit_code")
     call = text_of(first_of(fields, "tool_call_id", "cause"))
     result = Event("tool_response", call=call, tool=text_field(fields, "tool_name"))

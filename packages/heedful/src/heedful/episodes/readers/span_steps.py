@@ -289,7 +289,7 @@ def _add_tool(step: SpanStep, span: Span) -> None:
         if failed and step.error is None:
             step.error = text, ""
     for document in find(attributes, "documents") or ():
-        texts[messages.texts_of(document, "content", "metadata")] = None
+        texts[messages.texts_of(document, ("content", "metadata"))] = None
 
     if step.error is not None or texts:
         content = "\n".join(filter(None, texts))

@@ -21,12 +21,14 @@ _LABEL_PATTERN = re.compile(
 )
 # An action: "search", "search[heedful]" or "search(heedful)".
 _ACTION_PATTERN = re.compile(r"(?s)[`*]*([\w.-]+)[`*]*(?: ?[\[(](.*)[\])])?[`*.]*")
-# The last block of code, or action in tags.
+# The last block of code, or action in tags, which may have its arguments in tags.
 _BLOCK_PATTERN = re.compile(
     r"(?s).*(?:```(?P<language>[\w-]*)[ \t]*\n(?P<code>.*?)\n?```"
+    r"|<(?P<call>\w+)>\s*(?P<arguments>(?:<(\w+)>(?:(?!<\w+>).)*?</\5>\s*)+)</(?P=call)>"
     r"|<(?:function=)?(?P<tool>\w+)>(?P<given>(?:(?!<(?:function=)?\w+>).)*?)"
-    r"</(?:function|(?P=tool))>)"
+    r"</(?:function|(?P=tool))>(?!\s*<))"
 )
+_ARGUMENT_PATTERN = re.compile(r"(?s)<(\w+)>(.*?)</\1>")
 # The tags around a result and around what an action is given.
 _TAG_PATTERN = re.compile(
     r"<return_?code>\s*(?P<status>-?\d+)\s*</return_?code>\s*"
@@ -34,7 +36,7 @@ _TAG_PATTERN = re.compile(
 )
 # How a result begins that comes back as the user.
 _RESULT_PATTERN = re.compile(
-    r"(?i)\W{0,4}(?:observation(?: \d+)?|execution result of [^\n]*"
+    r"(?i)\W{0,4}(?:observation(?: \d+)?|execution result of [^\n]*|\w+[^\n]*?\] result"
     r"|(?:\w+ )?output[^\n:]{0,40})[^\n\w]*?(?:\n|:)[*\s]*"
 )
 
@@ -170,6 +172,9 @@ def _call(action: str, inputs: Sequence[str]) -> Event:
 
 def _block_call(block: re.Match[str]) -> Event:
     """Return the call of a block of code, or of an action in tags."""
+    if block["call"]:
+        arguments = dict(_ARGUMENT_PATTERN.findall(block["arguments"]))
+        return Event("tool_call", tool=block["call"], arguments=arguments)
     language = block["language"] or ""
     tool = block["tool"] or ("python" if "python" in language else "bash")
     command = _TAG_PATTERN.sub("", block["code"] or block["given"] or "").strip()
