@@ -72,8 +72,9 @@ def _entry_texts() -> list[str]:
         for name in os.listdir(folder):
             if name.endswith((".dist-info", ".egg-info")):
                 # Python imports the first of a distribution that is installed twice.
-                distribution = name.partition("-")[0]
-                files.setdefault(distribution, f"{folder}/{name}/entry_points.txt")
+                files.setdefault(
+                    name.partition("-")[0], f"{folder}/{name}/entry_points.txt"
+                )
 
     return [
         Path(file).read_text("utf-8") for file in files.values() if os.path.isfile(file)

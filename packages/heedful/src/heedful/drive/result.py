@@ -107,8 +107,9 @@ class Result(Generic[C]):
 
         It also says what memory showed the loop, or why it was silent.
         """
-        last = len(self.loop.attempts)
-        explanation = explain(self.loop, self.policy, {last: self.verdict})
+        explanation = explain(
+            self.loop, self.policy, {len(self.loop.attempts): self.verdict}
+        )
         if self.briefing is None:
             return explanation
         memory = (f"memory: {self.briefing.summary}", *self.briefing.lines)

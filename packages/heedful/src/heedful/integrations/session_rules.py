@@ -30,8 +30,9 @@ async def rules_everywhere(memory: CallMemory, everywhere: str) -> Sequence[Stat
     """Return the rules for all projects of the user; `everywhere` is their database."""
     if not everywhere or not _is_made(everywhere):
         return ()
-    scope = Scope(memory.scope.tenant)
-    return await open_store(everywhere).read(scope, rule_store.in_force)
+    return await open_store(everywhere).read(
+        Scope(memory.scope.tenant), rule_store.in_force
+    )
 
 
 def _is_made(database: str) -> bool:

@@ -57,8 +57,9 @@ class TaskHost(CallHost):
             return
 
         self._is_started = True
-        work = load_embedder(memory.embedder)
-        await self.guarded("load the embedder", work, None, limited=False)
+        await self.guarded(
+            "load the embedder", load_embedder(memory.embedder), None, limited=False
+        )
 
     def run(self, id: str = "", task: Any = "") -> PromptRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.

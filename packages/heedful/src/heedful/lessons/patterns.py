@@ -72,7 +72,7 @@ class Templates:
     >>> templates = Templates().learn(*users)
     >>> templates.group(users[3]) == users[0].digest
     True
-    >>> templates.merges()[0].template
+    >>> templates.merge(users[3]).template
     'login failed for <*>'
     """
 
@@ -134,11 +134,6 @@ class Templates:
             if _is_same_error(pattern.pattern, branches.get(digest, pattern.pattern))
         )
         return replace(merge, members=members) if len(members) > 1 else None
-
-    def merges(self) -> tuple[Merge, ...]:
-        """Return every group of several patterns."""
-        groups = (self._groups_of(key).values() for key in self.branches)
-        return tuple(chain.from_iterable(groups))
 
     def _groups_of(self, key: _Key) -> dict[Tokens, Merge]:
         """Return the groups of a key by their templates; they are formed only once."""

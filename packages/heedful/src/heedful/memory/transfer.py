@@ -214,8 +214,9 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
     for row in db.select("*", "lesson", key, "order by kind, signature"):
         of_lesson = {"lesson_id": row["id"]}
         examples = db.select("*", "example", of_lesson, "order by digest")
-        child = {**key, "child": name_of(row)}
-        links = db.select("*", "link", child, "order by relation, parent")
+        links = db.select(
+            "*", "link", {**key, "child": name_of(row)}, "order by relation, parent"
+        )
 
         yield from_row(
             LessonRecord,

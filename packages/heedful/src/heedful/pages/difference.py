@@ -131,8 +131,9 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
 
 def _count_same(old: Sequence[str], new: Sequence[str], limit: int) -> int:
     """Return how many pieces at the beginning of two sequences are the same."""
-    places = range(limit)
-    return sum(1 for _ in takewhile(lambda place: old[place] == new[place], places))
+    return sum(
+        1 for _ in takewhile(lambda place: old[place] == new[place], range(limit))
+    )
 
 
 def _parts(

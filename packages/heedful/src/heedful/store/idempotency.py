@@ -97,8 +97,10 @@ def remove_answers(db: Db, scope: Scope) -> None:
 
     Their calls are remembered, so that a repeated one does not take effect again.
     """
-    removed = json.dumps(REMOVED_ANSWER)
-    db.send("remove_answers", {"tenant": scope.tenant, "removed": removed})
+    db.send(
+        "remove_answers",
+        {"tenant": scope.tenant, "removed": json.dumps(REMOVED_ANSWER)},
+    )
 
 
 def write_effect(

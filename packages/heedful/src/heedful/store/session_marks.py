@@ -79,8 +79,9 @@ def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None
     now = time.time()
     for session, via in sessions:
         mark(db, scope, session, [past_mark(now, via)])
-    oldest = past_mark(now - 30 * DAY_SECONDS)
-    db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
+    db.send(
+        "forget_pasts", {**key_of(scope), "oldest": past_mark(now - 30 * DAY_SECONDS)}
+    )
 
 
 def past_owner(db: Db, scope: Scope, session: str) -> str | None:

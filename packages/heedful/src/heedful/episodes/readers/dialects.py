@@ -1,15 +1,16 @@
-"""Turn messages of LangChain, AutoGen and ShareGPT into OpenAI's. Pure.
+"""Turn messages of LangChain, AutoGen, ShareGPT and pydantic-ai into OpenAI's. Pure.
 
-Sources: langchain-ai/langchain, libs/core/langchain_core/messages/base.py and
-load/serializable.py; microsoft/autogen, autogen_agentchat/messages.py; lm-sys/FastChat,
-docs/training.md.
+Those of ADK and Strands stand inside an object. Sources: langchain-ai/langchain,
+libs/core/langchain_core/messages/base.py and load/serializable.py; microsoft/autogen,
+autogen_agentchat/messages.py; lm-sys/FastChat, docs/training.md; pydantic/pydantic-ai,
+pydantic_ai/messages.py.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.episodes.episode import json_data
-from heedful.episodes.messages import first_of
+from heedful.episodes.messages import first_of, objects, text_field
 
 # The authors of messages as LangChain and ShareGPT name them.
 AUTHOR_ROLES = {
@@ -22,6 +23,13 @@ AUTHOR_ROLES = {
 }
 # Types of messages that other formats have, too.
 OTHERS_TYPES = ("system", "tool", "function", "tool_result", "reasoning")
+# What a message of pydantic-ai is, and its parts, whose types are those of others.
+KIND_ROLES = {"request": "user", "response": "assistant"}
+PART_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "user-prompt": {"type": "text"},
+    "tool-return": {"type": "tool_result"},
+    "retry-prompt": {"type": "tool_result", "status": "failed"},
+}
 # Where the words and the calls of a message may stand.
 CONTENTS = ("content", "parts", "tool_calls", "function_call")
 
@@ -36,8 +44,7 @@ def as_chat_message(value: Any) -> Mapping[str, Any] | None:
             return value
         inner = words if isinstance(words, Mapping) else {"content": words}
         return {**inner, "role": value["role"]}
-    dialects = (_of_langchain, _of_autogen, _of_sharegpt, _item_of_responses)
-    messages = (translate(value) for translate in dialects)
+    messages = (translate(value) for translate in DIALECTS)
     return next((message for message in messages if message is not None), None)
 
 
@@ -122,6 +129,25 @@ def _of_sharegpt(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"role": AUTHOR_ROLES[author], "content": words}
 
 
+def _inside(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the message in an event of ADK or in a message of Strands."""
+    parts = [value.get("message"), value.get("content")]
+    return next((p for p in parts if isinstance(p, Mapping) and "role" in p), None)
+
+
+def _of_pydantic_ai(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a message of pydantic-ai; its system prompt is not the user's."""
+    role = KIND_ROLES.get(str(value.get("kind")))
+    if role is None or "parts" not in value:
+        return None
+    parts = [
+        {**part, "type": kind, **PART_FIELDS.get(kind, {})}
+        for part in objects(value["parts"], "parts")
+        if (kind := text_field(part, "part_kind")) != "system-prompt"
+    ]
+    return {"role": role, "parts": parts}
+
+
 def _item_of_responses(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return an item of OpenAI's responses that is no message."""
     kind = value.get("type")
@@ -131,3 +157,13 @@ def _item_of_responses(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if is_call and ("call_id" in value or "id" in value):
         return value
     return value if kind == "reasoning" and "summary" in value else None
+
+
+DIALECTS = (
+    _of_langchain,
+    _of_autogen,
+    _of_sharegpt,
+    _of_pydantic_ai,
+    _item_of_responses,
+    _inside,
+)
