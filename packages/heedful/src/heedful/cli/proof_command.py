@@ -126,7 +126,7 @@ def proof(
         found=evidence.proof,
         model=model,
         pairs=[(lesson, result, evidence.loops_of(result)) for lesson, result in pairs],
-        draws=say_draws(evidence.holdout, evidence.past.ended, evidence.past.verdict),
+        draws=say_draws(evidence.holdout, evidence.past.verdict),
         verdict=evidence.past.verdict,
         harm=HARMFUL_MEMORY.reason,
         holdout=evidence.holdout,

@@ -14,10 +14,9 @@ from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The draw depends on earlier loops only, so it stays fair.
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20
-POOLED_COIN_SHARE = 0.25  # the share of loops in which one draw decides over all
-# In a young scope, memory as a whole is measured first: one draw decides in every loop,
-# until a proof has a verdict or so many loops have ended.
-MAX_POOLED_LOOPS = 200
+# Memory as a whole is measured first: one draw decides over all lessons of a loop, once
+# there is a verdict only in this share of the loops.
+POOLED_COIN_SHARE = 0.25
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
 # out when it stops hurting.
 HARMFUL_MEMORY_SHARE = 0.975
@@ -167,9 +166,7 @@ def plan_holdout(share: float, past: LoopExposures) -> Holdout:
         return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
     if past.verdict:
         return Holdout(min(share, DEFAULT_HOLDOUT_SHARE))
-    if past.ended < MAX_POOLED_LOOPS:
-        return Holdout(share, pooled_share=1.0)
-    return Holdout(share)
+    return Holdout(share, pooled_share=1.0)
 
 
 def why_nothing_withheld(share: float, ended: int, coins: int) -> str:

@@ -17,8 +17,6 @@ from typing import Literal, TypeVar
 
 from heedful.display import line_text, screen_text
 from heedful.lessons.holdout import (
-    MAX_POOLED_LOOPS,
-    POOLED_COIN_SHARE,
     LoopExposures,
     plan_holdout,
 )
@@ -762,17 +760,14 @@ def _loops_at(holdout: float, pooled: Comparison, past: LoopExposures) -> int:
     """Return about how many more loops with lessons a verdict needs at a holdout.
 
     A loop is worth as much as its draw is even: the share that is withheld times the
-    share that is shown. First, each loop has one draw for all its lessons, later only
-    one in four. Returns 0 if nothing is withheld.
+    share that is shown. Returns 0 if nothing is withheld.
     """
     share = plan_holdout(holdout, past).share
     if not share:
         return 0
     loops = pooled.shown + pooled.withheld
     worth = pooled.shown * pooled.withheld / loops**2
-    draws = (pooled.missing or 0) * worth / (share * (1 - share))
-    later = max(0.0, draws - max(0, MAX_POOLED_LOOPS - past.ended))
-    return ceil(draws - later + later / POOLED_COIN_SHARE)
+    return ceil((pooled.missing or 0) * worth / (share * (1 - share)))
 
 
 def _effect(

@@ -9,7 +9,6 @@ from math import ceil, inf
 
 from heedful.display import counted
 from heedful.lessons.holdout import (
-    MAX_POOLED_LOOPS,
     MemoryVerdict,
     why_nothing_withheld,
 )
@@ -183,7 +182,7 @@ with holdout=0.3 about 56 to 168
     """
     words = f"{_say_range(forecast.loops)} more loops"
     if not forecast.loops:
-        words = say_draws(0.0, 0, "")
+        words = say_draws(0.0, "")
     elif forecast.recent:
         days = _say_range(forecast.loops / forecast.recent * forecast.of_days)
         pace = f"{forecast.recent:,} in {counted(forecast.of_days, 'day')}"
@@ -193,26 +192,23 @@ with holdout=0.3 about 56 to 168
     return words
 
 
-def say_draws(holdout: float, ended: int, verdict: MemoryVerdict) -> str:
+def say_draws(holdout: float, verdict: MemoryVerdict) -> str:
     """Return when draws withhold one lesson by itself, and when all of memory.
 
-    `ended` counts the loops of the scope with lessons and an outcome.
-
-    >>> say_draws(0.1, 59, "")
+    >>> say_draws(0.1, "")
     'one random draw decides over all lessons of a loop, until memory as a whole has a \
-conclusion or 200 loops have ended; such a loop counts for no lesson by itself'
-    >>> say_draws(0.0, 59, "")
+conclusion; such a loop counts for no lesson by itself'
+    >>> say_draws(0.0, "")
     'the setting holdout is 0, so nothing is withheld'
     """
     if not holdout:
         return "the setting holdout is 0, so nothing is withheld"
     if verdict == "hurts":
         return "memory hurts, so one random draw decides over all lessons of a loop"
-    if not verdict and ended < MAX_POOLED_LOOPS:
+    if not verdict:
         return (
             "one random draw decides over all lessons of a loop, until memory as a "
-            f"whole has a conclusion or {MAX_POOLED_LOOPS} loops have ended; such a "
-            "loop counts for no lesson by itself"
+            "whole has a conclusion; such a loop counts for no lesson by itself"
         )
     return (
         "in one loop of four, one random draw decides over all lessons; in the others "
