@@ -27,14 +27,14 @@ KILL = "kill -9"
 TITLE = "# Reliability: what was broken on purpose"
 INTRODUCTION = """\
 For operators who want to know what heedful loses when processes are killed, servers
-restart, disks fill up and models fail. Each row of the last table is a test. The test
-breaks something on purpose, at random moments. Then it compares what heedful
-acknowledged with what is stored. The next line adds up four counts over all rows:
-records that were lost, counted twice, above a limit, or shown to the wrong reader. Each
+restart, disks fill up and models fail. Each row of the last table is a test. Most break
+something on purpose, at random moments. Each compares what heedful acknowledged with
+what is stored. The next line adds up four counts: records that were lost, counted
+twice, above a limit, or shown to the wrong reader, with the rows that count them. Each
 sum must be 0. A program writes this page from the results."""
 UNEXPLAINED = """\
-**Not explained.** Once in about 600 runs on a full disk, a SQLite file could not be
-opened afterwards, and heedful said so (`StoreCorrupt`).
+**Not explained, nor in these sums.** Once in about 600 runs on a full disk, a SQLite
+file could not be opened afterwards, and heedful said so (`StoreCorrupt`).
 Versions of SQLite before 3.51.3, such as the one above, have a
 [rare fault](https://sqlite.org/wal.html) that may be the cause.
 [Keep backups](howto/deploy.md#back-up-and-restore)."""
@@ -45,16 +45,17 @@ COLUMNS = """\
 - **lost**: records that heedful acknowledged and that are gone or incomplete.
 - **doubled**: records, calls or units of usage that heedful counted twice, or calls
   that it repeated although their result was stored.
-- **exceeded**: attempts, calls, tokens or seconds of waiting above a limit.
+- **exceeded**: attempts, calls, tokens or seconds of waiting above a limit, or memory
+  that grows.
 - **leaked**: records that were shown to another tenant or project, or in a prompt
-  before a person had released them.
+  before a person had released them, or a secret in a message.
 - **–**: the test does not count this.
 - **also**: other results of the test.
 - **again**: the command that repeats the test with the same random numbers (**seed**).
   `SOAK` is the length of the run, 100 if it is left out. With `SOAK=20`, the test runs
   20 times as long as with `SOAK=1`. The kills may come at other moments, because these
   also depend on the machine."""
-SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
+SUMMARY = re.compile(r"^Newest row: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",
     "engine",
@@ -246,19 +247,25 @@ def render(results: Results) -> str:
     """Return the page."""
     rows = sorted(results.rows.values(), key=lambda row: (row.again, row.key))
     kills = [row for row in rows if row.what.startswith(KILL)]
-    sums = {count: sum(getattr(row, count) or 0 for row in rows) for count in COUNTS}
+    counts = {
+        count: [getattr(row, count) for row in rows if getattr(row, count) is not None]
+        for count in COUNTS
+    }
     kills_at_work = sum(row.at_work or 0 for row in kills)
     counted_kills = sum(row.times for row in kills if row.at_work is not None)
-    found = ", ".join(f"{count} {number:,}" for count, number in sums.items())
+    found = ", ".join(
+        f"{count} {sum(numbers):,} ({len(numbers)} rows)"
+        for count, numbers in counts.items()
+    )
     summary = (
-        f"**{found.capitalize()}**, in all {len(rows)} rows. `kill -9` was sent "
+        f"**{found.capitalize()}**, of {len(rows)} rows. `kill -9` was sent "
         f"{sum(row.times for row in kills):,} times. For {counted_kills:,} of these "
         "kills, the tests noted whether heedful was at work at that moment. It was at "
         f"work at {kills_at_work:,} of them."
     )
     wrong = [row for row in rows if row.wrong]
 
-    parts = [TITLE, INTRODUCTION, summary, f"Newest run: {results.machine}."]
+    parts = [TITLE, INTRODUCTION, summary, f"Newest row: {results.machine}."]
     if wrong:
         names = "; ".join(f"{row.what} ({row.engine})" for row in wrong)
         parts.append(f"**Not 0**: {names}.")

@@ -47,7 +47,7 @@ def test_a_row_has_the_counts_and_the_command(tmp_path):
     counts = "1,500 | 1,400 | 0 | 0 | – | – | 9 drawn | 100 | 61.5"
     row = f"| kill -9 of a program | SQLite | {counts} | 2026-01-01 | `{command}` |"
     assert row in page
-    assert "**Lost 0, doubled 0, exceeded 0, leaked 0**" in page
+    assert "**Lost 0 (1 rows), doubled 0 (1 rows), exceeded 0 (0 rows), leaked" in page
     assert "`kill -9` was sent 1,500 times" in page
     assert "2 cores" in page
 
@@ -55,7 +55,7 @@ def test_a_row_has_the_counts_and_the_command(tmp_path):
 def test_a_count_that_is_not_0_is_shown(tmp_path):
     page = write(tmp_path, KILLS | {"lost": 3})
     assert "| **3** | 0 |" in page
-    assert "**Lost 3, doubled 0" in page
+    assert "**Lost 3 (1 rows), doubled 0" in page
     assert "**Not 0**: kill -9 of a program (SQLite)" in page
 
 

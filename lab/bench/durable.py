@@ -66,7 +66,7 @@ def figures(folder: str) -> Iterable[Figure]:
                 name=f"durable attempt ÷ bare commits, {name}",
                 value=median(mine / theirs for mine, theirs in pairs),
                 unit="×",
-                most=3.0 if check is short else None,
+                most=2.5 if check is short else None,
             )
             yield Figure(
                 name=f"commits an attempt, {name}",

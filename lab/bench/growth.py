@@ -6,7 +6,7 @@
 - SQL makes loops and their outcomes.
 - Lessons go through the store.
 - A figure is the median of some calls.
-- The exponent says how its CPU grows:
+- The exponent says how its CPU grows from the last size but one:
   0 not at all, 1 in proportion.
 """
 
@@ -377,7 +377,10 @@ async def time_calls(
 def rows_of(
     costs: Iterable[Cost], sizes: Sequence[int]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of the table: wall / CPU at each size."""
+    """Return the heading and the rows of the table: wall / CPU at each size.
+
+    The exponent is that of the last step, where whoever plans stands.
+    """
     series = defaultdict[tuple[str, str], list[Cost]](list)
     for cost in costs:
         series[cost.operation, cost.engine].append(cost)
@@ -385,7 +388,7 @@ def rows_of(
     rows = []
     for name, of_sizes in series.items():
         cells = [f"{cost.wall:,.1f} / {cost.cpu:,.1f}" for cost in of_sizes]
-        ratio = of_sizes[-1].cpu / of_sizes[0].cpu
-        exponent = log(ratio) / log(sizes[-1] / sizes[0])
+        ratio = of_sizes[-1].cpu / of_sizes[-2].cpu
+        exponent = log(ratio) / log(sizes[-1] / sizes[-2])
         rows.append([*name, *cells, f"{ratio:.1f}", f"{exponent:.2f}"])
     return [*heading, "ratio", "exponent"], rows

@@ -279,7 +279,7 @@ async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
         note=f"{minutes} minutes; memory {middle['memory'] / MIB:.0f} MiB, then "
         f"{last['memory'] / MIB:.0f} MiB; descriptors "
         f"{middle['descriptors']:.0f}, then {last['descriptors']:.0f}; threads "
-        f"{growth['threads']:+.0f}; {len(troubles)} warnings in the log",
+        f"{growth['threads']:+.0f}; warnings in the log: {len(troubles)}",
         engine="PostgreSQL" if is_server else "SQLite",
         times=crowd.calls.total(),
         lost=(crowd.attempts - attempts).total(),

@@ -43,15 +43,15 @@ def table(size: str, report: Report) -> str:
         "nearest answers",
         "heedful",
         "heedful over nearest",
-        "its last 75",
-        "its first 75",
+        "in file order",
+        "in reverse",
         "won",
         "lost",
-        "lost to nothing, nearest answers",
-        "heedful",
+        "nearest answers: lost to nothing",
+        "heedful: lost to nothing",
     ]
     lines = [
-        f"Right at the first try, second halves, {report['model']}:",
+        f"Right at the first try in second halves, by {report['model']}:",
         "",
         *page.head(heads),
     ]
@@ -59,7 +59,10 @@ def table(size: str, report: Report) -> str:
     for name in report["streams"]:
         arms = report["streams"][name]
         shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
-        losses = [f"{arms[arm]['lost']}" for arm in (RIVAL, BUDGET)]
+        losses = [
+            f"{gains[name][f'{arm}_over_{PLAIN}.second_half']['lost']}"
+            for arm in (RIVAL, BUDGET)
+        ]
         tasks = f"{gains[name][GAIN]['tasks']}"
         lines.append(_row([name, tasks, *shares], gains, name, losses))
     for pool in (OPEN, CORRECTED):
@@ -82,11 +85,12 @@ def pool_title(report: Report, pool: str) -> str:
 
 def _row(cells: Sequence[str], gains: Report, name: str, losses: Sequence[str]) -> str:
     gain = gains[name][GAIN]
-    interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
-    figures = [f"{gain['gain']:+.3f} ({interval})"]
-    for half in HALVES:
-        of_half = gains[name][f"{OVER}.{half}"]
-        figures.append(f"{of_half['gain']:+.3f}" if of_half else "")
+    halves = [gains[name][f"{OVER}.{half}"] for half in HALVES]
+    figures = [
+        f"{part['gain']:+.3f} ({part['low']:+.3f} to {part['high']:+.3f})"
+        for part in filter(None, (gain, *halves))
+    ]
+    figures += [""] * (1 + len(halves) - len(figures))
     counts = [f"{gain['won']}", f"{gain['lost']}"]
     row = page.row([*cells, *figures, *counts, *losses])
     return row.replace("-", "−").replace("+0.000", "0.000")
@@ -130,9 +134,7 @@ def draw(report: Report) -> bytes:
         names = [title if name == OPEN else name for name, _ in gains]
         axes.set_yticks(range(len(gains)), list(reversed(names)))
         axes.set_xlabel("points right at the first try over the three nearest answers")
-        axes.set_title(
-            "Public streams, second halves: heedful over the nearest answers"
-        )
+        axes.set_title("Second halves of streams: heedful over the nearest answers")
         axes.spines[["top", "right"]].set_visible(False)
         return page.png(figure)
 
