@@ -23,7 +23,7 @@ from heedful.store import open_store
 from scripts.workspace import ROOT
 
 PICTURE = ROOT / "docs" / "demo.svg"
-TITLE = "A check refuses an answer and says why; the next task is right at once"
+TITLE = "A check refuses an answer and says why; a later task is right at once"
 SECONDS = 14
 WIDTH_COLUMNS = 70
 Line = tuple[str, str, str]  # its look, its label and its words
