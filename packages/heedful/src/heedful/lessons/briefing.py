@@ -46,6 +46,7 @@ from heedful.lessons.ranking import (
 from heedful.lessons.render import MAX_LINE_CHARS, as_messages
 from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
+from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
 
@@ -477,20 +478,20 @@ def choose_for_loop(
 ) -> Selection:
     """Select what a loop is shown before its task.
 
-    Rules that loops of its memory key broke come first, in the order of `found`; then
-    worked examples and lessons for similar tasks, and the nearest strategy or
-    correction by a user. `tell` leaves out one of the two forms. A fix that differs
-    from task to task says nothing as a rule. Then what the check said of a task whose
-    loop did not pass is shown like a worked example of the key. Other lessons of the
-    kind "reflection", and lessons of a run without evidence, are never shown. A rule
-    that does not say what to do makes way for three examples of its key. The limits are
+    Rules that loops of its memory key broke come first: those that share most words
+    with the task, or else in the order of `found`; then worked examples and lessons for
+    similar tasks, and the nearest strategy or correction by a user. `tell` leaves out
+    one of the two forms. A fix that differs from task to task says nothing as a rule.
+    Then what the check said of a task whose loop did not pass is shown like a worked
+    example of the key. Other lessons of the kind "reflection", and lessons of a run
+    without evidence, are never shown. A rule that does not say what to do makes way for three examples of its key. The limits are
     those of `choose`. `before` are the examples that were drawn for a resumed loop: it
     is shown the same again. The `hidden` lessons may not be recalled: near ones are
     listed among the others, with the reason. What a proof says hurts loops of the
     `model` is not shown. The `memory_key` is that of the loop. The `checks` of the loop
     are names, and the `check_ids` tell their arguments apart.
     """
-    matches = _considered(found, tell, before)
+    matches = _considered(task, found, tell, before)
     model = model if before is None else ""
     rules: list[Match] = []
     similar: list[Match] = []
@@ -560,13 +561,23 @@ def choose_for_loop(
 
 
 def _considered(
-    found: Sequence[Match], tell: Tell, before: frozenset[DrawnName] | None
+    task: str, found: Sequence[Match], tell: Tell, before: frozenset[DrawnName] | None
 ) -> list[Match]:
-    """Return those of `before`, or all, without the examples of rules told alone."""
+    """Return those of `before`, or all, without the examples of rules told alone.
+
+    There may be no room for all rules: those that name most of the task come first.
+    """
     matches = [match for match in found if before is None or _name_of(match) in before]
     if tell == "rules":
         matches = [replace(match, worked=None) for match in matches]
-    return matches
+    task_words = frozenset(words(task))
+
+    def place(match: Match) -> int:
+        """Return what is the smaller, the more words a rule shares with the task."""
+        shared = task_words.intersection(words(match.lesson))
+        return -len(shared) if match.cause else 0
+
+    return sorted(matches, key=place)
 
 
 def _set_foreign_apart(
