@@ -58,7 +58,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     low = points(proof.pooled.uplift.low)
     high = points(proof.pooled.uplift.high)
     assert say(proof).startswith(
-        f"No difference shown yet at the first try ({low} to {high} points): 75 % "
+        f"Not proven yet at the first try ({low} to {high} points): 75 % "
         "right with, 33 % without; "
     )
     assert "more right at the first try" not in say(proof)

@@ -484,12 +484,13 @@ def choose_for_loop(
     one of the two forms. A fix that differs from task to task says nothing as a rule.
     Then what the check said of a task whose loop did not pass is shown like a worked
     example of the key. Other lessons of the kind "reflection", and lessons of a run
-    without evidence, are never shown. A rule that does not say what to do makes way for three examples of its key. The limits are
-    those of `choose`. `before` are the examples that were drawn for a resumed loop: it
-    is shown the same again. The `hidden` lessons may not be recalled: near ones are
-    listed among the others, with the reason. What a proof says hurts loops of the
-    `model` is not shown. The `memory_key` is that of the loop. The `checks` of the loop
-    are names, and the `check_ids` tell their arguments apart.
+    without evidence, are never shown. A rule that does not say what to do makes way for
+    three examples of its key. The limits are those of `choose`. `before` are the
+    examples that were drawn for a resumed loop: it is shown the same again. The
+    `hidden` lessons may not be recalled: near ones are listed among the others, with
+    the reason. What a proof says hurts loops of the `model` is not shown. The
+    `memory_key` is that of the loop. The `checks` of the loop are names, and the
+    `check_ids` tell their arguments apart.
     """
     matches = _considered(task, found, tell, before)
     model = model if before is None else ""

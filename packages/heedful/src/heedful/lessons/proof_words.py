@@ -58,7 +58,7 @@ def word_gain(uplift: Effect) -> ProofWords:
     >>> word_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63)).sentence
     '+52 points right at the first try (+35 to +63): 63 % with, 11 % without'
     >>> word_gain(Effect(0.17, 0.13, gain=0.04, low=-0.51, high=0.44)).sentence
-    'No difference shown yet at the first try (−51 to +44 points): 17 % right with, \
+    'Not proven yet at the first try (−51 to +44 points): 17 % right with, \
 13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
@@ -92,7 +92,7 @@ def say_calls(calls: Effect) -> str:
     >>> say_calls(Effect(2.4, 1.2, gain=-1.2, low=-2.0, high=-0.5))
     '1.20 calls more a loop (0.50 to 2.00)'
     >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
-    'calls a loop: no difference shown yet (between 0.03 more and 0.93 fewer)'
+    'calls a loop: not proven yet (between 0.03 more and 0.93 fewer)'
     """
     doubt = say_doubt(calls.low, calls.high)
     if doubt:
@@ -165,7 +165,7 @@ def _say_range(least: float) -> str:
     """
     if least > MAX_FORECAST_LOOPS:
         return f"more than {MAX_FORECAST_LOOPS:,}"
-    return f"about {ceil(least):,} to {ceil(FORECAST_SPREAD * least):,}"
+    return f"about {ceil(least):,} to {ceil(FORECAST_SPREAD * ceil(least)):,}"
 
 
 def say_forecast(forecast: Forecast) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import lgamma, log
 from typing import Any
 
-NO_DIFFERENCE = "no difference shown yet"
+NO_DIFFERENCE = "not proven yet"
 
 
 def percent(share: float | None) -> str:
@@ -56,7 +56,7 @@ def say_doubt(low: float, high: float) -> str:
     """Return that no difference is shown if the interval of a gain has 0 in it, or "".
 
     >>> say_doubt(-0.03, 0.93), say_doubt(0.17, 0.54)
-    ('no difference shown yet', '')
+    ('not proven yet', '')
     """
     return NO_DIFFERENCE if low <= 0.0 <= high else ""
 
