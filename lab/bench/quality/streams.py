@@ -56,7 +56,9 @@ def load_checker(data: Path, name: str) -> ModuleType:
     path = data / f"{name}_check.py"
     spec = importlib.util.spec_from_file_location(f"{name}_check", path)
     if spec is None or spec.loader is None or not path.exists():
-        raise SystemExit(f"{path} is absent; it accepts the answers")
+        raise SystemExit(
+            f"{path} is absent; give the folder with the data sets: DATA=folder"
+        )
     checker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(checker)
     return checker
@@ -64,6 +66,7 @@ def load_checker(data: Path, name: str) -> ModuleType:
 
 def read_geo(data: Path, split: str) -> Stream:
     """Return questions on one database of geography."""
+    load_checker(data, "sql")  # which says that the folder is absent
     db = sqlite3.connect(f"file:{data / 'geo.sqlite'}?mode=ro", uri=True)
     return _query_stream("geo", data, split, lambda row: db)
 

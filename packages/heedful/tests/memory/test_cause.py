@@ -390,6 +390,15 @@ class Breaking:
         return rules[0]
 
 
+def test_of_many_rules_those_that_the_task_names_come_first():
+    cause = Cause(memory_key="K", rule="", fix=2, loops=2, mended=2)
+    words = {n: f"book goods{n} under CODE{n} {'and so on' * 20}" for n in range(30)}
+    rules = [build_match(n, "t", "", lesson=words[n], cause=cause) for n in words]
+    chosen = choose_for_loop("2 crates of goods27", rules, now=0.0).chosen
+    assert len(chosen) < len(rules)
+    assert [match.id for match in chosen[:2]] == [27, 0]
+
+
 @pytest.mark.both_nightly
 async def test_all_rules_are_told_most_often_and_most_severely_broken_first(store):
     breaking = Breaking(store)
