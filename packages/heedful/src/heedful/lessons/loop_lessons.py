@@ -269,17 +269,17 @@ class _Correction:
             return None
 
         rule = _rule_name(finding, self.rejected)
-        if finding.check in checks:
-            checks = (finding.check,)
-
+        # Where another model put it right, the words of the feedback did not.
+        climbed = self.accepted and self.accepted.rung != self.rejected.rung
+        own_check = (finding.check,) if finding.check in checks else checks
         return Cause(
             memory_key=memory_key,
             rule=rule,
-            checks=checks,
+            checks=own_check,
             check_id=finding.check_id,
             severity=finding.severity,
             fix=int(bool(finding.fix)),
-            mended=int(rule not in still_broken),
+            mended=int(rule not in still_broken and not climbed),
         )
 
     def lesson(
