@@ -1,6 +1,7 @@
 """The lessons of a loop."""
 
 from dataclasses import replace
+from functools import partial
 
 from hypothesis import given
 
@@ -16,31 +17,23 @@ from tests.tables import cases
 PASSED = evaluated()
 
 
+@cases("rung, mended", {"the same model": (1, 1), "a larger one": (2, 0)})
+def test_only_the_model_that_erred_shows_that_words_put_it_right(rung, mended):
+    loop = loop_of(Evaluation((Finding("units", "no unit"),)), PASSED)
+    last = replace(loop.attempts[1], rung=rung, judged_by=("units",))
+    loop = replace(loop, attempts=(loop.attempts[0], last))
+    (lesson,) = learn(loop, "t", memory_key="K")
+    assert lesson.cause is not None
+    assert lesson.cause.mended == mended
+
+
 def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
+    unit = partial(Finding, "units", fix="write the unit", key="units")
     first = Evaluation(
-        (
-            Finding(
-                "units",
-                "12 has no unit",
-                fix="write the unit",
-                key="units",
-                evidence="[12]",
-            ),
-            Finding("dates", "no date."),
-        ),
+        (unit("12 has no unit", evidence="[12]"), Finding("dates", "no date.")),
         {"quality": 0.5},
     )
-    second = Evaluation(
-        (
-            Finding(
-                "units",
-                "13 has no unit",
-                fix="write the unit",
-                key="units",
-                evidence="[13]",
-            ),
-        )
-    )
+    second = Evaluation((unit("13 has no unit", evidence="[13]"),))
     loop = loop_of(
         first, second, Evaluation(scores={"quality": 0.9}), texts=["12", "13", "13 kg"]
     )
