@@ -81,7 +81,8 @@ def settings_paths(name: str, user: bool) -> list[Path]:
 
 def past_sessions() -> Path | None:
     """Return the folder of Claude Code's sessions of this project, if any."""
-    name = re.sub(r"[^A-Za-z0-9]", "-", str(project_root(Path.cwd())))
+    place = str(project_root(Path.cwd()))
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in place)
     folder = settings_paths(DEFAULT_AGENT, user=True)[0].parent / "projects" / name
     return folder if folder.is_dir() else None
 

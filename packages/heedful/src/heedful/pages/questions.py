@@ -258,7 +258,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
 
 def _words_of(text: str) -> str:
     """Return the words of a text in lower case, with a blank before and after each."""
-    words = re.findall(r"[^\W_]+", text.casefold())
+    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
     return f" {' '.join(words)} "
 
 
