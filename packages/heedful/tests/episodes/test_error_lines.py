@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from heedful.episodes.error_lines import (
     MAX_ERROR_LINES,
     MAX_SHORT_TEXT_LINES,
+    error_line,
     error_lines,
     named_errors,
     output,
@@ -38,6 +39,11 @@ LINES = [
 @pytest.mark.parametrize("margin", ["", "    ", "E       ", "2026-01-02 03:04:05,123 "])
 def test_an_error_is_found_by_its_shape(line, margin):
     assert error_lines([*NOISE, margin + line, *NOISE]) == [line]
+
+
+def test_what_stands_around_an_output_is_no_error():
+    wrapped = "Command: npm t\nDirectory: (root)\nOutput: npm ERR! no t\nError: (none)"
+    assert error_line(f"{wrapped}\nExit Code: 1") == "npm ERR! no t"
 
 
 def test_a_traceback_ends_in_its_error():
