@@ -1,7 +1,5 @@
 """Notebooks: the example runs as shown, and cells keep their memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

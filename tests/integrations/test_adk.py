@@ -1,7 +1,5 @@
 """What only Google ADK has: sessions, transfers, workflows, agents as tools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

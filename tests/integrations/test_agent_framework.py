@@ -1,7 +1,5 @@
 """What only Agent Framework has: sessions, approvals, objects, streams, middleware."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

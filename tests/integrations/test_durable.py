@@ -1,7 +1,5 @@
 """Temporal, DBOS and Celery carry a loop that is killed, and heedful's jobs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What only Haystack has: hooks of others, exits by a tool, steps, pipelines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from haystack.components.agents import Agent

@@ -2,8 +2,6 @@
 in.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

@@ -2,8 +2,6 @@
 frameworks.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 transport.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What only OpenAI Agents has: sessions, handoffs, guardrails, approvals, streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

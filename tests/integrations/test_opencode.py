@@ -3,8 +3,6 @@
 A child session gets its prompts from a model, and a fork has read what its parent read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

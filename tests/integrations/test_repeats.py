@@ -1,7 +1,5 @@
 """Calls that repeat, in every framework, by one table."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

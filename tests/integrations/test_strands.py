@@ -1,7 +1,5 @@
 """What only Strands has: sessions, objects, interrupts, streams, agents as tools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

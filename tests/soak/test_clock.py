@@ -2,8 +2,6 @@
 doubled, no limit is exceeded, and nobody waits for a time that is far away.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -5,8 +5,6 @@ But no file, however damaged, crashes or hangs a reader, raises an error that is
 typed, or shows a tenant what belongs to another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

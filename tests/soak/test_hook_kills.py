@@ -5,8 +5,6 @@ An agent whose hook is killed goes on without an answer. It does not send the ev
 again, so only events whose hooks ended count as acknowledged.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

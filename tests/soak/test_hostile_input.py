@@ -1,7 +1,5 @@
 """Bytes and events that no honest sender sends: spans in protobuf, events of agents."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

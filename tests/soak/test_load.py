@@ -5,8 +5,6 @@ pages hold their streams open. What the service uses is sampled all the time: a 
 a kilobyte a request, or of a descriptor a stream, is many times what is allowed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import re

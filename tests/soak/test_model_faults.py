@@ -1,7 +1,5 @@
 """Models that fail in random ways, again and again, at each place that needs one."""
 
-from __future__ import annotations
-
 import logging
 import random
 from pathlib import Path

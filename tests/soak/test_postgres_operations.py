@@ -4,8 +4,6 @@ Services, workers, callers of the library and readers of pages go on by themselv
 Meanwhile they get documented errors only, and nothing acknowledged is lost or doubled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -2,8 +2,6 @@
 half written or doubled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

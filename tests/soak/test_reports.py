@@ -4,8 +4,6 @@ doubled.
 The services and the workers share one database, and are killed at random.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

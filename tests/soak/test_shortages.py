@@ -2,8 +2,6 @@
 has a type and a reason, nothing acknowledged is lost, and work goes on afterwards.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -2,8 +2,6 @@
 ones.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """An error reaches another process as it was raised: queues and pools pickle errors."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

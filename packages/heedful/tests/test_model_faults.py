@@ -4,8 +4,6 @@ The caller gets a typed error without the key. What was done before is stored, a
 nothing of the rest. The work goes on where it stopped as soon as the model is well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator

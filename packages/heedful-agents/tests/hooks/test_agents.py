@@ -2,8 +2,6 @@
 the hook process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """After a plain installation, the next session is told what put a failure right."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

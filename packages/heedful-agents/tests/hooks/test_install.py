@@ -1,7 +1,5 @@
 """Settings of each agent: merged, never overwritten, and as before after a removal."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Where the memory of hooks lies, and what hooks follow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What an agent is told after a call failed: one line, the first that applies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The hooks of coding agents: what they answer and learn."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

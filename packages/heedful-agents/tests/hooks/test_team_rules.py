@@ -1,7 +1,5 @@
 """The rules that came with a repository: told once accepted, and bounded."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence

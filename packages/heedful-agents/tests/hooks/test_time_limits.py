@@ -1,7 +1,5 @@
 """The time limits of hooks: of an event, of a look-up, and of work that was left."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

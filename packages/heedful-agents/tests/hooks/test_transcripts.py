@@ -1,7 +1,5 @@
 """Failures of which no event tells: read from the agent's file of the session."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Rules of the user through hooks: heard, stored, shown, and told before calls."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

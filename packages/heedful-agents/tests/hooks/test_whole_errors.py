@@ -1,7 +1,5 @@
 """What hooks keep of an error, and what a session of hooks teaches by it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The style sheet has rules for what the pages show, and for nothing else."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -331,7 +331,7 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     prove(desk, ("bad", 5, 60, 40, 10), ("good", 60, 0, 0, 50))
     done = session(("proof", 0, "Next: heedful proof --restore 1 --by NAME"))
     sentence, pooled, bad, good, *_ = done.out.split("\n\n")
-    gain = "Not proven yet at the first try (−10 to +33 points): "
+    gain = "Not proven yet at the first try (−11 to +35 points): "
     assert sentence.startswith(gain)
     assert "missing for a verdict: about " in sentence
     assert pooled.startswith(

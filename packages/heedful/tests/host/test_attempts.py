@@ -1,7 +1,5 @@
 """Attempts, driven as an adapter of a framework drives them, without a framework."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

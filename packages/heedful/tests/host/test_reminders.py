@@ -1,7 +1,5 @@
 """`heedful hook status` says in one line what reminders did; all faces agree."""
 
-from __future__ import annotations
-
 import pytest
 
 from heedful import Memory

@@ -1,7 +1,5 @@
 """Calls that repeat in a run: what is noted, what does not run, what ends the run."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

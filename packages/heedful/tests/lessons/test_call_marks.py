@@ -1,7 +1,5 @@
 """What a call has in common with calls that failed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from heedful.lessons.call_marks import (

@@ -1,7 +1,5 @@
 """What errors of common tools demand, whatever the tool and the repository."""
 
-from __future__ import annotations
-
 from heedful.lessons.contracts import find_contract
 from tests.tables import cases
 

@@ -1,13 +1,10 @@
 """What a proof says in one sentence."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from heedful.lessons.holdout import LoopExposures
 from heedful.lessons.proof import (
     Case,
     Effect,
@@ -37,7 +34,7 @@ def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0) -> str:
     return word_proof(proof, holdout=holdout, ended=ended).sentence
 
 
-def test_the_number_stands_first_with_interval_shares_calls_and_net():
+def test_the_number_stands_first_with_interval_shares_repeats_calls_and_net():
     proof = prove((63, 37), (11, 89))
     uplift = proof.pooled.uplift
     low = round(100 * uplift.low)
@@ -45,7 +42,8 @@ def test_the_number_stands_first_with_interval_shares_calls_and_net():
     calls = proof.pooled.calls
     assert say(proof) == (
         f"+52 points right at the first try (+{low} to +{high}): 63 % with, 11 % "
-        f"without; 1.04 calls fewer a loop ({calls.low:.2f} to {calls.high:.2f}); "
+        f"without; the same error again: 52 points fewer ({low} to {high}); 1.04 calls "
+        f"fewer a loop ({calls.low:.2f} to {calls.high:.2f}); "
         "52 more right at the first try, of 100 loops"
     )
 
@@ -150,8 +148,7 @@ def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, word
 )
 def test_a_forecast_says_how_many_loops_a_verdict_needs(holdout, loops, sooner):
     pooled = replace(prove((70, 20), (5, 5)).pooled, missing=90)
-    past = LoopExposures(ended=1_000)
-    forecast = forecast_verdict(pooled, holdout, past, recent=60, of_days=2)
+    forecast = forecast_verdict(pooled, holdout, recent=60, of_days=2)
     assert forecast is not None
     assert forecast.loops == pytest.approx(loops, abs=2)
     assert forecast.sooner == pytest.approx(sooner, abs=4)
@@ -162,8 +159,12 @@ def test_without_a_verdict_the_first_line_says_what_is_known_and_when():
     fewer = Effect(0.1, 0.6, gain=0.5, low=0.2, high=0.7)
     forecast = Forecast(loops=90, sooner=39, recent=60, of_days=2)
     pooled = replace(proof.pooled, recurrence=fewer)
-    assert say(replace(proof, pooled=pooled, forecast=forecast)).endswith(
-        "; the same error again: 50 points fewer (20 to 70); missing for a verdict: "
-        "about 90 to 270 more loops, about 3 to 9 days at the latest pace (60 in 2 "
-        "days); with holdout=0.3 about 39 to 117"
+    words = say(replace(proof, pooled=pooled, forecast=forecast))
+    assert words.startswith(
+        "50 points fewer with the same error again (20 to 70): 10 % with, 60 % "
+        "without; not proven yet at the first try ("
+    )
+    assert words.endswith(
+        "; missing for a verdict: about 90 to 270 more loops, about 3 to 9 days at the "
+        "latest pace (60 in 2 days); with holdout=0.3 about 39 to 117"
     )

@@ -1,7 +1,5 @@
 """A rule has what is true for the next task, and no particular of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

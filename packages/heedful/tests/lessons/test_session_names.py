@@ -1,7 +1,5 @@
 """Names that a session gives to what it makes are no part of an error."""
 
-from __future__ import annotations
-
 from heedful.lessons.session_names import MadeNames, made_names
 from tests.tables import cases
 

@@ -1,7 +1,5 @@
 """What is told before a call and at the start of a session: what failed earlier."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

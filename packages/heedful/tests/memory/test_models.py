@@ -1,7 +1,5 @@
 """What a lesson belongs to: the model that was corrected is recorded with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

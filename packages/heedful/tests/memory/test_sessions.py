@@ -1,7 +1,5 @@
 """Sessions of coding agents: what is learnt of them, once, and how it ages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where memory as a whole is proven to hurt, it is shown to one loop in 40."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

@@ -3,8 +3,6 @@
 The gate is evidence and trust, whatever the outcome of the run and its importance.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

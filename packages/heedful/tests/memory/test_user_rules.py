@@ -1,7 +1,5 @@
 """Rules of a user in memory: stated, learnt from sessions, ended and retired."""
 
-from __future__ import annotations
-
 import pytest
 
 import heedful

@@ -110,9 +110,7 @@ def describe_effect(measured: Document) -> str:
     if not words:
         return f"Not known yet: it {effect['lacks']}"
     if effect["conclusion"] in ("helps", "hurts"):
-        words = f"{effect['verdict'].capitalize()} at the first try: {words}"
-    if effect["repeats"]:
-        words = f"{words}. {effect['repeats'].capitalize()}"
+        words = f"{effect['verdict'].capitalize()}: {words}"
     if effect["lacks"]:
         return f"{words}. It {effect['lacks']}"
     return words

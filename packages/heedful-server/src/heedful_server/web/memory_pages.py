@@ -17,8 +17,8 @@ from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.proof_words import (
     say_draws,
     say_missing,
-    say_repeats,
     say_shares,
+    word_effects,
     word_gain,
 )
 from heedful.lessons.render import as_text
@@ -376,12 +376,15 @@ async def _count_unknown(visit: Visit) -> int:
 def in_words(comparison: Document) -> Document:
     """Return a comparison with its words: gain, shares, verdict, and what it lacks.
 
-    The verdict is about the first try; `repeats` says if the same error came again.
+    The gain is at the first try, or in repeats of the same error, or in both.
     """
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
-        gain = word_gain(uplift).sentence
+        words = word_gain(uplift)
+        if "recurrence" in comparison:
+            words = word_effects(uplift, Effect(**comparison["recurrence"]))
+        gain = words.sentence
 
     lacks = ""
     if comparison["conclusion"] == NO_CONCLUSION and not comparison.get("pairs"):
@@ -396,15 +399,11 @@ def in_words(comparison: Document) -> Document:
         is_shown_only = comparison["shown"] and not comparison["withheld"]
         if comparison.get("lesson") and is_shown_only:
             lacks = f"{NEEDS} loops from which it alone is withheld"
-    repeats = ""
-    if "recurrence" in comparison:
-        repeats = say_repeats(Effect(**comparison["recurrence"]))
     return {
         **comparison,
         "gain": gain,
         "shares": say_shares(uplift),
         "lacks": lacks,
-        "repeats": repeats,
         "verdict": _verdict_of(comparison),
     }
 

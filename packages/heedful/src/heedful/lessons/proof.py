@@ -16,10 +16,6 @@ from math import ceil, exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal, TypeVar
 
 from heedful.display import line_text, screen_text
-from heedful.lessons.holdout import (
-    LoopExposures,
-    plan_holdout,
-)
 from heedful.loop.ladder import LadderFigures
 from heedful.loop.share import percent, points, without
 from heedful.notebook import html_form
@@ -146,6 +142,9 @@ Cases = Mapping[str | None, Mapping[Case, int]]
 MAX_COUNTED_CALLS = 10
 # How often an interval may miss the true gain at one of its ends: at both, 5 %.
 END_ERROR_LEVEL = 0.025
+# A conclusion comes from two measures: right at the first try, and the error again.
+# Each has half of the level, so that both intervals hold together.
+SOURCE_ERROR_LEVEL = END_ERROR_LEVEL / 2
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 MAX_FORECAST_LOOPS = 10_000  # a forecast of more loops would be far off
 # A holdout with which a verdict comes sooner; a larger one hardly helps.
@@ -176,12 +175,13 @@ class Comparison:
 
     A `lesson` of None means all of them. `uplift` compares the share of loops that
     passed at the first attempt, `recurrence` the share in which the lesson's error
-    occurred again (its gain is the reduction), `calls` the model calls of a loop (its
-    gain is the calls saved). `climbs` compares the share of loops with a ladder that
-    needed a higher rung than the first (its gain is the reduction); it is None without
-    such loops. `missing` is about how many more loops with a random draw a conclusion
-    needs, if they end as the earlier ones did: 0 if there is a conclusion, None without
-    loops of both kinds, or if more than 10,000 are missing.
+    occurred again (its gain is the reduction); both make the `conclusion`. `calls`
+    compares the model calls of a loop (its gain is the calls saved), and `climbs` the
+    share of loops with a ladder that needed a higher rung than the first (its gain is
+    the reduction); it is None without such loops. `missing` is about how many more
+    loops with a random draw a conclusion needs, if they end as the earlier ones did: 0
+    if there is a conclusion, None without loops of both kinds, or if more than 10,000
+    are missing.
     """
 
     lesson: str | None
@@ -207,8 +207,9 @@ class Comparison:
         ends = f"{points(uplift.low)} and {points(uplift.high)}"
         return (
             f"{counts}: right at the first try {percent(uplift.shown)} against "
-            f"{percent(base / 100)}; {points(uplift.gain)} points, between {ends}; "
-            f"{self.conclusion}"
+            f"{percent(base / 100)}; {points(uplift.gain)} points, between {ends}; the "
+            f"same error again {percent(self.recurrence.shown)} against "
+            f"{percent(self.recurrence.withheld)}; {self.conclusion}"
         )
 
 
@@ -385,10 +386,14 @@ def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
 def usefulness(comparison: Comparison) -> float:
     """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its uplift.
 
-    The proven uplift is the end of the interval that is closer to 0. Without proof it
-    is 0.
+    The proven uplift is the end of its interval that is closer to 0, or else that of
+    the recurrence. Without proof it is 0.
     """
-    ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
+    effects = (comparison.uplift, comparison.recurrence)
+    ends = {
+        "helps": max(effect.low for effect in effects),
+        "hurts": min(effect.high for effect in effects),
+    }
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
 
@@ -412,7 +417,7 @@ def prove(evidence: CasesByModel, model: str = "") -> Proof:
 def compare_pooled(cases: Cases) -> Comparison:
     """Compare loops with and without memory as a whole."""
     table = _Table.of(None, cases.get(None, {}))
-    return table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
+    return table.compare(SOURCE_ERROR_LEVEL, SOURCE_ERROR_LEVEL)
 
 
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
@@ -436,13 +441,15 @@ def _weigh(cases: Cases, pooled: Comparison) -> Balance:
 def prove_cases(cases: Cases, pending: int) -> Proof:
     """Return what cases prove; `pending` is the number of loops without an outcome.
 
-    Each interval is valid at all times at once, with a probability of at least 95 %. A
-    lesson helps or hurts if its interval of uplift is wholly above or below 0. With
-    many lessons these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas,
-    "False discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852):
-    at most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
-    difference shown" means that the interval is within `MIN_RELEVANT_UPLIFT` of 0.
-    Loops without a holdout count only if there are no others.
+    Each interval is valid at all times at once, with a probability of at least 95 %,
+    those of uplift and recurrence together. A lesson helps or hurts if one of these two
+    is wholly above or below 0, and the uplift has the same sign: repeats of one error
+    tell sooner than first tries, which fail for other reasons, too. With many lessons
+    these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False
+    discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at
+    most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
+    difference shown" means that the interval of uplift is within `MIN_RELEVANT_UPLIFT`
+    of 0. Loops without a holdout count only if there are no others.
     """
     tables, low, high = _tables(cases)
     lessons = tuple(table.compare(low, high) for table in tables)
@@ -503,7 +510,7 @@ def _tables(cases: Cases) -> "tuple[list[_Table], float, float]":
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the significance level of each lesson by e-BH.
+    """Return the significance level of each source of a lesson by e-BH.
 
     `evidence` has the log of the evidence for each lesson.
     """
@@ -512,9 +519,9 @@ def _level(evidence: Sequence[float]) -> float:
     # How many lessons have enough evidence, those with the most first; at least one.
     proven = 1
     for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
-        if log_evidence >= log(count / (END_ERROR_LEVEL * rank)):
+        if log_evidence >= log(count / (SOURCE_ERROR_LEVEL * rank)):
             proven = rank
-    return END_ERROR_LEVEL * proven / count
+    return SOURCE_ERROR_LEVEL * proven / count
 
 
 def _drawn(counts: Mapping[K, int]) -> Mapping[K, int]:
@@ -561,29 +568,39 @@ class _Table:
         return self.results["right"]
 
     def evidence(self, better: bool) -> float:
-        """Return the log of the evidence that the lesson helps (`better`) or hurts."""
+        """Return the log of the evidence that the lesson helps (`better`) or hurts.
+
+        It is that of its best source.
+        """
         gain = _difference(self.right)
         if not gain or (gain > 0) != better:
             return -inf
 
-        cells = self.right if better else mirror(self.right)
-        log_evidence, _ = Wealth.of(cells).at(0.0)
-        return log_evidence
+        sources = (self.right, mirror(self.results["again"]))
+        sided = sources if better else map(mirror, sources)
+        return max(Wealth.of(cells).at(0.0)[0] for cells in sided)
 
     def compare(self, low: float, high: float) -> Comparison:
         """Compare the loops with and without the lesson.
 
-        `low` and `high` are the significance levels of the two ends of the uplift.
+        `low` and `high` are the significance levels of the two ends of the uplift, and
+        of the recurrence.
         """
+        again = self.results["again"]
         uplift = _effect(self.right, low, high)
-        level = END_ERROR_LEVEL
-        recurrence = _effect(self.results["again"], level, level, fewer=True)
+        recurrence = _effect(again, low, high, fewer=True)
         calls = _effect(
-            self.results["calls"], level, level, fewer=True, unit=MAX_COUNTED_CALLS
+            self.results["calls"],
+            END_ERROR_LEVEL,
+            END_ERROR_LEVEL,
+            fewer=True,
+            unit=MAX_COUNTED_CALLS,
         )
         climbs = None
         if self.results["climbs"]:
-            climbs = _effect(self.results["climbs"], level, level, fewer=True)
+            climbs = _effect(
+                self.results["climbs"], END_ERROR_LEVEL, END_ERROR_LEVEL, fewer=True
+            )
 
         shown_loops = _count_shown(self.right)
         return Comparison(
@@ -593,17 +610,21 @@ class _Table:
             uplift=uplift,
             recurrence=recurrence,
             calls=calls,
-            conclusion=_conclude(uplift),
+            conclusion=_conclude(uplift, recurrence),
             climbs=climbs,
-            missing=_missing_loops(self.right, uplift, low, high),
+            missing=_missing_loops(
+                [self.right, mirror(again)], uplift, recurrence, low=low, high=high
+            ),
         )
 
 
-def _conclude(uplift: Effect) -> Conclusion:
-    """Return the conclusion that the interval of an uplift allows."""
-    if uplift.low > 0:
+def _conclude(*effects: Effect) -> Conclusion:
+    """Return the conclusion that intervals allow; the first is that of an uplift."""
+    uplift = effects[0]
+    gain = uplift.gain or 0.0
+    if gain > 0 and max(effect.low for effect in effects) > 0:
         return "helps"
-    if uplift.high < 0:
+    if gain < 0 and min(effect.high for effect in effects) < 0:
         return "hurts"
     if uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
         return "no difference shown"
@@ -660,7 +681,9 @@ def prove_trial(
         pending=pending,
         uplift=uplift,
         conclusion=_conclude(uplift),
-        missing=_missing_loops(cells, uplift, END_ERROR_LEVEL, END_ERROR_LEVEL),
+        missing=_missing_loops(
+            [cells], uplift, low=END_ERROR_LEVEL, high=END_ERROR_LEVEL
+        ),
         pairs=tasks,
     )
 
@@ -699,24 +722,31 @@ def _least_pair_gain(gains: Mapping[float, int]) -> float:
     return Wealth(tuple(logs), tosses).least(END_ERROR_LEVEL)
 
 
-def _missing_loops(cells: Cells, uplift: Effect, low: float, high: float) -> int | None:
+def _missing_loops(
+    sources: Sequence[Cells], *effects: Effect, low: float, high: float
+) -> int | None:
     """Return about how many more loops like these a conclusion needs; None if unknown.
 
-    `low` and `high` are the significance levels of the two ends of the `uplift`. They
-    must exclude 0, or all relevant gains.
+    `sources` have the results of the `effects`, and `low` and `high` are the
+    significance levels of the two ends of each. One must exclude 0, or the first, an
+    uplift, all relevant gains.
     """
-    gain = uplift.gain
-    if gain is None or _conclude(uplift) != NO_CONCLUSION:
+    gain = effects[0].gain
+    if gain is None or _conclude(*effects) != NO_CONCLUSION:
         return None if gain is None else 0
 
-    least = -MIN_RELEVANT_UPLIFT
-    others = mirror(cells)
+    cells = sources[0]
     loops = min(
-        _loops_until(cells, gain, excluded=0.0, level=low),
-        _loops_until(others, -gain, excluded=0.0, level=high),
+        *(_loops_until(source, gain, excluded=0.0, level=low) for source in sources),
+        *(
+            _loops_until(mirror(source), -gain, excluded=0.0, level=high)
+            for source in sources
+        ),
         max(
-            _loops_until(cells, gain, excluded=least, level=low),
-            _loops_until(others, -gain, excluded=least, level=high),
+            _loops_until(cells, gain, excluded=-MIN_RELEVANT_UPLIFT, level=low),
+            _loops_until(
+                mirror(cells), -gain, excluded=-MIN_RELEVANT_UPLIFT, level=high
+            ),
         ),
     )
     missing = max(1.0, loops - sum(cells.values()))
@@ -740,34 +770,25 @@ def _loops_until(cells: Cells, gain: float, *, excluded: float, level: float) ->
 
 
 def forecast_verdict(
-    pooled: Comparison, holdout: float, past: LoopExposures, recent: int, of_days: int
+    pooled: Comparison, holdout: float, recent: int, of_days: int
 ) -> Forecast | None:
-    """Return the forecast for memory as a whole, of a scope with this `past`.
+    """Return the forecast for memory as a whole, None if it has a conclusion.
 
-    `recent` of its loops ended on the last `of_days` days.
+    Without a `holdout`, more loops are of no use. `recent` loops ended on the last
+    `of_days` days.
     """
     if not pooled.missing:
         return None
+    # A loop is worth as much as its draw is even: the share that is withheld times the
+    # share that is shown.
+    worth = pooled.shown * pooled.withheld / (pooled.shown + pooled.withheld) ** 2
+    ratio = worth / (PROOF_HOLDOUT * (1 - PROOF_HOLDOUT))
     return Forecast(
-        loops=_loops_at(holdout, pooled, past),
-        sooner=_loops_at(max(holdout, PROOF_HOLDOUT), pooled, past),
+        loops=pooled.missing if holdout else 0,
+        sooner=min(pooled.missing, ceil(pooled.missing * ratio)),
         recent=recent,
         of_days=of_days,
     )
-
-
-def _loops_at(holdout: float, pooled: Comparison, past: LoopExposures) -> int:
-    """Return about how many more loops with lessons a verdict needs at a holdout.
-
-    A loop is worth as much as its draw is even: the share that is withheld times the
-    share that is shown. Returns 0 if nothing is withheld.
-    """
-    share = plan_holdout(holdout, past).share
-    if not share:
-        return 0
-    loops = pooled.shown + pooled.withheld
-    worth = pooled.shown * pooled.withheld / loops**2
-    return ceil((pooled.missing or 0) * worth / (share * (1 - share)))
 
 
 def _effect(

@@ -72,6 +72,33 @@ def word_gain(uplift: Effect) -> ProofWords:
     return ProofWords(f"{gain} points", about, say_shares(uplift))
 
 
+def word_effects(uplift: Effect, recurrence: Effect) -> ProofWords:
+    """Return the gain at the first try and that in repeats of an error, as proven.
+
+    If only the second one is proven, it comes first.
+
+    >>> gain = Effect(0.17, 0.13, gain=0.04, low=-0.1, high=0.2)
+    >>> repeats = Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72)
+    >>> print(word_effects(gain, repeats).sentence)
+    45 points fewer with the same error again (10 to 72): 10 % with, 55 % without; \
+not proven yet at the first try (−10 to +20 points): 17 % right with, 13 % without
+    """
+    gain = word_gain(uplift)
+    if recurrence.gain is None or say_doubt(recurrence.low, recurrence.high):
+        return gain
+
+    figure = _say_fewer(recurrence, "{:.0f} points {}", unit=100)
+    ends = _say_fewer(recurrence, "({2:.0f} to {3:.0f})", unit=100)
+    if not say_doubt(uplift.low, uplift.high):
+        return replace(gain, facts=(f"the same error again: {figure} {ends}",))
+    return ProofWords(
+        figure,
+        f"with the same error again {ends}",
+        say_shares(recurrence),
+        facts=(gain.sentence[0].lower() + gain.sentence[1:],),
+    )
+
+
 def say_shares(uplift: Effect, of: str = "") -> str:
     """Return the shares with and without, as they are printed beside their gain.
 
@@ -120,18 +147,6 @@ def say_net(net: float, shown: int) -> str:
     word = "more" if net > 0 else "fewer"
     words = f"{number:,} {word}" if number else "as many"
     return f"{words} right at the first try, of {shown:,} loops"
-
-
-def say_repeats(recurrence: Effect) -> str:
-    """Return how much less or more often the same error came again; "" if not sure.
-
-    >>> say_repeats(Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72))
-    'the same error again: 45 points fewer (10 to 72)'
-    """
-    if recurrence.gain is None or say_doubt(recurrence.low, recurrence.high):
-        return ""
-    form = "the same error again: {:.0f} points {} ({:.0f} to {:.0f})"
-    return _say_fewer(recurrence, form, unit=100)
 
 
 def say_missing(
@@ -248,12 +263,11 @@ def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
                 return word_trial(trial)
         return ProofWords("No verdict yet", _why_no_verdict(proof, holdout, ended))
 
-    facts = []
+    words = word_effects(pooled.uplift, pooled.recurrence)
+    facts = [*words.facts]
     if pooled.calls.shown or pooled.calls.withheld:
         facts.append(say_calls(pooled.calls))
-    if say_doubt(pooled.uplift.low, pooled.uplift.high):
-        facts.append(say_repeats(pooled.recurrence))
-    else:
+    if not say_doubt(pooled.uplift.low, pooled.uplift.high):
         net = Total.of(pooled.uplift, pooled.shown).gain or 0.0
         facts.append(say_net(net, pooled.shown))
     if pooled.conclusion == "insufficient data":
@@ -261,4 +275,4 @@ def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
         if proof.forecast:
             missing = say_forecast(proof.forecast)
         facts.append(f"missing for a verdict: {missing}")
-    return replace(word_gain(pooled.uplift), facts=tuple(filter(None, facts)))
+    return replace(words, facts=tuple(facts))

@@ -14,15 +14,14 @@ from heedful.store.store import Store
 async def prove(store: Store, scope: Scope, model: str, holdout: float) -> proof.Proof:
     """Return what is proven about the lessons of a scope, in loops of a `model` if any.
 
-    The forecast is for this `holdout`. See `Memory.prove`.
+    Without a `holdout`, the forecast is 0 loops. See `Memory.prove`.
     """
     evidence = await store.read(scope, exposures.evidence)
     proven = await asyncio.to_thread(proof.prove, evidence, model)
     figures = await store.read(scope, ladders.figures, model)
     tried = () if model else await store.read(scope, trial.proven)
-    past = await store.read(scope, exposures.past, "")
     recent = await store.read(scope, exposures.count_recent, model)
-    forecast = proof.forecast_verdict(proven.pooled, holdout, past, *recent)
+    forecast = proof.forecast_verdict(proven.pooled, holdout, *recent)
     return replace(proven, ladders=figures, trials=tried, forecast=forecast)
 
 

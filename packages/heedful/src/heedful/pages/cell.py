@@ -11,7 +11,7 @@ from typing import Any
 from heedful.drive.result import Result
 from heedful.lessons.lesson import Lesson, Match, Matches
 from heedful.lessons.proof import Proof
-from heedful.lessons.proof_words import say_missing, word_gain
+from heedful.lessons.proof_words import say_missing, word_effects
 from heedful.loop.explain import Explanation
 from heedful.loop.runs import Report
 from heedful.pages.run_report import STYLE_FILE, environment
@@ -43,7 +43,7 @@ def _template() -> Any:
     names = {
         "MOST": 10,
         "say_missing": say_missing,
-        "word_gain": word_gain,
+        "word_effects": word_effects,
     }
     return environment().get_template("cell.html.j2", globals=names)
 
