@@ -16,6 +16,7 @@ from heedful.lessons.holdout import LoopExposures, MemoryVerdict, plan_holdout
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,
+    MIN_RELEVANT_UPLIFT,
     SOURCE_ERROR_LEVEL,
     interval,
     payoffs,
@@ -164,17 +165,13 @@ def count_until_verdict(
     again = chance.random(horizon) < known - cured * is_shown
     right = ~again & (chance.random(horizon) >= other)
 
-    share_shown = np.cumsum(right & is_shown) / np.maximum(np.cumsum(is_shown), 1)
-    share_withheld = np.cumsum(right & ~is_shown) / np.maximum(np.cumsum(~is_shown), 1)
-    zeros = np.zeros(horizon)
-    first, repeats = (
-        wealth_of_both((is_shown, values, zeros), 0.0, share)
-        for values in (right, ~again)
-    )
-    more, fewer = np.maximum(first, repeats) >= -log(SOURCE_ERROR_LEVEL)
-    is_verdict = np.where(
-        share_shown > share_withheld, more, fewer & (share_shown < share_withheld)
-    )
+    run = (is_shown, right, np.zeros(horizon))
+    first = np.array(wealth_of_both(run, 0.0, share))
+    no_harm = wealth(is_shown, right, -MIN_RELEVANT_UPLIFT, share)
+    no_help = wealth(~is_shown, right, -MIN_RELEVANT_UPLIFT, 1 - share)
+    repeats = np.array(wealth_of_both((is_shown, ~again, run[2]), 0.0, share))
+    repeats = np.minimum(repeats, (no_harm, no_help))
+    is_verdict = np.maximum(first, repeats).max(axis=0) >= -log(SOURCE_ERROR_LEVEL)
     return int(np.append(is_verdict, [True]).argmax()) + 1
 
 

@@ -196,26 +196,27 @@ def test_what_is_said(counts, conclusion):
 
 
 def count_repeats(shown: int, withheld: int, *, right: int) -> dict[Case, int]:
-    """100 loops that were shown a lesson and 100 that were not.
+    """Loops that were shown a lesson, and as many that were not.
 
-    So many of them made its error; of the shown ones so many were right, without 30.
+    So many of a hundred made its error; of the shown ones so many were right, without
+    it 30.
     """
     counts: dict[Case, int] = {}
     for is_shown, again, at_once in ((True, shown, right), (False, withheld, 30)):
-        counts[0.5, is_shown, True, False, 1, None] = at_once
-        counts[0.5, is_shown, False, True, 3, None] = again
-        counts[0.5, is_shown, False, False, 3, None] = 100 - at_once - again
+        counts[0.5, is_shown, True, False, 1, None] = 10 * at_once
+        counts[0.5, is_shown, False, True, 3, None] = 10 * again
+        counts[0.5, is_shown, False, False, 3, None] = 10 * (100 - at_once - again)
     return counts
 
 
 @cases(
     "shown, withheld, right, conclusion",
     {
-        "the error came less often": (2, 30, 36, "helps"),
-        "but no first try was right more often": (2, 30, 30, "insufficient data"),
-        "the error came more often": (30, 2, 24, "hurts"),
-        "but more first tries were right": (30, 2, 36, "insufficient data"),
-        "nothing is clear": (20, 30, 36, "insufficient data"),
+        "the error came less often": (2, 30, 32, "helps"),
+        "other errors in its place": (2, 30, 26, "insufficient data"),
+        "the error came more often": (30, 2, 28, "hurts"),
+        "in the place of other errors": (30, 2, 34, "insufficient data"),
+        "nothing is clear": (28, 30, 34, "insufficient data"),
     },
 )
 def test_repeats_of_an_error_prove_what_first_tries_do_not(
@@ -336,7 +337,8 @@ def test_every_interval_holds_its_estimate(counts, share):
             assert -unit <= effect.low <= effect.high <= unit
             assert effect.gain is None or effect.low <= effect.gain <= effect.high
         ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
-        assert usefulness(comparison) == 1 + ends.get(comparison.conclusion, 0) / 2
+        useful = 1 + ends.get(comparison.conclusion, 0) / 2
+        assert usefulness(comparison) == pytest.approx(useful)
         assert (comparison.conclusion == "hurts") == (comparison.uplift.high < 0)
 
 

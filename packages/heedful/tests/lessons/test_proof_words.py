@@ -2,11 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
 from heedful.lessons.proof import (
     Case,
+    Conclusion,
     Effect,
     Forecast,
     Proof,
@@ -52,7 +54,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     proof = prove((12, 4), (4, 8))
     missing = proof.balance.missing
     assert missing
-    words = f"; missing for a verdict: about {missing} to {3 * missing} more loops"
+    span = f"about {ceil(missing / 3)} to {3 * missing} more loops"
     low = points(proof.pooled.uplift.low)
     high = points(proof.pooled.uplift.high)
     assert say(proof).startswith(
@@ -60,7 +62,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
         "right with, 33 % without; "
     )
     assert "more right at the first try" not in say(proof)
-    assert say(proof).endswith(words)
+    assert say(proof).endswith(f"; missing for a verdict: {span}")
 
 
 @cases(
@@ -144,7 +146,11 @@ def test_a_trial_says_whether_memory_helps_where_no_draw_does(proof, trial, word
 
 @cases(
     "holdout, loops, sooner",
-    {"a larger holdout": (0.1, 90, 39), "nothing is withheld": (0.0, 0, 39)},
+    {
+        "a larger holdout": (0.1, 90, 39),
+        "the larger one already": (0.3, 39, 39),
+        "nothing is withheld": (0.0, 0, 39),
+    },
 )
 def test_a_forecast_says_how_many_loops_a_verdict_needs(holdout, loops, sooner):
     pooled = replace(prove((70, 20), (5, 5)).pooled, missing=90)
@@ -156,15 +162,28 @@ def test_a_forecast_says_how_many_loops_a_verdict_needs(holdout, loops, sooner):
 
 def test_without_a_verdict_the_first_line_says_what_is_known_and_when():
     proof = prove((12, 4), (4, 8))
-    fewer = Effect(0.1, 0.6, gain=0.5, low=0.2, high=0.7)
     forecast = Forecast(loops=90, sooner=39, recent=60, of_days=2)
-    pooled = replace(proof.pooled, recurrence=fewer)
-    words = say(replace(proof, pooled=pooled, forecast=forecast))
-    assert words.startswith(
-        "50 points fewer with the same error again (20 to 70): 10 % with, 60 % "
-        "without; not proven yet at the first try ("
-    )
+    words = say(with_fewer_repeats(proof, "insufficient data", forecast))
+    assert words.startswith("Not proven yet at the first try (")
     assert words.endswith(
-        "; missing for a verdict: about 90 to 270 more loops, about 3 to 9 days at the "
-        "latest pace (60 in 2 days); with holdout=0.3 about 39 to 117"
+        "; missing for a verdict: about 30 to 270 more loops, about 1 to 9 days at the "
+        "latest pace (60 in 2 days); with holdout=0.3 about 13 to 117"
     )
+    assert "; the same error again: 50 points fewer (20 to 70); " in words
+
+
+def test_repeats_stand_first_if_they_alone_decide():
+    words = say(with_fewer_repeats(prove((12, 4), (4, 8)), "helps", None))
+    assert words.startswith(
+        "50 points fewer repeats of an error (20 to 70): 10 % with, 60 % without; "
+        "not proven yet at the first try ("
+    )
+
+
+def with_fewer_repeats(
+    proof: Proof, conclusion: Conclusion, forecast: Forecast | None
+) -> Proof:
+    """The proof with repeats of an error that are proven to be fewer."""
+    fewer = Effect(0.1, 0.6, gain=0.5, low=0.2, high=0.7)
+    pooled = replace(proof.pooled, recurrence=fewer, conclusion=conclusion)
+    return replace(proof, pooled=pooled, forecast=forecast)

@@ -237,7 +237,7 @@ def _say_verdicts(verdict_counts: Counter[str]) -> Document | None:
     number = verdict_counts.total()
     newest = "the newest " if number == MAX_READ_ROWS else ""
     of = f"{verdict_counts['helps']:,} of {newest}{counted(number, 'lesson')}"
-    words = f"{of} proven to help at the first try"
+    words = f"{of} proven to help"
     return {"words": words, "kind": "helps" if verdict_counts["helps"] else ""}
 
 
@@ -383,7 +383,8 @@ def in_words(comparison: Document) -> Document:
     if uplift.gain is not None:
         words = word_gain(uplift)
         if "recurrence" in comparison:
-            words = word_effects(uplift, Effect(**comparison["recurrence"]))
+            recurrence = Effect(**comparison["recurrence"])
+            words = word_effects(uplift, recurrence, comparison["conclusion"])
         gain = words.sentence
 
     lacks = ""

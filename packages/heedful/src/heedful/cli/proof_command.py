@@ -72,13 +72,14 @@ def proof(
     """Show whether memory helps, with confidence intervals.
 
     It compares loops that were shown lessons with loops from which they were withheld:
-    how often was the first attempt right? The intervals are valid however often you
-    look. heedful retires a lesson that is proven to hurt. If a lesson hurts the loops
-    of one model, these loops no longer see it. A lesson that an operator wrote or
-    pinned stays until it is unpinned. If memory as a whole is proven to hurt, only one
-    loop in 40 is shown it, until a later proof ends this. Last come the trials of other
-    memories. With `--model`, only loops of this model count. For loops with several
-    models, it shows what each model answered and spent.
+    how often was the first attempt right, and how often did the same error come again?
+    The intervals are valid however often you look. heedful retires a lesson that is
+    proven to hurt. If a lesson hurts the loops of one model, these loops no longer see
+    it. A lesson that an operator wrote or pinned stays until it is unpinned. If memory
+    as a whole is proven to hurt, only one loop in 40 is shown it, until a later proof
+    ends this. Last come the trials of other memories. With `--model`, only loops of
+    this model count. For loops with several models, it shows what each model answered
+    and spent.
     """
     if restore is not None:
         return _restore(restore, by=by, why=why)

@@ -204,12 +204,14 @@ class Comparison:
 
         share = 100 * (uplift.shown or 0.0)
         base = without(share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
-        ends = f"{points(uplift.low)} and {points(uplift.high)}"
+        fewer = self.recurrence
         return (
             f"{counts}: right at the first try {percent(uplift.shown)} against "
-            f"{percent(base / 100)}; {points(uplift.gain)} points, between {ends}; the "
-            f"same error again {percent(self.recurrence.shown)} against "
-            f"{percent(self.recurrence.withheld)}; {self.conclusion}"
+            f"{percent(base / 100)}; {points(uplift.gain)} points, between "
+            f"{points(uplift.low)} and {points(uplift.high)}; the same error again "
+            f"{percent(fewer.shown)} against "
+            f"{percent(fewer.withheld)}, between {points(-fewer.high)} and "
+            f"{points(-fewer.low)}; {self.conclusion}"
         )
 
 
@@ -386,13 +388,12 @@ def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
 def usefulness(comparison: Comparison) -> float:
     """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its uplift.
 
-    The proven uplift is the end of its interval that is closer to 0, or else that of
-    the recurrence. Without proof it is 0.
+    The proven uplift is the end of its interval that is closer to 0, or that of the
+    recurrence if it is larger. Without proof it is 0.
     """
-    effects = (comparison.uplift, comparison.recurrence)
     ends = {
-        "helps": max(effect.low for effect in effects),
-        "hurts": min(effect.high for effect in effects),
+        "helps": max(comparison.uplift.low, comparison.recurrence.low),
+        "hurts": min(comparison.uplift.high, comparison.recurrence.high),
     }
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
@@ -443,9 +444,9 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
 
     Each interval is valid at all times at once, with a probability of at least 95 %,
     those of uplift and recurrence together. A lesson helps or hurts if one of these two
-    is wholly above or below 0, and the uplift has the same sign: repeats of one error
-    tell sooner than first tries, which fail for other reasons, too. With many lessons
-    these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False
+    is wholly above or below 0, and the uplift is no relevant loss or gain: repeats of
+    one error tell sooner than first tries, which fail for other reasons, too. With many
+    lessons these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False
     discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at
     most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
     difference shown" means that the interval of uplift is within `MIN_RELEVANT_UPLIFT`
@@ -572,13 +573,16 @@ class _Table:
 
         It is that of its best source.
         """
-        gain = _difference(self.right)
-        if not gain or (gain > 0) != better:
-            return -inf
-
         sources = (self.right, mirror(self.results["again"]))
         sided = sources if better else map(mirror, sources)
-        return max(Wealth.of(cells).at(0.0)[0] for cells in sided)
+        return max(
+            (
+                Wealth.of(cells).at(0.0)[0]
+                for cells in sided
+                if (_difference(cells) or 0.0) > 0
+            ),
+            default=-inf,
+        )
 
     def compare(self, low: float, high: float) -> Comparison:
         """Compare the loops with and without the lesson.
@@ -586,9 +590,8 @@ class _Table:
         `low` and `high` are the significance levels of the two ends of the uplift, and
         of the recurrence.
         """
-        again = self.results["again"]
         uplift = _effect(self.right, low, high)
-        recurrence = _effect(again, low, high, fewer=True)
+        recurrence = _effect(self.results["again"], low, high, fewer=True)
         calls = _effect(
             self.results["calls"],
             END_ERROR_LEVEL,
@@ -613,19 +616,26 @@ class _Table:
             conclusion=_conclude(uplift, recurrence),
             climbs=climbs,
             missing=_missing_loops(
-                [self.right, mirror(again)], uplift, recurrence, low=low, high=high
+                [self.right, mirror(self.results["again"])],
+                uplift,
+                recurrence,
+                low=low,
+                high=high,
             ),
         )
 
 
-def _conclude(*effects: Effect) -> Conclusion:
-    """Return the conclusion that intervals allow; the first is that of an uplift."""
-    uplift = effects[0]
-    gain = uplift.gain or 0.0
-    if gain > 0 and max(effect.low for effect in effects) > 0:
-        return "helps"
-    if gain < 0 and min(effect.high for effect in effects) < 0:
-        return "hurts"
+def _conclude(uplift: Effect, *others: Effect) -> Conclusion:
+    """Return the conclusion that the intervals of an uplift and of others allow.
+
+    Others decide only if the uplift is no relevant loss or gain: memory that puts one
+    error in the place of another does not help.
+    """
+    for effect in (uplift, *others):
+        if effect.low > 0 and uplift.low > -MIN_RELEVANT_UPLIFT:
+            return "helps"
+        if effect.high < 0 and uplift.high < MIN_RELEVANT_UPLIFT:
+            return "hurts"
     if uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
         return "no difference shown"
     return NO_CONCLUSION
@@ -728,33 +738,23 @@ def _missing_loops(
     """Return about how many more loops like these a conclusion needs; None if unknown.
 
     `sources` have the results of the `effects`, and `low` and `high` are the
-    significance levels of the two ends of each. One must exclude 0, or the first, an
-    uplift, all relevant gains.
+    significance levels of the two ends of each. See `_conclude`.
     """
-    gain = effects[0].gain
-    if gain is None or _conclude(*effects) != NO_CONCLUSION:
-        return None if gain is None else 0
+    if effects[0].gain is None or _conclude(*effects) != NO_CONCLUSION:
+        return None if effects[0].gain is None else 0
 
-    cells = sources[0]
-    loops = min(
-        *(_loops_until(source, gain, excluded=0.0, level=low) for source in sources),
-        *(
-            _loops_until(mirror(source), -gain, excluded=0.0, level=high)
-            for source in sources
-        ),
-        max(
-            _loops_until(cells, gain, excluded=-MIN_RELEVANT_UPLIFT, level=low),
-            _loops_until(
-                mirror(cells), -gain, excluded=-MIN_RELEVANT_UPLIFT, level=high
-            ),
-        ),
-    )
-    missing = max(1.0, loops - sum(cells.values()))
+    margins = list[float]()
+    proofs = list[float]()
+    for sided, level in ((sources, low), ([*map(mirror, sources)], high)):
+        margin = _loops_until(sided[0], -MIN_RELEVANT_UPLIFT, level)
+        margins.append(margin)
+        proofs += [max(margin, _loops_until(cells, 0.0, level)) for cells in sided]
+    missing = max(1.0, min(*proofs, max(margins)) - sum(sources[0].values()))
     return ceil(missing) if missing <= MAX_FORECAST_LOOPS else None
 
 
-def _loops_until(cells: Cells, gain: float, *, excluded: float, level: float) -> float:
-    """Return with how many loops like these, of this `gain`, `excluded` is refuted.
+def _loops_until(cells: Cells, excluded: float, level: float) -> float:
+    """Return with how many loops like these a gain of `excluded` is refuted.
 
     That is not before their gain exceeds `excluded`. Each loop adds as much to the log
     of a bet's wealth as the loops so far did on average. The first bet that has won
@@ -766,6 +766,7 @@ def _loops_until(cells: Cells, gain: float, *, excluded: float, level: float) ->
         lost = fsum(n * log1p(staked[i] * excluded) for staked, n in wealth.tosses)
         won = wealth.logs[i] - log_weight - lost
         rates.append(won / (-log(level) - log_weight))
+    gain = _difference(cells) or 0.0
     return sum(cells.values()) / max(rates) if gain > excluded else inf
 
 
@@ -774,18 +775,22 @@ def forecast_verdict(
 ) -> Forecast | None:
     """Return the forecast for memory as a whole, None if it has a conclusion.
 
-    Without a `holdout`, more loops are of no use. `recent` loops ended on the last
-    `of_days` days.
+    Without a `holdout`, more loops are of no use. Below `PROOF_HOLDOUT`, it is taken
+    for that of the loops so far. `recent` loops ended on the last `of_days` days.
     """
     if not pooled.missing:
         return None
     # A loop is worth as much as its draw is even: the share that is withheld times the
     # share that is shown.
     worth = pooled.shown * pooled.withheld / (pooled.shown + pooled.withheld) ** 2
-    ratio = worth / (PROOF_HOLDOUT * (1 - PROOF_HOLDOUT))
+    sooner = min(
+        pooled.missing,
+        ceil(pooled.missing * worth / (PROOF_HOLDOUT * (1 - PROOF_HOLDOUT))),
+    )
+    loops = sooner if holdout >= PROOF_HOLDOUT else pooled.missing
     return Forecast(
-        loops=pooled.missing if holdout else 0,
-        sooner=min(pooled.missing, ceil(pooled.missing * ratio)),
+        loops=loops if holdout else 0,
+        sooner=sooner,
         recent=recent,
         of_days=of_days,
     )
@@ -828,7 +833,8 @@ def _difference(cells: Cells) -> float | None:
     without = _mean(cells, was_shown=False)
     if with_lesson is None or without is None:
         return None
-    return with_lesson - without
+    # Rounded, so that equal shares do not differ.
+    return round(with_lesson - without, 12)
 
 
 def _mean(cells: Cells, was_shown: bool) -> float | None:
