@@ -44,7 +44,7 @@ def test_the_number_stands_first_with_interval_shares_repeats_calls_and_net():
     calls = proof.pooled.calls
     assert say(proof) == (
         f"+52 points right at the first try (+{low} to +{high}): 63 % with, 11 % "
-        f"without; the same error again: 52 points fewer ({low} to {high}); 1.04 calls "
+        f"without; known errors again: 52 points fewer ({low} to {high}); 1.04 calls "
         f"fewer a loop ({calls.low:.2f} to {calls.high:.2f}); "
         "52 more right at the first try, of 100 loops"
     )
@@ -88,6 +88,11 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
                 "the holdout is off (the setting holdout is 0), so there is nothing to "
                 "compare with"
             ),
+        ),
+        "no loop has this model": (
+            prove((0, 0), (0, 0), share=0.3),
+            {"ended": 690},
+            "no loop of this model with lessons has ended; 3 run",
         ),
         "every loop went without lessons": (
             prove((0, 0), (3, 1)),
@@ -169,13 +174,13 @@ def test_without_a_verdict_the_first_line_says_what_is_known_and_when():
         "; missing for a verdict: about 30 to 270 more loops, about 1 to 9 days at the "
         "latest pace (60 in 2 days); with holdout=0.3 about 13 to 117"
     )
-    assert "; the same error again: 50 points fewer (20 to 70); " in words
+    assert "; known errors again: 50 points fewer (20 to 70); " in words
 
 
 def test_repeats_stand_first_if_they_alone_decide():
     words = say(with_fewer_repeats(prove((12, 4), (4, 8)), "helps", None))
     assert words.startswith(
-        "50 points fewer repeats of an error (20 to 70): 10 % with, 60 % without; "
+        "50 points fewer repeats of known errors (20 to 70): 10 % with, 60 % without; "
         "not proven yet at the first try ("
     )
 

@@ -336,7 +336,7 @@ class Proof:
         lines = [f"memory as a whole: {self.pooled}"]
         lines += [f"lesson {lesson.lesson}: {lesson}" for lesson in self.lessons]
         if self.pending:
-            lines.append(f"not counted yet: {self.pending} running loops")
+            lines.append(f"not counted yet: {self.pending} loops without an outcome")
         return screen_text(lines)
 
 

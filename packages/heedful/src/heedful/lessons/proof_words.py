@@ -77,14 +77,16 @@ def word_gain(uplift: Effect) -> ProofWords:
 def word_effects(
     uplift: Effect, recurrence: Effect, conclusion: Conclusion
 ) -> ProofWords:
-    """Return the gain at the first try, then that in repeats of an error, if proven.
+    """Return the gain at the first try, then in repeats of known errors, if proven.
+
+    Known errors are those that the lessons are about.
 
     If the conclusion comes from the second one, it stands first.
 
     >>> gain = Effect(0.17, 0.13, gain=0.04, low=-0.05, high=0.2)
     >>> repeats = Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72)
     >>> print(word_effects(gain, repeats, "helps").sentence)
-    45 points fewer repeats of an error (10 to 72): 10 % with, 55 % without; \
+    45 points fewer repeats of known errors (10 to 72): 10 % with, 55 % without; \
 not proven yet at the first try (−5 to +20 points): 17 % right with, 13 % without
     """
     gain = word_gain(uplift)
@@ -94,10 +96,10 @@ not proven yet at the first try (−5 to +20 points): 17 % right with, 13 % with
     figure = _say_fewer(recurrence, "{:.0f} points {}", unit=100)
     ends = _say_fewer(recurrence, "({2:.0f} to {3:.0f})", unit=100)
     if conclusion not in ("helps", "hurts") or not say_doubt(uplift.low, uplift.high):
-        return replace(gain, facts=(f"the same error again: {figure} {ends}",))
+        return replace(gain, facts=(f"known errors again: {figure} {ends}",))
     return ProofWords(
         figure,
-        f"repeats of an error {ends}",
+        f"repeats of known errors {ends}",
         say_shares(recurrence),
         facts=(gain.sentence[0].lower() + gain.sentence[1:],),
     )
@@ -207,7 +209,8 @@ with holdout=0.3 about 19 to 168
         days = _say_range(forecast.loops / forecast.recent * forecast.of_days)
         pace = f"{forecast.recent:,} in {counted(forecast.of_days, 'day')}"
         words += f", {days} days at the latest pace ({pace})"
-    if forecast.sooner != forecast.loops:
+    # Nearly as many: the loops so far had this holdout, up to chance.
+    if forecast.sooner < forecast.loops * 0.8 or not forecast.loops:
         words += f"; with holdout={PROOF_HOLDOUT} {_say_range(forecast.sooner)}"
     return words
 
@@ -248,10 +251,12 @@ def _why_no_verdict(proof: Proof, holdout: float, ended: int) -> str:
     """Return why there are no two kinds of loops to compare."""
     if proof.pooled.withheld:
         return "no loop was shown lessons, so there is nothing to compare with"
-    if proof.pooled.shown or ended:
+    if proof.pooled.shown:
         return why_nothing_withheld(holdout, ended, proof.coins)
-    running = f"; {proof.pending:,} run" if proof.pending else ""
-    return f"no loop with lessons has ended{running}"
+    loop = "loop of this model" if ended else "loop"
+    return f"no {loop} with lessons has ended" + (
+        f"; {proof.pending:,} run" if proof.pending else ""
+    )
 
 
 def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
