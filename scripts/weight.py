@@ -44,8 +44,8 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
-    "statements": 41_170,
-    "statements of heedful": 33_580,
+    "statements": 41_160,
+    "statements of heedful": 33_575,
     "statements of heedful_server": 5_285,
     "statements of heedful_agents": 2_304,
     "statements of lab, scripts, examples": 11_000,

@@ -383,8 +383,9 @@ def in_words(comparison: Document) -> Document:
     if uplift.gain is not None:
         words = word_gain(uplift)
         if "recurrence" in comparison:
-            recurrence = Effect(**comparison["recurrence"])
-            words = word_effects(uplift, recurrence, comparison["conclusion"])
+            words = word_effects(
+                uplift, Effect(**comparison["recurrence"]), comparison["conclusion"]
+            )
         gain = words.sentence
 
     lacks = ""

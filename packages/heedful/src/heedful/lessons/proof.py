@@ -174,14 +174,13 @@ class Comparison:
     """A lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
     A `lesson` of None means all of them. `uplift` compares the share of loops that
-    passed at the first attempt, `recurrence` the share in which the lesson's error
-    occurred again (its gain is the reduction); both make the `conclusion`. `calls`
-    compares the model calls of a loop (its gain is the calls saved), and `climbs` the
-    share of loops with a ladder that needed a higher rung than the first (its gain is
-    the reduction); it is None without such loops. `missing` is about how many more
-    loops with a random draw a conclusion needs, if they end as the earlier ones did: 0
-    if there is a conclusion, None without loops of both kinds, or if more than 10,000
-    are missing.
+    passed at the first attempt. `recurrence` compares the share in which the lesson's
+    error occurred again, `calls` the model calls of a loop, and `climbs` the share of
+    loops with a ladder that needed a higher rung than the first; their gain is the
+    reduction. `climbs` is None without a ladder. `missing` is about how many more loops
+    with a random draw a conclusion needs, if they end as the earlier ones did. It is 0
+    if there is a conclusion, and None without loops of both kinds or if more than
+    10,000 are missing.
     """
 
     lesson: str | None

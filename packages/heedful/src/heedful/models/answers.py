@@ -237,8 +237,7 @@ def _content_of(value: Any) -> Any:
     content = value_at(value, "content")
     # The answer of Anthropic is a list of blocks.
     if isinstance(content, list):
-        texts = [value_at(block, "text") or "" for block in content]
-        content = "".join(texts)
+        content = "".join([value_at(block, "text") or "" for block in content])
     return content
 
 

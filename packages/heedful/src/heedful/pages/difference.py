@@ -161,8 +161,7 @@ def _parts(
 
 def _unchanged(text: str, spans: Sequence[Span]) -> Iterator[Part]:
     """Yield a text as it is, cut where a faulty place begins or ends."""
-    step = ("equal", 0, 1, 0, 1)
-    yield from _parts([text], [text], iter([step]), spans)
+    yield from _parts([text], [text], iter([("equal", 0, 1, 0, 1)]), spans)
 
 
 def _changed(before: str, after: str, spans: Sequence[Span]) -> Iterator[Part]:

@@ -132,8 +132,7 @@ def find_project(folder: Path) -> Project:
     repository = find_repository(folder)
     if repository is None:
         return Project(place=folder, root=folder)
-    place = Path(os.path.realpath(repository.git))
-    return Project(place=place, root=repository.root)
+    return Project(place=Path(os.path.realpath(repository.git)), root=repository.root)
 
 
 def folder_db(folder: Path) -> Path:
