@@ -180,8 +180,10 @@ async def begin(
             rules = policy_from(stored_loop.head.policy)
         opened = await open_with(rules, goals)
 
-    response.status_code = 201 if opened.created else 200
-    return await _loop_answer(caller, opened.stored, response.status_code)
+    if opened.created:
+        response.status_code = 201
+        return await _loop_answer(caller, opened.stored, status=201, notes=())
+    return await _loop_answer(caller, opened.stored)
 
 
 @router.get("/loops")
@@ -224,13 +226,18 @@ async def loop(id: Id, caller: Reading) -> Document | Response:
 
 
 async def _loop_answer(
-    caller: Caller, stored_loop: StoredLoop, status: int = 200
+    caller: Caller,
+    stored_loop: StoredLoop,
+    status: int = 200,
+    notes: Sequence[loop_notes.LoopNote] | None = None,
 ) -> Document | Response:
     """Return a whole loop with its notes, as the caller may see it.
 
-    A large one becomes an answer outside the event loop.
+    The notes are read if they are None. A large loop becomes an answer outside the
+    event loop.
     """
-    notes = await caller.read(loop_notes.notes_of, stored_loop.loop.id)
+    if notes is None:
+        notes = await caller.read(loop_notes.notes_of, stored_loop.loop.id)
     stored_loop = visible_loop(caller, stored_loop)
     if stored_loop.size <= MAX_INLINE_CHARS:
         return loop_record(stored_loop, notes)

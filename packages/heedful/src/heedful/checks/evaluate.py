@@ -98,8 +98,7 @@ def whole_hint(context: Context) -> str:
     memory = ""
     if context.examples or context.advice:
         memory = as_text(context.examples, context.seed, context.advice)
-    parts = (memory, context.hint)
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in (memory, context.hint) if part)
 
 
 async def call(
@@ -216,8 +215,9 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
 
     # Reading the code takes a tenth of the time that a signature takes.
     if code and not hasattr(function, "__wrapped__"):
-        defaults = len(called.__defaults__ or ())
-        return _second_in_code(code, int(is_bound), defaults, names)
+        return _second_in_code(
+            code, int(is_bound), len(called.__defaults__ or ()), names
+        )
 
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -255,8 +255,7 @@ def blocking(function: Callable[..., Any]) -> bool:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     """Return whether a function is declared async, with or without `yield`."""
-    is_coroutine = inspect.iscoroutinefunction(function)
-    return is_coroutine or inspect.isasyncgenfunction(function)
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 # What a check answers. A text is what is wrong, False that something is wrong; True,
@@ -367,8 +366,7 @@ def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
 
     They declare it by `pure = True`.
     """
-    judges = list_judges(checks, evaluate)
-    return all(getattr(judge, "pure", False) for judge in judges)
+    return all(getattr(judge, "pure", False) for judge in list_judges(checks, evaluate))
 
 
 def list_judges(
@@ -646,8 +644,9 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
         if isinstance(item, Finding):
             findings.append(_redact_finding(item))
         elif item is False:
-            finding = Finding(rule_name(check), _failed_condition(check))
-            findings.append(_redact_finding(finding))
+            findings.append(
+                _redact_finding(Finding(rule_name(check), _failed_condition(check)))
+            )
         elif isinstance(item, str) and item:
             findings.append(_redact_finding(Finding(rule_name(check), item)))
         elif item is not None and item is not True and item != "":

@@ -56,7 +56,10 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     _mark_as_watched(task, new_run)
     # The policy of the host ends a run; CrewAI raises when its retries end.
     task.guardrail_max_retries = sys.maxsize
-    _add_hooks()
+    # CrewAI has one list of hooks for all tasks.
+    for point, hook in HOOKS.items():
+        if hook not in get_global_hook_list(point):
+            on(point)(hook)
     return task
 
 
@@ -72,13 +75,6 @@ def _mark_as_watched(task: Task, new_run: Callable[[str, Any], Any]) -> None:
 
     vars(accept)[NEW_RUN_ATTRIBUTE] = new_run
     task.guardrail = accept
-
-
-def _add_hooks() -> None:
-    """Add the hooks to CrewAI, which has one list of them for all tasks, once."""
-    for point, hook in HOOKS.items():
-        if hook not in get_global_hook_list(point):
-            on(point)(hook)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -193,7 +193,10 @@ def begin(
         "state": "open",
         "now": time.time(),
     }
-    inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
+    # If the loop exists, nothing was written that a Conflict would have to take back.
+    inserted, loop = db.last(
+        ("insert_loop", new_loop), ("read_loop", key), commits=True
+    )
     is_new = bool(inserted.fetchall())
     row = loop.fetchall()[0]
     if is_new:

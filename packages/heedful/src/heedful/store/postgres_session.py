@@ -6,7 +6,7 @@ mode sends them in one round trip.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import dict_row
@@ -117,6 +118,23 @@ def parse_url(url: str) -> Address:
     return Address(conninfo=conninfo, shown=shown(url), size=int(size))
 
 
+class BatchConnection(psycopg.Connection[Any]):
+    """A connection of psycopg that can keep a pipeline's commands until its end.
+
+    psycopg polls the socket and writes to it for each command of a pipeline, and each
+    time another thread may take the interpreter's lock.
+    """
+
+    keeps_commands = False
+
+    def wait(self, gen: PQGen[Any], *args: Any, **options: Any) -> Any:
+        if not self.keeps_commands:
+            return super().wait(gen, *args, **options)
+
+        # `gen` adds the command to the pipeline's queue before it first waits.
+        return next(gen, None)
+
+
 class PostgresSession(Db):
     """A connection for one thread at a time; errors of psycopg are not translated.
 
@@ -130,7 +148,7 @@ class PostgresSession(Db):
 
     def __init__(self, address: Address) -> None:
         self.url = address.shown
-        self._connection = psycopg.connect(
+        self._connection = BatchConnection.connect(
             address.conninfo,
             # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
@@ -179,11 +197,14 @@ class PostgresSession(Db):
         self.execute_later(sql, {**values, "expectation": len(self._expected)})
         self._expected.append(error)
 
-    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+    def last(
+        self, *calls: tuple[str, Mapping[str, Any]], commits: bool = False
+    ) -> list[Rows]:
         for name, values in calls:
             self.send(name, values)
-        self._has_ended = self._reads
-        return self._send_waiting(commits=self._reads)[-len(calls) :]
+        self._has_ended = commits or self._reads
+        results = self.commit() if self._has_ended else self._send_waiting()
+        return results[-len(calls) :]
 
     def script(self, sql: str) -> None:
         """Run several statements in one message."""
@@ -256,10 +277,11 @@ class PostgresSession(Db):
     def _status(self) -> TransactionStatus:
         return self._connection.info.transaction_status
 
-    def commit(self) -> None:
-        """Send what waits, and commit; a transaction that fails is rolled back.
+    def commit(self) -> list[Rows]:
+        """Send what waits, and commit; return the results of what waited.
 
-        Raises CommitInDoubt if it is unknown whether the commit happened.
+        A transaction that fails is rolled back. Raises CommitInDoubt if it is unknown
+        whether the commit happened.
         """
         if self._status == TransactionStatus.INERROR:
             raise StoreError(
@@ -267,7 +289,7 @@ class PostgresSession(Db):
             )
 
         try:
-            self._send_waiting(commits=True)
+            return self._send_waiting(commits=True)
         except psycopg.Error as error:
             # Another error of the server says that nothing was committed.
             severity = error.diag.severity_nonlocalized
@@ -294,6 +316,7 @@ class PostgresSession(Db):
         try:
             with self._connection.pipeline() as pipeline:
                 # An error that left this block would be logged by psycopg.
+                self._connection.keeps_commands = True
                 try:
                     for boundary in begin:
                         self._send_boundary(pipeline, boundary)
@@ -302,6 +325,12 @@ class PostgresSession(Db):
                         self._send_boundary(pipeline, "commit")
                 except psycopg.Error as error:
                     first_error = error
+                finally:
+                    self._connection.keeps_commands = False
+
+                commands = list(pipeline.command_queue)
+                pipeline.command_queue.clear()
+                pipeline.command_queue.append(partial(_call_each, commands))
         except psycopg.Error as error:
             first_error = first_error or error
 
@@ -340,6 +369,12 @@ class PostgresSession(Db):
 _SQL_PARAMETER_PATTERN = re.compile(
     r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL
 )
+
+
+def _call_each(functions: Iterable[Callable[[], None]]) -> None:
+    """Call the functions, which send the commands of a pipeline."""
+    for function in functions:
+        function()
 
 
 def _cause_of(error: psycopg.Error) -> psycopg.Error:

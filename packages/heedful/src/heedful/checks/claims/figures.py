@@ -248,8 +248,9 @@ def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
     """Return the numbers in rows."""
     tables = sentence.evidence.tables
-    cells = (row.numbers(tables[row.table].columns) for row in rows)
-    return list(chain.from_iterable(cells))
+    return list(
+        chain.from_iterable(row.numbers(tables[row.table].columns) for row in rows)
+    )
 
 
 def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -312,8 +313,9 @@ def named_cells(
     """Return the numbers of the rows in the columns that a phrase names."""
     cells: list[Cell] = []
     for row in rows:
-        columns = evidence.tables[row.table].bind(phrase, whole=by_whole_name)
-        cells += row.numbers(columns)
+        cells += row.numbers(
+            evidence.tables[row.table].bind(phrase, whole=by_whole_name)
+        )
     return cells
 
 
