@@ -84,8 +84,7 @@ def measure_pair(
 ) -> tuple[float, float]:
     """Return seconds for an attempt, and for the bare commits that it needs."""
     bare = time_commits(floor, 2 * CYCLES * commits) * commits
-    ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
-    return ours, bare
+    return best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2, bare
 
 
 async def cycle(path: str, check: object) -> object:

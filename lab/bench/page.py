@@ -54,10 +54,14 @@ def replace_section(page: str, name: str, section: str) -> str:
     return f"{before}{begin}\n\n{section.strip()}\n\n{end}{after}"
 
 
+def write_text(name: str, section: str) -> None:
+    """Write a section of docs/benchmarks.md."""
+    PAGE.write_text(replace_section(PAGE.read_text("utf-8"), name, section), "utf-8")
+
+
 def write_section(name: str, section: str, picture: bytes, path: str) -> None:
     """Write a section of docs/benchmarks.md, and its picture into a file beside it."""
-    page = replace_section(PAGE.read_text("utf-8"), name, section)
-    PAGE.write_text(page, "utf-8")
+    write_text(name, section)
     PAGE.with_name(path).write_bytes(picture)
 
 

@@ -77,8 +77,9 @@ class Memories:
 
     def count(self, text: str, most: int) -> tuple[int, int]:
         """Return how many memories there are; each is a sighting."""
-        answer = self.memory.get_all(filters={"user_id": USER}, top_k=most)
-        number = len(answer["results"])
+        number = len(
+            self.memory.get_all(filters={"user_id": USER}, top_k=most)["results"]
+        )
         return number, number
 
 

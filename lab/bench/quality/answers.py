@@ -68,8 +68,9 @@ class Live:
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return what tokens cost."""
-        price = self.price_in * prompt_tokens + self.price_out * completion_tokens
-        return price / 1e6
+        return (
+            self.price_in * prompt_tokens + self.price_out * completion_tokens
+        ) / 1e6
 
 
 class Spending:
@@ -102,8 +103,10 @@ class Spending:
         """Count what a call has cost; a call without tokens costs the most."""
         self.calls += 1
         if usage.tokens:
-            cost = self._live.price(usage.prompt_tokens, usage.completion_tokens)
-            self.cost += cost - reserved
+            self.cost += (
+                self._live.price(usage.prompt_tokens, usage.completion_tokens)
+                - reserved
+            )
 
 
 def most_tokens(messages: Sequence[Message]) -> int:

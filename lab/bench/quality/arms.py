@@ -117,8 +117,7 @@ class AcceptedAnswers:
     async def keep(self, task: Task, answer: str) -> None:
         """Keep an answer if the check of its task accepts it."""
         if not task.judge(answer):
-            vector = await self._vector(task.text)
-            self._accepted.append((vector, task.text, answer))
+            self._accepted.append((await self._vector(task.text), task.text, answer))
 
     async def _nearest(self, text: str) -> list[tuple[str, str]]:
         vector = await self._vector(text)

@@ -153,9 +153,8 @@ def decorate(
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
     defaults = {"policy": POLICY, "memory": memory, "store": None}
     arguments = {"checks": [judged], "on_exhausted": "best", **defaults, **options}
-    correct = heedful.self_correcting(**arguments)
     # What is decorated may return an Answer for a text.
-    return correct(cast("Function", answer))
+    return heedful.self_correcting(**arguments)(cast("Function", answer))
 
 
 async def stream(

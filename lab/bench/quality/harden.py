@@ -386,6 +386,7 @@ def _divide(texts: Sequence[str], check: Any) -> list[Case]:
         left += wrong
         if not wrong:
             before = (left.pop(0),) if left else ()
-            case = Case(task=f"text {place}", wrong=before, right=text, judge=judge)
-            cases.append(case)
+            cases.append(
+                Case(task=f"text {place}", wrong=before, right=text, judge=judge)
+            )
     return cases

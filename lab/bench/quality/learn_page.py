@@ -1,12 +1,14 @@
-"""The table and the picture of `learn`, for the docs.
+"""The tables and the picture of `learn`, for the docs.
 
 `python -m bench.quality.learn_page` reads `bench/out/learn.json` and writes, for each
 model in it, a table between the two marks in docs/benchmarks.md, and the picture beside
-the docs. Won and lost stand beside every gain.
+the docs. Won and lost stand beside every gain. With `arms`, it writes only the table
+of a plain memory and of retries without one, from a run of one order.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,8 @@ from bench.quality.learn_plan import PLAIN
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
 COLUMNS = (PLAIN, RIVAL, BUDGET)
+RETRIES = "retries"
+TRIAL = "trial"
 OVER = f"{BUDGET}_over_{RIVAL}"
 GAIN = f"{OVER}.second_half"
 INCHES = (8.0, 4.4)
@@ -29,6 +33,10 @@ def main() -> None:
     Raises SystemExit if no run has left its figures.
     """
     reports = page.read_report(OUT, "make learn DATA=folder")
+    if sys.argv[1:] == ["arms"]:
+        page.write_text("arms", arms_table(next(iter(reports.values()))))
+        return
+
     text = "\n".join(table(size, report) for size, report in reports.items())
     picture = draw(next(iter(reports.values())))
     page.write_section("learn", text, picture, "learning_public.png")
@@ -73,6 +81,34 @@ def table(size: str, report: Report) -> str:
     return "\n".join([*lines, ""])
 
 
+def arms_table(report: Report) -> str:
+    """Return what each arm solves in Markdown: a row for each stream."""
+    heads = [
+        "stream",
+        "right at the first try: no memory",
+        "answers as texts",
+        "nearest answers",
+        "heedful",
+        "heedful over texts",
+        "solved in three attempts: no memory",
+        "answers as texts",
+        "nearest answers",
+        "heedful",
+        "heedful over no memory",
+    ]
+    rows = []
+    for name, arms in report["streams"].items():
+        cells = [name]
+        for measure, rival in (("second_half", TRIAL), ("solved", RETRIES)):
+            cells += [
+                f"{arms[arm][measure]:.3f}" for arm in (RETRIES, TRIAL, RIVAL, BUDGET)
+            ]
+            gain = report["gains"][name][f"{BUDGET}_over_{rival}.{measure}"]
+            cells.append(_say_gain(gain))
+        rows.append(cells)
+    return page.table(heads, rows)
+
+
 def pool_title(report: Report, pool: str) -> str:
     """Return the names of the streams that are averaged."""
     names = [
@@ -86,14 +122,15 @@ def pool_title(report: Report, pool: str) -> str:
 def _row(cells: Sequence[str], gains: Report, name: str, losses: Sequence[str]) -> str:
     gain = gains[name][GAIN]
     halves = [gains[name][f"{OVER}.{half}"] for half in HALVES]
-    figures = [
-        f"{part['gain']:+.3f} ({part['low']:+.3f} to {part['high']:+.3f})"
-        for part in filter(None, (gain, *halves))
-    ]
+    figures = [_say_gain(part) for part in filter(None, (gain, *halves))]
     figures += [""] * (1 + len(halves) - len(figures))
     counts = [f"{gain['won']}", f"{gain['lost']}"]
-    row = page.row([*cells, *figures, *counts, *losses])
-    return row.replace("-", "−").replace("+0.000", "0.000")
+    return page.row([*cells, *figures, *counts, *losses])
+
+
+def _say_gain(gain: Report) -> str:
+    words = f"{gain['gain']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
+    return words.replace("-", "−").replace("+0.000", "0.000")
 
 
 def draw(report: Report) -> bytes:

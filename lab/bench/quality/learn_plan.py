@@ -32,11 +32,10 @@ PLANS: Mapping[str, Plan] = {
     "0.5b": Plan(
         arms={
             "nothing": 2,
-            "retries": 2,
+            "retries": 1,
             "nearest": 2,
             "ours": 2,
             "trial": 1,
-            "again": 1,
         }
     ),
     "1.5b": Plan(

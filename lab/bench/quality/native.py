@@ -133,8 +133,7 @@ def build_name(program: Path) -> str:
     kernels = _KERNELS.search((process.stdout + process.stderr).decode())
     if kernels is None:
         raise SystemExit(f"{program} does not say how it was built")
-    digest = hashlib.sha256(kernels[1].encode()).hexdigest()[:8]
-    return f"{PACKAGE} {VERSION} {digest}"
+    return f"{PACKAGE} {VERSION} {hashlib.sha256(kernels[1].encode()).hexdigest()[:8]}"
 
 
 class NativeModel:

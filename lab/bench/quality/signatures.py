@@ -191,8 +191,7 @@ def leave_out(
         with patch_choice(choice):
             if accuracy(learn_groups("AssertionError", agent), agent) < AGENT:
                 return dict.fromkeys(systems, 0.0)
-            scores = score_systems(learn_groups, systems)
-            return dict(zip(systems, scores, strict=True))
+            return dict(zip(systems, score_systems(learn_groups, systems), strict=True))
 
     scores = []
     for system, theirs in zip(systems, drain3, strict=True):

@@ -23,10 +23,12 @@ def percent(share: float | None) -> str:
 def points(gain: float) -> str:
     """Return a gain of a share in percentage points, with its sign.
 
-    >>> points(0.596), points(-0.129)
-    ('+60', '−13')
+    What would be rounded to 0 has a decimal.
+
+    >>> points(0.596), points(-0.129), points(0.002), points(0.0)
+    ('+60', '−13', '+0.2', '+0')
     """
-    return signed(100 * gain)
+    return signed(100 * gain, digits=int(0 < abs(gain) < 0.005))
 
 
 def signed(value: float, digits: int = 0) -> str:
