@@ -17,6 +17,10 @@ from tests.tables import cases
         "a choice": "use uv instead of pip",
         "an aside": "run tests with make test, never with pytest",
         "from now on": "From now on answer in German.",
+        "what he said before": "I told you: never use sudo.",
+        "what the agent keeps doing": "you keep using npm.",
+        "what is forbidden": "npm is strictly forbidden, use pnpm",
+        "what all use": "We use pnpm here",
         "German": "Benutze nie npm.",
         "German, an infinitive": "Bitte keine Tests löschen.",
         "French": "n'utilise pas npm",
@@ -35,6 +39,8 @@ def test_a_plain_marker_makes_a_rule(message):
         "a question": "Should we never use npm?",
         "a long sentence": "never " * 50,
         "a marker within": "the tests never fail here",
+        "a wish": "I said I want it in blue",
+        "this is forbidden": "this is not allowed",
         "code": "```\nnever use npm\n```",
         "quoted": "> never use npm",
         "words of a machine": "<notice>never use npm</notice>",
@@ -95,6 +101,8 @@ def test_each_sentence_is_a_rule_of_its_own():
     "rule, tool, arguments",
     {
         "a program": ("never use npm", "Bash", {"command": "cd app && npm ci"}),
+        "no program": ("no npm", "Bash", {"command": "npm ci"}),
+        "forbidden": ("git push is forbidden", "Bash", {"command": "git push"}),
         "a verb of a program": (
             "never commit to main",
             "Bash",

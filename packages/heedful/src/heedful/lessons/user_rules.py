@@ -27,8 +27,9 @@ NAMED_HEADING = "The user said about such calls:"
 
 # The markers of a rule, by language. `refusal` is how a correction begins, `before` is
 # what else may stand before a rule, `rule` is how a rule begins, and `names` are words
-# after which a program stands. What a correction `states` holds in general, unless it
-# has a word of the `moment`: of the speaker, or of what was just said.
+# after which a program stands; `forbids` stands after what is forbidden. What a
+# correction `states` holds in general, unless it has a word of the `moment`: of the
+# speaker, or of what was just said.
 _MARKERS = {
     "English": {
         "refusal": "nope|no|wrong|incorrect|not quite|actually"
@@ -46,9 +47,11 @@ _MARKERS = {
         r"|add|delete|change)"
         r"|stop (?:running|using|touching|editing|committing|pushing|building"
         r"|installing|writing|adding|deleting|changing)"
-        r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)",
-        "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with|(?<!do )not"
-        "|instead of|or|, never",
+        r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
+        r"|we use(?! to\b)|you keep \w+ing|(?:i|we) (?:told you|said)(?! i\b)",
+        "forbids": r"(?:is|are) (?:\w+ )?(?:forbidden|not allowed|not permitted)",
+        "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
+        "|(?<!do )not(?! allowed| permitted)|no|instead of|or|, never",
     },
     "German": {
         "refusal": "nein|falsch|das (?:ist falsch|stimmt nicht)",
@@ -65,6 +68,7 @@ _MARKERS = {
         r"|(?:nicht|kein\w*|nie|niemals|immer)\b[^,]*\b(?:ausführen|verwenden|benutzen"
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
         r"|schreiben|hinzufügen|löschen)",
+        "forbids": r"(?:ist|sind) (?:\w+ )?(?:verboten|nicht erlaubt)",
         "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
         r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
         r"|(?:nie|niemals|nicht|keine?|immer)"
@@ -84,6 +88,7 @@ _MARKERS = {
         r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
         r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
         r"|supprimer|modifier|changer)",
+        "forbids": "(?:est|sont) (?:interdite?s?|pas autorisée?s?)",
         "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|avec|au lieu de|ou"
         "|, (?:pas|jamais)",
     },
@@ -103,6 +108,7 @@ _MARKERS = {
         r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
         r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
         r"|modificar)",
+        "forbids": "(?:está|están|es|son) prohibid[oa]s?",
         "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|con|en vez de|o|, (?:no|nunca)",
     },
 }
@@ -117,7 +123,8 @@ def _any(part: str) -> str:
 # something: "don't change anything".
 _PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
 _RULE_PATTERN = (
-    rf"(?i)(?:(?:{_any('refusal')}|{_any('before')})\b[\s,:!—–-]*)*(?:{_any('rule')})"
+    rf"(?i)(?:(?:{_any('refusal')}|{_any('before')})\b[\s,:!—–-]*)*"
+    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)(?:\S+ ){{1,3}}(?:{_any('forbids')}))"
     rf"(?!\w)(?P<momentary> (?:{_PRONOUNS})\b)?"
 )
 # "No, you must never …" is about the agent, but not about the moment.
@@ -143,9 +150,12 @@ _VERB_PATTERN = (
     r"(?i)\b(runn?|us(?:e|(?=ing))|touch|edit|commit|push|build|install|writ|add|delet"
     r"|chang)(?:e|ing)?\b"
 )
-# A program after a word that names one, with a verb that it takes: "use the git push".
+# A program after a word that names one, or at the start of a rule that forbids it, with
+# a verb that it takes: "use the git push", "git push is forbidden".
 _NAMED_PATTERN = (
-    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')})(?=\s+"
+    r"(?i)(?:(?<!\w)|(?=,))"
+    rf"(?:{_any('names')}|\A(?=(?:\S+ ){{1,3}}(?:{_any('forbids')})\b))"
+    r"(?=(?:\s+|\A)"
     r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
     rf"(?P<name>(?!(?:{_any('names')})\b)"
     rf"{_RULE_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
