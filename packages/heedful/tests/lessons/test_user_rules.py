@@ -18,6 +18,7 @@ from tests.tables import cases
         "an aside": "run tests with make test, never with pytest",
         "from now on": "From now on answer in German.",
         "what he said before": "I told you: never use sudo.",
+        "what he said no to": "I said no npm!",
         "what the agent keeps doing": "you keep using npm.",
         "what is forbidden": "npm is strictly forbidden, use pnpm",
         "what all use": "We use pnpm here",
@@ -39,8 +40,9 @@ def test_a_plain_marker_makes_a_rule(message):
         "a question": "Should we never use npm?",
         "a long sentence": "never " * 50,
         "a marker within": "the tests never fail here",
-        "a wish": "I said I want it in blue",
-        "this is forbidden": "this is not allowed",
+        "what he said": "I told you that I use npm",
+        "what users may": "User is not allowed to delete posts.",
+        "a fact": "We use too much memory in this loop.",
         "code": "```\nnever use npm\n```",
         "quoted": "> never use npm",
         "words of a machine": "<notice>never use npm</notice>",
@@ -102,7 +104,7 @@ def test_each_sentence_is_a_rule_of_its_own():
     {
         "a program": ("never use npm", "Bash", {"command": "cd app && npm ci"}),
         "no program": ("no npm", "Bash", {"command": "npm ci"}),
-        "forbidden": ("git push is forbidden", "Bash", {"command": "git push"}),
+        "forbidden": ("curl is forbidden", "Bash", {"command": "curl -s a.example"}),
         "a verb of a program": (
             "never commit to main",
             "Bash",

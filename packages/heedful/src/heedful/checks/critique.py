@@ -499,8 +499,7 @@ class Critic:
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in self.judges:
-                    opinion = judge.opinion(candidate, context)
-                    tasks.append(group.create_task(opinion))
+                    tasks.append(group.create_task(judge.opinion(candidate, context)))
         except ExceptionGroup as failed:
             # Callers handle the error of one judge; the first one cancels the others.
             raise failed.exceptions[0] from None

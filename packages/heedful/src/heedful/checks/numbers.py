@@ -64,8 +64,9 @@ class TableCheck(RemadeCheck):
         """
         findings: list[Finding] = []
         try:
-            data = tables.locate(self.source, candidate, context)
-            findings += self.judge(data, context)
+            findings += self.judge(
+                tables.locate(self.source, candidate, context), context
+            )
         except TableError as error:
             check = error.check
             if not check:

@@ -90,8 +90,9 @@ def _read_pydantic_error(error: Any) -> Iterator[RaisedProblem]:
         message, fix = word_problem(problem)
         path = json_path(problem["loc"])
         kind = f"{path_kind(path)} {problem['type']}"
-        off_by = distance_of_problem(problem)
-        yield RaisedProblem(f"at {path}: {message}", fix, kind, off_by=off_by)
+        yield RaisedProblem(
+            f"at {path}: {message}", fix, kind, off_by=distance_of_problem(problem)
+        )
 
 
 def _read_schema_error(error: Any) -> Iterator[RaisedProblem]:
@@ -100,8 +101,9 @@ def _read_schema_error(error: Any) -> Iterator[RaisedProblem]:
     kind = f"{path_kind(path)} {error.validator}"
     if error.validator == "required":
         kind += f" {error.message}"
-    off_by = distance_of_rule(error)
-    yield RaisedProblem(f"at {path}: {error.message}", kind=kind, off_by=off_by)
+    yield RaisedProblem(
+        f"at {path}: {error.message}", kind=kind, off_by=distance_of_rule(error)
+    )
 
 
 def _read_table_errors(errors: Any) -> Iterator[RaisedProblem]:

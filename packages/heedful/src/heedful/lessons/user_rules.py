@@ -27,9 +27,9 @@ NAMED_HEADING = "The user said about such calls:"
 
 # The markers of a rule, by language. `refusal` is how a correction begins, `before` is
 # what else may stand before a rule, `rule` is how a rule begins, and `names` are words
-# after which a program stands; `forbids` stands after what is forbidden. What a
-# correction `states` holds in general, unless it has a word of the `moment`: of the
-# speaker, or of what was just said.
+# after which a program stands; `forbids` stands after a program. What a correction
+# `states` holds in general, unless it has a word of the `moment`: of the speaker, or of
+# what was just said.
 _MARKERS = {
     "English": {
         "refusal": "nope|no|wrong|incorrect|not quite|actually"
@@ -39,7 +39,7 @@ _MARKERS = {
         "moment": "i|me|my|mine|you|your|it|its|this|that|these|those|he|she|his|her"
         "|nothing|everything|all|both|now|then|today|tomorrow|yet|thanks|please|sorry"
         "|fine|okay|ok|good|mind",
-        "before": "please|remember|we|here"
+        "before": "please|remember|we|here|i (?:already )?(?:told you|said)(?: that)?"
         "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
         "rule": r"never(?! mind)|always|from now on"
         r"|use (?!an? |the ).*\b(?:not|never|instead of)"
@@ -48,17 +48,19 @@ _MARKERS = {
         r"|stop (?:running|using|touching|editing|committing|pushing|building"
         r"|installing|writing|adding|deleting|changing)"
         r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
-        r"|we use(?! to\b)|you keep \w+ing|(?:i|we) (?:told you|said)(?! i\b)",
-        "forbids": r"(?:is|are) (?:\w+ )?(?:forbidden|not allowed|not permitted)",
+        r"|you keep (?:running|using|touching|editing|committing|pushing|building"
+        r"|installing|writing|adding|deleting|changing)"
+        r"|(?<=said )no(?= \w)|we use(?= [^\s,;]+(?: here)?\W*\Z)",
+        "forbids": r"is (?:\w+ )?(?:forbidden|not allowed)(?=(?: here)?(?:[,.!]|\Z))",
         "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
-        "|(?<!do )not(?! allowed| permitted)|no|instead of|or|, never",
+        r"|(?<!do )not(?! allowed)|(?:(?<=said )|\A)no|instead of|or|, never",
     },
     "German": {
         "refusal": "nein|falsch|das (?:ist falsch|stimmt nicht)",
         "states": "ist|sind|muss|müssen|soll|sollen|wird|werden|nie|immer",
         "moment": r"ich|mir|mich|mein\w*|du|dir|dein\w*|sie|ihr\w*|er|es|das|dies\w*"
         "|nichts|alles|jetzt|dann|heute|morgen|danke|bitte|gut",
-        "before": "bitte|wir|hier|denk dran|merke?"
+        "before": "bitte|wir|hier|denk dran|merke?|ich habe? (?:es )?dir gesagt"
         "|in diese[mr] (?:repo|repository|projekt|codebasis)",
         "rule": r"ab jetzt|von jetzt an|ab sofort"
         r"|(?:verwende|benutze?|nutze?|nimm)\b.*\b(?:statt|anstatt|anstelle)"
@@ -67,10 +69,11 @@ _MARKERS = {
         r"|niemals|immer)"
         r"|(?:nicht|kein\w*|nie|niemals|immer)\b[^,]*\b(?:ausführen|verwenden|benutzen"
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
-        r"|schreiben|hinzufügen|löschen)",
-        "forbids": r"(?:ist|sind) (?:\w+ )?(?:verboten|nicht erlaubt)",
-        "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
-        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
+        r"|schreiben|hinzufügen|löschen)"
+        r"|wir (?:verwenden|benutzen|nutzen)(?= (?:hier )?[^\s,;]+\W*\Z)",
+        "forbids": r"ist (?:\w+ )?(?:verboten|nicht erlaubt)(?=[,.!]|\Z)",
+        "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?"
+        r"|statt|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
         r"|(?:nie|niemals|nicht|keine?|immer)"
         r"(?=\s\S+\s(?:ausführen|verwenden|benutzen|nutzen|starten)\b)",
     },
@@ -88,7 +91,7 @@ _MARKERS = {
         r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
         r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
         r"|supprimer|modifier|changer)",
-        "forbids": "(?:est|sont) (?:interdite?s?|pas autorisée?s?)",
+        "forbids": r"est (?:interdite?|pas autorisée?)(?=(?: ici)?(?:[,.!]|\Z))",
         "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|avec|au lieu de|ou"
         "|, (?:pas|jamais)",
     },
@@ -108,7 +111,7 @@ _MARKERS = {
         r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
         r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
         r"|modificar)",
-        "forbids": "(?:está|están|es|son) prohibid[oa]s?",
+        "forbids": r"está prohibid[oa](?=(?: aquí)?(?:[,.!]|\Z))",
         "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|con|en vez de|o|, (?:no|nunca)",
     },
 }
@@ -124,7 +127,7 @@ def _any(part: str) -> str:
 _PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
 _RULE_PATTERN = (
     rf"(?i)(?:(?:{_any('refusal')}|{_any('before')})\b[\s,:!—–-]*)*"
-    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)(?:\S+ ){{1,3}}(?:{_any('forbids')}))"
+    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)[^\s,:'’]+ (?:{_any('forbids')}))"
     rf"(?!\w)(?P<momentary> (?:{_PRONOUNS})\b)?"
 )
 # "No, you must never …" is about the agent, but not about the moment.
@@ -150,11 +153,10 @@ _VERB_PATTERN = (
     r"(?i)\b(runn?|us(?:e|(?=ing))|touch|edit|commit|push|build|install|writ|add|delet"
     r"|chang)(?:e|ing)?\b"
 )
-# A program after a word that names one, or at the start of a rule that forbids it, with
-# a verb that it takes: "use the git push", "git push is forbidden".
+# A program after a word that names one, or before one that forbids it, with a verb that
+# it takes: "use the git push".
 _NAMED_PATTERN = (
-    r"(?i)(?:(?<!\w)|(?=,))"
-    rf"(?:{_any('names')}|\A(?=(?:\S+ ){{1,3}}(?:{_any('forbids')})\b))"
+    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')}|\A(?=\S+ (?:{_any('forbids')})))"
     r"(?=(?:\s+|\A)"
     r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
     rf"(?P<name>(?!(?:{_any('names')})\b)"

@@ -222,15 +222,12 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
             if change is not None:
                 smallest.append(change)
 
-    return tuple(
-        sorted(
-            smallest,
-            # As a share of the value before it.
-            key=lambda change: (
-                abs(change.to - change.was) / max(abs(change.was), 0.001)
-            ),
-        )
-    )
+    return tuple(sorted(smallest, key=_relative_size))
+
+
+def _relative_size(change: Change) -> float:
+    """Return the size of a change as a share of the value before it."""
+    return abs(change.to - change.was) / max(abs(change.was), 0.001)
 
 
 def _smallest_change(

@@ -5,7 +5,7 @@ command line, on pages and in reports, so that all of them say the same.
 """
 
 from dataclasses import dataclass
-from math import lgamma, log
+from math import copysign, lgamma, log
 from typing import Any
 
 NO_DIFFERENCE = "not proven yet"
@@ -23,12 +23,15 @@ def percent(share: float | None) -> str:
 def points(gain: float) -> str:
     """Return a gain of a share in percentage points, with its sign.
 
-    What would be rounded to 0 has a decimal.
+    What would be rounded to 0 has a decimal, at least 0.1.
 
-    >>> points(0.596), points(-0.129), points(0.002), points(0.0)
-    ('+60', '−13', '+0.2', '+0')
+    >>> points(0.596), points(-0.129), points(-0.002), points(0.0)
+    ('+60', '−13', '−0.2', '+0')
     """
-    return signed(100 * gain, digits=int(0 < abs(gain) < 0.005))
+    is_small = 0 < abs(gain) <= 0.005
+    return signed(
+        copysign(max(abs(100 * gain), 0.1 * is_small), gain), digits=int(is_small)
+    )
 
 
 def signed(value: float, digits: int = 0) -> str:

@@ -192,8 +192,7 @@ def environment() -> "Environment":
         loader=PackageLoader("heedful.pages"),
         autoescape=select_autoescape(("html.j2", "svg.j2"), default_for_string=False),
         # Hidden characters are shown even if a template forgets the filter.
-        # A Markup is a text, too, but of another type: it is safe already.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=_finalized,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -245,6 +244,12 @@ def environment() -> "Environment":
     environment.filters |= {function.__name__: function for function in filters}
     environment.tests["quiet"] = is_quiet
     return environment
+
+
+def _finalized(value: Any) -> Any:
+    """Return a value as a template writes it: a text with hidden characters shown."""
+    # A Markup is a text, too, but of another type: it is safe already.
+    return visible(value) if type(value) is str else value
 
 
 def is_quiet(check: CheckResult) -> bool:

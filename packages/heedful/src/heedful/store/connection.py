@@ -154,14 +154,11 @@ class Db(ABC):
         """Run statements, by their names with their values; return their results."""
         return [self.run(name, values) for name, values in calls]
 
-    def last(
-        self, *calls: tuple[str, Mapping[str, Any]], commits: bool = False
-    ) -> list[Rows]:
+    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
         """Run the last statements of a work as `each` does.
 
         On PostgreSQL, they are one round trip, together with the end of a transaction
-        that only reads, or that `commits` with them. After it, another statement raises
-        LookupError.
+        that only reads. After it, another statement raises LookupError.
         """
         return self.each(*calls)
 

@@ -193,10 +193,7 @@ def begin(
         "state": "open",
         "now": time.time(),
     }
-    # If the loop exists, nothing was written that a Conflict would have to take back.
-    inserted, loop = db.last(
-        ("insert_loop", new_loop), ("read_loop", key), commits=True
-    )
+    inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
     is_new = bool(inserted.fetchall())
     row = loop.fetchall()[0]
     if is_new:

@@ -197,14 +197,11 @@ class PostgresSession(Db):
         self.execute_later(sql, {**values, "expectation": len(self._expected)})
         self._expected.append(error)
 
-    def last(
-        self, *calls: tuple[str, Mapping[str, Any]], commits: bool = False
-    ) -> list[Rows]:
+    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
         for name, values in calls:
             self.send(name, values)
-        self._has_ended = commits or self._reads
-        results = self.commit() if self._has_ended else self._send_waiting()
-        return results[-len(calls) :]
+        self._has_ended = self._reads
+        return self._send_waiting(commits=self._reads)[-len(calls) :]
 
     def script(self, sql: str) -> None:
         """Run several statements in one message."""
@@ -277,11 +274,10 @@ class PostgresSession(Db):
     def _status(self) -> TransactionStatus:
         return self._connection.info.transaction_status
 
-    def commit(self) -> list[Rows]:
-        """Send what waits, and commit; return the results of what waited.
+    def commit(self) -> None:
+        """Send what waits, and commit; a transaction that fails is rolled back.
 
-        A transaction that fails is rolled back. Raises CommitInDoubt if it is unknown
-        whether the commit happened.
+        Raises CommitInDoubt if it is unknown whether the commit happened.
         """
         if self._status == TransactionStatus.INERROR:
             raise StoreError(
@@ -289,7 +285,7 @@ class PostgresSession(Db):
             )
 
         try:
-            return self._send_waiting(commits=True)
+            self._send_waiting(commits=True)
         except psycopg.Error as error:
             # Another error of the server says that nothing was committed.
             severity = error.diag.severity_nonlocalized
@@ -330,7 +326,11 @@ class PostgresSession(Db):
 
                 commands = list(pipeline.command_queue)
                 pipeline.command_queue.clear()
-                pipeline.command_queue.append(partial(_call_each, commands))
+                # A group at a time, so that a large batch is not kept twice.
+                for start in range(0, len(commands), 100):
+                    pipeline.command_queue.append(
+                        partial(_call_each, commands[start : start + 100])
+                    )
         except psycopg.Error as error:
             first_error = first_error or error
 

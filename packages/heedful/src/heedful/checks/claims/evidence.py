@@ -459,8 +459,9 @@ class EvidenceTable:
         best = max(scores.values(), default=0)
         if best == 0:
             return has_whole_name, []
-        columns = [column for column, score in scores.items() if score == best]
-        return has_whole_name, columns
+        return has_whole_name, [
+            column for column, score in scores.items() if score == best
+        ]
 
 
 class Mention(NamedTuple):
