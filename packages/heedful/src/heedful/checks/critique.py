@@ -498,8 +498,10 @@ class Critic:
         tasks = []
         try:
             async with asyncio.TaskGroup() as group:
-                for judge in self.judges:
-                    tasks.append(group.create_task(judge.opinion(candidate, context)))
+                tasks += [
+                    group.create_task(judge.opinion(candidate, context))
+                    for judge in self.judges
+                ]
         except ExceptionGroup as failed:
             # Callers handle the error of one judge; the first one cancels the others.
             raise failed.exceptions[0] from None
