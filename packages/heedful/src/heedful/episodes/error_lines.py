@@ -71,10 +71,11 @@ _SHAPES = (
 # three name an error by themselves.
 NUMBER_OF_RANKS = 1 + len(_SHAPES)
 STRONG_RANKS = 3
-# What stands around an output: Gemini CLI's labels, and the tag of an error.
+# What stands around an output: Gemini CLI's labels, the tag of an error, and Gradle's
+# announcement of an error, which is the same for all.
 _WRAPPING_PATTERN = (
     r"\A(?:<untrusted_context>\s*)?(?:(?:Command|Directory): [^\n]*\n){0,2}Output: "
-    r"|</?\w{0,20}error>"
+    r"|</?\w{0,20}error>|(?<![^\n])[^\n]*\n{1,3}\* What went wrong:\n"
 )
 # What tools write before a line: marks such as "E   " or "> ", blanks, and a time.
 _MARGIN_PATTERN = (
