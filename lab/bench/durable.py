@@ -84,7 +84,8 @@ def measure_pair(
 ) -> tuple[float, float]:
     """Return seconds for an attempt, and for the bare commits that it needs."""
     bare = time_commits(floor, 2 * CYCLES * commits) * commits
-    return best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2, bare
+    ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
+    return ours, bare
 
 
 async def cycle(path: str, check: object) -> object:

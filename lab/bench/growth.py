@@ -181,9 +181,8 @@ async def grow(engine: GrowingDatabase, sizes: Sequence[int]) -> list[Cost]:
         store = engine.open()  # no process has read anything of it yet
         async with open_pages(store) as client:
             for operation, call in (await operations(store, client, size)).items():
-                wall, cpu = await time_calls(
-                    call, FEWER_CALLS.get(operation, CALLS), engine.cpu
-                )
+                count = FEWER_CALLS.get(operation, CALLS)
+                wall, cpu = await time_calls(call, count, engine.cpu)
                 costs.append(cost_of(operation=operation, wall=wall, cpu=cpu))
         await store.close()
 

@@ -252,9 +252,8 @@ async def time_recalls(
     """Return milliseconds of each `Memory.recall`, both legs, in turn in the scopes."""
 
     async def recall(text: str, scope: Scope) -> float:
-        return await milliseconds(
-            heedful.Memory(store, scope, embedder).recall(text, 5)
-        )
+        memory = heedful.Memory(store, scope, embedder)
+        return await milliseconds(memory.recall(text, 5))
 
     count = max(len(scopes), len(embedder.vectors))
     turns = list(islice(zip(cycle(embedder.vectors), cycle(scopes)), count))

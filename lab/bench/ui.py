@@ -215,9 +215,8 @@ def figures(folder: str) -> Iterable[Figure]:
             for statement in fill_statements(size):
                 server.run(f"{QUICK}{statement}", AT)
             server.run(f"{QUICK}{COUNTED}", AT)
-            yield from asyncio.run(
-                _measure("PostgreSQL", in_database(server.url(AT, "heedful")), size)
-            )
+            store = in_database(server.url(AT, "heedful"))
+            yield from asyncio.run(_measure("PostgreSQL", store, size))
 
 
 async def _measure_sqlite(path: str, size: int) -> list[Figure]:

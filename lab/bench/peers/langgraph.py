@@ -180,9 +180,8 @@ class Items:
 
     def count_up(self, text: str) -> None:
         """Count one error in an item that has its text as the key."""
-        self.store.put(
-            NAMESPACE, text, {"text": text, "count": self.sightings(text) + 1}
-        )
+        value = {"text": text, "count": self.sightings(text) + 1}
+        self.store.put(NAMESPACE, text, value)
 
     def count(self, text: str, most: int) -> tuple[int, int]:
         """Return how many items there are, and the count of the error."""

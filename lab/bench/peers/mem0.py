@@ -77,9 +77,8 @@ class Memories:
 
     def count(self, text: str, most: int) -> tuple[int, int]:
         """Return how many memories there are; each is a sighting."""
-        number = len(
-            self.memory.get_all(filters={"user_id": USER}, top_k=most)["results"]
-        )
+        answer = self.memory.get_all(filters={"user_id": USER}, top_k=most)
+        number = len(answer["results"])
         return number, number
 
 

@@ -68,9 +68,8 @@ class Live:
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return what tokens cost."""
-        return (
-            self.price_in * prompt_tokens + self.price_out * completion_tokens
-        ) / 1e6
+        price = self.price_in * prompt_tokens + self.price_out * completion_tokens
+        return price / 1e6
 
 
 class Spending:
@@ -103,10 +102,8 @@ class Spending:
         """Count what a call has cost; a call without tokens costs the most."""
         self.calls += 1
         if usage.tokens:
-            self.cost += (
-                self._live.price(usage.prompt_tokens, usage.completion_tokens)
-                - reserved
-            )
+            cost = self._live.price(usage.prompt_tokens, usage.completion_tokens)
+            self.cost += cost - reserved
 
 
 def most_tokens(messages: Sequence[Message]) -> int:

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import heedful
-from bench.quality.answers import KeptModel, Progress
+from bench.quality.answers import KeptModel
 from bench.quality.curve import (
     Answers,
     Function,
@@ -25,10 +25,6 @@ from bench.quality.curve import (
 )
 from bench.quality.streams import Stream
 from heedful.models.contract import Message
-
-SAMPLING_TEMPERATURE = 0.8
-# No more answers than that to a task are sampled, however many calls are left.
-MAX_SAMPLES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +51,6 @@ class Arm:
 ONCE = heedful.Policy((heedful.MaxAttempts(1),), name="one attempt")
 ARMS: Mapping[str, Arm] = {
     "nothing": Arm(options={"policy": ONCE}),
-    "again": Arm(),
     "retries": Arm(),
     "nearest": Arm(nearest=3),
     "trial": Arm(nearest=3, trial=True),
@@ -117,7 +112,8 @@ class AcceptedAnswers:
     async def keep(self, task: Task, answer: str) -> None:
         """Keep an answer if the check of its task accepts it."""
         if not task.judge(answer):
-            self._accepted.append((await self._vector(task.text), task.text, answer))
+            vector = await self._vector(task.text)
+            self._accepted.append((vector, task.text, answer))
 
     async def _nearest(self, text: str) -> list[tuple[str, str]]:
         vector = await self._vector(text)
@@ -148,40 +144,3 @@ async def _call(
         turns = [Message("user", text) for text in texts]
     await function(task.text, answers, turns)
     await accepted.keep(task, answers.texts[-1])
-
-
-async def ask_again(
-    title: str, calls: int, source: Stream, *, tasks: Sequence[Task], model: KeptModel
-) -> list[Outcome]:
-    """Ask for all tasks, then again for those that are not solved, until `calls` are
-    used.
-
-    The first answer is that of temperature 0. The calls that are left for the last
-    round go to the first of its tasks.
-    """
-    answers_by_id = {task.id: Answers() for task in tasks}
-    unsolved = list(tasks)
-    progress = Progress(title, len(tasks), model)
-    for sample in range(MAX_SAMPLES):
-        temperature = SAMPLING_TEMPERATURE if sample else 0.0
-        for task in unsolved[:calls]:
-            answer = await model.complete(
-                [Message("system", task.system), Message("user", task.text)],
-                max_tokens=source.tokens,
-                temperature=temperature,
-                seed=sample,
-            )
-            answer = replace(answer, text=task.extract(answer.text))
-            answers_by_id[task.id].add(answer)
-            if sample == 0:
-                progress.task(not task.judge(answer.text))
-        calls -= len(unsolved[:calls])
-        unsolved = [
-            task for task in unsolved if task.judge(answers_by_id[task.id].texts[-1])
-        ]
-    half = len(tasks) // 2
-    return [
-        Outcome.of(task, answers_by_id[task.id], late=place >= half)
-        for place, task in enumerate(tasks)
-        if answers_by_id[task.id].texts
-    ]

@@ -153,8 +153,9 @@ def decorate(
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
     defaults = {"policy": POLICY, "memory": memory, "store": None}
     arguments = {"checks": [judged], "on_exhausted": "best", **defaults, **options}
+    correct = heedful.self_correcting(**arguments)
     # What is decorated may return an Answer for a text.
-    return heedful.self_correcting(**arguments)(cast("Function", answer))
+    return correct(cast("Function", answer))
 
 
 async def stream(

@@ -286,7 +286,8 @@ def find_survivors(dream: Dream) -> dict[int, int]:
 
 def read_sightings(db: Db, _: heedful.Scope, id: int) -> list[str]:
     """Return what was seen of the error of a lesson."""
-    return [row["text"] for row in db.select("text", "occurrence", {"lesson_id": id})]
+    rows = db.select("text", "occurrence", {"lesson_id": id})
+    return [row["text"] for row in rows]
 
 
 async def active_ids(memory: heedful.Memory) -> set[int]:

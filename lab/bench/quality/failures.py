@@ -65,7 +65,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     """Yield the shares of lessons that were read, are true, would help, and both."""
     cases = reflect_on_cases()
     verdicts = read_verdicts()
-    write_json(PAIRS, [reader_view(case) for case in cases])
+    pairs = [reader_view(case) for case in cases]
+    write_json(PAIRS, pairs)
     page = render_page(PAGE.read_text(encoding="utf-8"), cases, verdicts)
     PAGE.write_text(page, encoding="utf-8")
     for key, count in count_verdicts(current_verdicts(cases, verdicts)).items():
@@ -123,7 +124,8 @@ def event_view(event: heedful.Event) -> dict[str, Any]:
 
 def read_verdicts() -> list[Verdict]:
     """Return what was said of lessons, of these and of earlier ones."""
-    rows = json.loads((HERE / "failures_verdicts.json").read_text(encoding="utf-8"))
+    path = HERE / "failures_verdicts.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))
     return [Verdict(**row) for row in rows]
 
 

@@ -386,7 +386,6 @@ def _divide(texts: Sequence[str], check: Any) -> list[Case]:
         left += wrong
         if not wrong:
             before = (left.pop(0),) if left else ()
-            cases.append(
-                Case(task=f"text {place}", wrong=before, right=text, judge=judge)
-            )
+            case = Case(task=f"text {place}", wrong=before, right=text, judge=judge)
+            cases.append(case)
     return cases

@@ -6,8 +6,6 @@ is `second_half`: right at the first try in the second half of a stream, when a 
 has learnt what it can. Streams count alike.
 
     nothing  one attempt
-    again    asked again at a temperature, with as many calls as `ours`; the check
-             picks, so only its share of solved tasks says something
     retries  three attempts with feedback
     nearest  retries, and the three nearest accepted answers so far, as chat turns
     ours     retries, and one decorated function with a memory
@@ -28,12 +26,11 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 from bench.quality.answers import MODELS, KeptModels, Live, open_kept_models, say
-from bench.quality.arms import ARMS, ask_again, run_arm
+from bench.quality.arms import ARMS, run_arm
 from bench.quality.committed import commit
 from bench.quality.curve import Outcome
 from bench.quality.learn_plan import PLAIN, cut, describe, plan_of
@@ -54,16 +51,15 @@ from bench.quality.streams import READERS, Stream
 from heedful.errors import ModelError
 
 OUT = Path("bench/out/learn.json")
-SAMPLED = "again"
-BUDGET = "ours"  # the arm that says how many calls `again` has
+OURS = "ours"
 RIVAL = "nearest"
 # Of an order, the tasks that it has in its second half.
 HALVES = ("last_tasks", "first_tasks")
-COMPARED = ("nothing", "again", "retries", "nearest", "trial", "ours")
+COMPARED = ("nothing", "retries", "nearest", "trial", "ours")
 
 
 # Gains at the first try in second halves that were expected before the first run, and
-# why; `again` is compared by the share of solved tasks.
+# why.
 EXPECTED: Mapping[str, tuple[float, str]] = {
     "open.ours_over_nothing.second_half": (
         0.15,
@@ -76,10 +72,6 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     "open.ours_over_nearest.second_half": (
         0.0,
         "+.03 on GeoQuery, below 0 where rules are noise",
-    ),
-    "open.ours_over_again.solved": (
-        0.03,
-        "sampling solves what a small model almost knows",
     ),
     "geo.ours_over_nearest.second_half": (0.03, "as measured before: .45 and .41"),
     "spider.ours_over_nearest.second_half": (
@@ -138,8 +130,6 @@ async def _measure(
     size: str, data: Path, split: str, live: Live
 ) -> tuple[str, list[Stream], Results]:
     plan = plan_of(size, live)
-    if SAMPLED in plan.arms and BUDGET not in plan.arms:
-        raise SystemExit(f"the arm {SAMPLED} has the calls of {BUDGET}: run both")
     sources = [cut(READERS[name](data, split), live.limit) for name in plan.streams]
     async with open_kept_models(size, data, live) as models:
         for line in describe(f"learn {models.name}", plan, sources, live):
@@ -185,40 +175,28 @@ class _StreamJob:
         self.results.update((name, {}) for name in self.arms)
         async with asyncio.TaskGroup() as group:
             for order in range(max(self.arms.values())):
-                budget: asyncio.Task[list[Outcome]] | None = None
-                # The arm that others wait for comes first.
-                for name in sorted(self.arms, key=lambda name: name != BUDGET):
-                    if order >= self.arms[name]:
-                        continue
-                    arm = group.create_task(self._run_arm(name, order, budget))
-                    if name == BUDGET:
-                        budget = arm
+                for name, orders in self.arms.items():
+                    if order < orders:
+                        group.create_task(self._run_arm(name, order))
 
-    async def _run_arm(
-        self, name: str, order: int, budget: asyncio.Task[list[Outcome]] | None
-    ) -> list[Outcome]:
+    async def _run_arm(self, name: str, order: int) -> None:
         try:
-            outcomes = await self._answer(name, order, budget)
+            outcomes = await self._answer(name, order)
         except ModelError:
             self.stopped.append(f"{self.source.name} {name}")
-            return []
+            return
         for outcome in outcomes:
             self.results[name][order, outcome.task.id] = outcome
-        return outcomes
 
-    async def _answer(
-        self, name: str, order: int, budget: asyncio.Task[list[Outcome]] | None
-    ) -> list[Outcome]:
+    async def _answer(self, name: str, order: int) -> list[Outcome]:
         tasks = list(self.source.tasks)
         if order:
             tasks.reverse()
         title = f"learn {self.models.name} {self.source.name} {order} {name}"
-        answer = partial(run_arm, title, ARMS[name])
-        if name == SAMPLED and budget is not None:
-            calls = sum(outcome.calls for outcome in await budget)
-            answer = partial(ask_again, title, calls)
         async with self.models.lease() as model:
-            return await answer(self.source, tasks=tasks, model=model)
+            return await run_arm(
+                title, ARMS[name], self.source, tasks=tasks, model=model
+            )
 
 
 def _summarize(
@@ -273,9 +251,8 @@ def _in_order(
 def _gains_of(
     key: str, pairs: Sequence[Sequence[Pair]]
 ) -> Iterator[tuple[str, Gain | None]]:
-    if not key.endswith(SAMPLED):
-        yield f"{key}.second_half", gain(pairs, right_at_once, late_only=True)
-        yield f"{key}.first", gain(pairs, right_at_once, late_only=False)
+    yield f"{key}.second_half", gain(pairs, right_at_once, late_only=True)
+    yield f"{key}.first", gain(pairs, right_at_once, late_only=False)
     yield f"{key}.solved", gain(pairs, solved, late_only=False)
 
 

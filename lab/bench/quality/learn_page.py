@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import page
-from bench.quality.learn import BUDGET, HALVES, OUT, RIVAL
+from bench.quality.learn import HALVES, OURS, OUT, RIVAL
 from bench.quality.learn_plan import PLAIN
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
-COLUMNS = (PLAIN, RIVAL, BUDGET)
+COLUMNS = (PLAIN, RIVAL, OURS)
 ARM_MEASURES = (
     ("first", "Of all tasks, right at the first try"),
     ("solved", "Of all tasks, solved within three attempts"),
 )
 RETRIES = "retries"
 TRIAL = "trial"
-OVER = f"{BUDGET}_over_{RIVAL}"
+OVER = f"{OURS}_over_{RIVAL}"
 GAIN = f"{OVER}.second_half"
 INCHES = (8.0, 4.4)
 COLORS = {True: "#0072B2", False: "#666666"}  # of a gain above 0 for sure, and others
@@ -79,7 +79,7 @@ def table(size: str, report: Report) -> str:
         shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
         losses = [
             f"{gains[name][f'{arm}_over_{PLAIN}.second_half']['lost']}"
-            for arm in (RIVAL, BUDGET)
+            for arm in (RIVAL, OURS)
         ]
         tasks = f"{gains[name][GAIN]['tasks']}"
         lines.append(_row([name, tasks, *shares], gains, name, losses))
@@ -105,10 +105,10 @@ def arms_table(report: Report, measure: str, title: str) -> str:
     rows = []
     for name, arms in report["streams"].items():
         gains = report["gains"][name]
-        shares = [arms[arm][measure] for arm in (RETRIES, TRIAL, RIVAL, BUDGET)]
+        shares = [arms[arm][measure] for arm in (RETRIES, TRIAL, RIVAL, OURS)]
         cells = [name, *(f"{share:.3f}" for share in shares)]
         cells += [
-            _say_gain(gains[f"{BUDGET}_over_{rival}.{measure}"])
+            _say_gain(gains[f"{OURS}_over_{rival}.{measure}"])
             for rival in (RETRIES, TRIAL)
         ]
         rows.append(cells)

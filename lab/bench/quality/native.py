@@ -133,7 +133,8 @@ def build_name(program: Path) -> str:
     kernels = _KERNELS.search((process.stdout + process.stderr).decode())
     if kernels is None:
         raise SystemExit(f"{program} does not say how it was built")
-    return f"{PACKAGE} {VERSION} {hashlib.sha256(kernels[1].encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(kernels[1].encode()).hexdigest()[:8]
+    return f"{PACKAGE} {VERSION} {digest}"
 
 
 class NativeModel:

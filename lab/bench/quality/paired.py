@@ -153,7 +153,8 @@ def resample(streams: Iterable[np.ndarray]) -> tuple[float, float, float]:
     points = []
     draws = []
     for rows in streams:
-        totals = rows[rng.integers(len(rows), size=(RESAMPLED, len(rows)))].sum(axis=1)
+        chosen = rng.integers(len(rows), size=(RESAMPLED, len(rows)))
+        totals = rows[chosen].sum(axis=1)
         points.append(float(rows[:, 0].sum() / rows[:, 1].sum()))
         draws.append(totals[:, 0] / totals[:, 1])
     low, high = np.quantile(np.mean(draws, axis=0), COVERAGE)

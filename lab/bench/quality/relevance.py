@@ -88,7 +88,8 @@ def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
 
 def _items(text: str) -> Iterator[str]:
     """Yield each text between delimiters, and each line."""
-    yield from filter(str.strip, DELIMITER.split(text.removeprefix(HEADING)))
+    body = text.removeprefix(HEADING)
+    yield from filter(str.strip, DELIMITER.split(body))
     yield from lines_of(text)
 
 

@@ -42,7 +42,8 @@ def share(marks: Iterable[bool]) -> float:
 def write_json(path: Path, content: Any) -> None:
     """Write what a job leaves in `bench/out`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", "utf-8")
 
 
 def read(data: Path, name: str, split: str) -> Iterator[dict[str, Any]]:

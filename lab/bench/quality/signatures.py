@@ -191,7 +191,8 @@ def leave_out(
         with patch_choice(choice):
             if accuracy(learn_groups("AssertionError", agent), agent) < AGENT:
                 return dict.fromkeys(systems, 0.0)
-            return dict(zip(systems, score_systems(learn_groups, systems), strict=True))
+            scores = score_systems(learn_groups, systems)
+            return dict(zip(systems, scores, strict=True))
 
     scores = []
     for system, theirs in zip(systems, drain3, strict=True):

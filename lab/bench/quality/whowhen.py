@@ -182,7 +182,8 @@ def inject_faults(data: Path, split: str) -> Iterator[tuple[heedful.Episode, int
     chance = random.Random(SEED)
     for row in read(data, "taubench_airline", split):
         events = traces.events_of(row)
-        pairs = pairwise([event.type for event in events])
+        kinds = [event.type for event in events]
+        pairs = pairwise(kinds)
         calls = [
             n for n, pair in enumerate(pairs) if pair == ("tool_call", "tool_response")
         ]

@@ -98,9 +98,8 @@ def __getattr__(name: str) -> Any:
     elif name == "__version__":
         value = import_module("importlib.metadata").version("heedful")
     else:
-        raise import_module("heedful.errors").MissingAttribute(
-            "heedful", name, [*__all__, *_MODULES]
-        )
+        errors = import_module("heedful.errors")
+        raise errors.MissingAttribute("heedful", name, [*__all__, *_MODULES])
 
     globals()[name] = value
     return value

@@ -180,10 +180,10 @@ async def begin(
             rules = policy_from(stored_loop.head.policy)
         opened = await open_with(rules, goals)
 
-    if opened.created:
-        response.status_code = 201
-        return await _loop_answer(caller, opened.stored, status=201, notes=())
-    return await _loop_answer(caller, opened.stored)
+    response.status_code = 201 if opened.created else 200
+    # A new loop has no notes.
+    notes = () if opened.created else None
+    return await _loop_answer(caller, opened.stored, response.status_code, notes)
 
 
 @router.get("/loops")

@@ -71,11 +71,12 @@ _SHAPES = (
 # three name an error by themselves.
 NUMBER_OF_RANKS = 1 + len(_SHAPES)
 STRONG_RANKS = 3
-# What stands around an output: Gemini CLI's labels, the tag of an error, and Gradle's
-# announcement of an error, which is the same for all.
+# What stands around an output: Gemini CLI's labels, the tag of an error, and the lines
+# of Gradle that are the same for all failures.
 _WRAPPING_PATTERN = (
     r"\A(?:<untrusted_context>\s*)?(?:(?:Command|Directory): [^\n]*\n){0,2}Output: "
-    r"|</?\w{0,20}error>|(?<![^\n])[^\n]*\n{1,3}\* What went wrong:\n"
+    r"|</?\w{0,20}error>|(?<![^\n])(?:FAILURE: Build |\d+: Task failed with "
+    r"|\* What went wrong:|BUILD FAILED in )[^\n]*"
 )
 # What tools write before a line: marks such as "E   " or "> ", blanks, and a time.
 _MARGIN_PATTERN = (
@@ -107,9 +108,8 @@ def output(text: str) -> str:
     becomes its texts with a blank in them, a line for each. An object without such
     texts stays as it is. The headers of a response of HTTP are left out.
     """
-    text = compiled(_WRAPPING_PATTERN).sub(
-        "", compiled(_EXIT_STATUS_PATTERN).sub("", text).strip()
-    )
+    text = compiled(_EXIT_STATUS_PATTERN).sub("", text).strip()
+    text = compiled(_WRAPPING_PATTERN).sub("", text).strip() or text
     start = text.find("{")
     if text.startswith("HTTP/"):
         start = text.find("\n{") + 1

@@ -171,9 +171,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A lesson: how many loops it was `shown` to and `withheld` from, and its effects.
+    """What loops with a lesson and loops without it show about the lesson.
 
-    A `lesson` of None means all of them. `uplift` compares the share of loops that
+    If `lesson` is None, they are about all lessons together. `shown` counts the loops
+    with it, and `withheld` those without it. `uplift` compares the share of loops that
     passed at the first attempt. `recurrence` compares the share in which the lesson's
     error occurred again, `calls` the model calls of a loop, and `climbs` the share of
     loops with a ladder that needed a higher rung than the first; their gain is the

@@ -27,9 +27,8 @@ NAMED_HEADING = "The user said about such calls:"
 
 # The markers of a rule, by language. `refusal` is how a correction begins, `before` is
 # what else may stand before a rule, `rule` is how a rule begins, and `names` are words
-# after which a program stands; `forbids` stands after a program. What a correction
-# `states` holds in general, unless it has a word of the `moment`: of the speaker, or of
-# what was just said.
+# after which a program stands. What a correction `states` holds in general, unless it
+# has a word of the `moment`: of the speaker, or of what was just said.
 _MARKERS = {
     "English": {
         "refusal": "nope|no|wrong|incorrect|not quite|actually"
@@ -45,13 +44,10 @@ _MARKERS = {
         r"|use (?!an? |the ).*\b(?:not|never|instead of)"
         r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
         r"|add|delete|change)"
-        r"|stop (?:running|using|touching|editing|committing|pushing|building"
-        r"|installing|writing|adding|deleting|changing)"
+        r"|(?:stop|you keep) (?:running|using|touching|editing|committing|pushing"
+        r"|building|installing|writing|adding|deleting|changing)"
         r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
-        r"|you keep (?:running|using|touching|editing|committing|pushing|building"
-        r"|installing|writing|adding|deleting|changing)"
         r"|(?<=said )no(?= \w)|we use(?= [^\s,;]+(?: here)?\W*\Z)",
-        "forbids": r"is (?:\w+ )?(?:forbidden|not allowed)(?=(?: here)?(?:[,.!]|\Z))",
         "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
         r"|(?<!do )not(?! allowed)|(?:(?<=said )|\A)no|instead of|or|, never",
     },
@@ -60,7 +56,7 @@ _MARKERS = {
         "states": "ist|sind|muss|müssen|soll|sollen|wird|werden|nie|immer",
         "moment": r"ich|mir|mich|mein\w*|du|dir|dein\w*|sie|ihr\w*|er|es|das|dies\w*"
         "|nichts|alles|jetzt|dann|heute|morgen|danke|bitte|gut",
-        "before": "bitte|wir|hier|denk dran|merke?|ich habe? (?:es )?dir gesagt"
+        "before": "bitte|wir|hier|denk dran|merke?"
         "|in diese[mr] (?:repo|repository|projekt|codebasis)",
         "rule": r"ab jetzt|von jetzt an|ab sofort"
         r"|(?:verwende|benutze?|nutze?|nimm)\b.*\b(?:statt|anstatt|anstelle)"
@@ -69,11 +65,9 @@ _MARKERS = {
         r"|niemals|immer)"
         r"|(?:nicht|kein\w*|nie|niemals|immer)\b[^,]*\b(?:ausführen|verwenden|benutzen"
         r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
-        r"|schreiben|hinzufügen|löschen)"
-        r"|wir (?:verwenden|benutzen|nutzen)(?= (?:hier )?[^\s,;]+\W*\Z)",
-        "forbids": r"ist (?:\w+ )?(?:verboten|nicht erlaubt)(?=[,.!]|\Z)",
-        "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?"
-        r"|statt|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
+        r"|schreiben|hinzufügen|löschen)",
+        "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
+        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
         r"|(?:nie|niemals|nicht|keine?|immer)"
         r"(?=\s\S+\s(?:ausführen|verwenden|benutzen|nutzen|starten)\b)",
     },
@@ -91,7 +85,6 @@ _MARKERS = {
         r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
         r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
         r"|supprimer|modifier|changer)",
-        "forbids": r"est (?:interdite?|pas autorisée?)(?=(?: ici)?(?:[,.!]|\Z))",
         "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|avec|au lieu de|ou"
         "|, (?:pas|jamais)",
     },
@@ -111,7 +104,6 @@ _MARKERS = {
         r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
         r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
         r"|modificar)",
-        "forbids": r"está prohibid[oa](?=(?: aquí)?(?:[,.!]|\Z))",
         "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|con|en vez de|o|, (?:no|nunca)",
     },
 }
@@ -125,9 +117,11 @@ def _any(part: str) -> str:
 # A pronoun after a marker means what the agent does now, unless the rule names
 # something: "don't change anything".
 _PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
+# What stands after a program in a rule: "npm is forbidden".
+_FORBIDS = r"is (?:\w+ )?(?:forbidden|not allowed)(?=(?: here)?(?:[,.!]|\Z))"
 _RULE_PATTERN = (
     rf"(?i)(?:(?:{_any('refusal')}|{_any('before')})\b[\s,:!—–-]*)*"
-    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)[^\s,:'’]+ (?:{_any('forbids')}))"
+    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)[^\s,:'’]+ {_FORBIDS})"
     rf"(?!\w)(?P<momentary> (?:{_PRONOUNS})\b)?"
 )
 # "No, you must never …" is about the agent, but not about the moment.
@@ -156,7 +150,7 @@ _VERB_PATTERN = (
 # A program after a word that names one, or before one that forbids it, with a verb that
 # it takes: "use the git push".
 _NAMED_PATTERN = (
-    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')}|\A(?=\S+ (?:{_any('forbids')})))"
+    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')}|\A(?=\S+ {_FORBIDS}))"
     r"(?=(?:\s+|\A)"
     r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
     rf"(?P<name>(?!(?:{_any('names')})\b)"

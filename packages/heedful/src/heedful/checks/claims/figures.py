@@ -299,8 +299,9 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
 
     if sentence.low(quantity.first - 1) in _CHANGE_PREPOSITIONS:
         return []
-    after = sentence.phrase(quantity.last + 1, 1)
-    return [after or sentence.phrase(quantity.first - 1, -1)]
+    return [
+        sentence.phrase(quantity.last + 1, 1) or sentence.phrase(quantity.first - 1, -1)
+    ]
 
 
 def named_cells(
