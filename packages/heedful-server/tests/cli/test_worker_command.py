@@ -97,14 +97,18 @@ def test_failed_jobs_are_named_by_their_id_or_all(desk, session, words, code, sa
     session((f"worker jobs {words}", code, says))
 
 
-@pytest.mark.parametrize("place", ["heedful.toml", "option"])
-def test_the_model_that_was_set_words_lessons(desk, session, place):
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param("--settings named.toml", id="a file that is named"),
+        pytest.param("--model wordy:words", id="an option"),
+    ],
+)
+def test_the_model_that_was_set_words_lessons(desk, session, option):
     store_episodes(desk)
     desk.write("wordy.py", WORDY)
-    if place == "heedful.toml":
-        desk.write("heedful.toml", 'model = "wordy:words"')
-    option = " --model wordy:words" if place == "option" else ""
-    session((f"worker --once{option}", 0, "model: wordy:words\n"))
+    desk.write("named.toml", 'model = "wordy:words"')
+    session((f"worker --once {option}", 0, "model: wordy:words\n"))
     assert (desk.folder / "asked").exists()
 
 

@@ -178,8 +178,8 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
 @pytest.mark.nightly
 def test_a_process_that_is_asked_to_stop_waits_for_no_thread(tmp_path):
     (tmp_path / "slowly.py").write_text(SLOW)
-    (tmp_path / "heedful.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
-    service = Service(tmp_path, "--drain", "5")
+    (tmp_path / "own.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
+    service = Service(tmp_path, "--drain", "5", "--settings", "own.toml")
     answers: dict[str, httpx.Response] = {}
 
     def report(name: str) -> None:

@@ -23,5 +23,5 @@ AGENT_COMMANDS = CommandSet(
             "mcp": ("mcp:mcp", "Serve tools to an agent over MCP, on standard input."),
         },
     },
-    options={"hook": "json", "mcp": "tenant db json as_hooks"},
+    options={"hook": "json", "mcp": "tenant settings db json as_hooks"},
 )

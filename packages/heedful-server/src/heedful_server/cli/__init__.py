@@ -22,9 +22,9 @@ SERVER_COMMANDS = CommandSet(
         },
     },
     options={
-        "serve": "host port model key_required workers rate drain db",
+        "serve": "host port model key_required workers rate drain settings db",
         "ui": "port tenant db",
-        "worker": "model db",
+        "worker": "model settings db",
         "worker jobs": "tenant db json",
         "key": "tenant db json",
     },

@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -14,17 +14,19 @@ from typing import Any
 from fastapi import FastAPI
 
 from heedful import __version__
-from heedful.checks.loading import load
+from heedful.checks.evaluate import Check
+from heedful.checks.loading import load, names_code
 from heedful.cli.databases import check_database, db_exists, opened_store
 from heedful.cli.printing import following, page, say, show
 from heedful.cli.resources import (
+    allow_imports,
     embedder_of,
     judge_doubt,
     judging,
     model_here,
     open_here,
 )
-from heedful.cli.settings import Settings, scope_of
+from heedful.cli.settings import NO_MODEL, Settings, folder_of_code, scope_of
 from heedful.errors import ModelError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
@@ -148,7 +150,7 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 
-            setup = setup_of(values, store)
+            setup = setup_of(_without_code(values), store)
             async with working(replace(values, workers=0), setup) as work:
                 app = application(replace(setup, work=work))
                 site = add_pages(app, read_only)
@@ -175,6 +177,11 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
                 )
 
 
+def _without_code(values: Settings) -> Settings:
+    """Return the settings of who only looks: no model, judge or check of theirs."""
+    return replace(values, model=NO_MODEL, judge=NO_MODEL, checks={})
+
+
 @asynccontextmanager
 async def opened_application(values: Settings) -> AsyncIterator[tuple[FastAPI, Caller]]:
     """Open the application and its one caller, and close it after the block.
@@ -194,7 +201,7 @@ def setup_of(values: Settings, store: Store) -> Setup:
     model = model_here(values)
     judge = model if values.judge == values.model else None
     if judge is None:
-        judge = open_here(judging(values))
+        judge = open_here(judging(values), "judge")
 
     return Setup(
         store=store,
@@ -207,7 +214,7 @@ def setup_of(values: Settings, store: Store) -> Setup:
         strict=values.strict,
         trust=values.trust,
         policy=policy(values.policy),
-        checks={name: load(spec) for name, spec in values.checks.items()},
+        checks={name: _load_check(spec) for name, spec in values.checks.items()},
         pins=values.pins,
         limits=RequestLimits(
             body=values.body,
@@ -219,6 +226,13 @@ def setup_of(values: Settings, store: Store) -> Setup:
         root_path=values.root_path or "",
         guardrails=read_settings(LoopLimits, os.environ, {}),
     )
+
+
+def _load_check(spec: Mapping[str, Any]) -> Check:
+    """Make a check of the settings. Raises UsageError, InvalidInput."""
+    if names_code(spec):
+        allow_imports(folder_of_code("checks"))
+    return load(spec)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from collections.abc import (
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,7 @@ from heedful.cli.printing import (
     when,
 )
 from heedful.cli.resources import (
-    allow_local_imports,
+    allow_imports,
     embedder_of,
     model_here,
     opened_model,
@@ -177,7 +178,7 @@ def run_jobs(
     # Failures are printed by the listener.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     limit_logs()
-    allow_local_imports()
+    allow_imports(Path.cwd())
     loops = dict(map(_import_loop, drives or ()))
     warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):

@@ -17,6 +17,7 @@ from typing import Any
 
 from heedful import checks
 from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
+from heedful.models import names_function
 from heedful.validation import require
 
 Check = Callable[..., Any]
@@ -33,6 +34,21 @@ def known() -> tuple[str, ...]:
         for name in checks.__all__
         if name.islower() and name not in _NON_CHECK_NAMES
     )
+
+
+def names_code(spec: object) -> bool:
+    """Return whether an entry of a task file names a Python function.
+
+    It does by its name, or by the model of a critic; so may the members of a panel.
+    """
+    if isinstance(spec, Sequence) and not isinstance(spec, str):
+        return any(map(names_code, spec))
+    if not isinstance(spec, Mapping):
+        return False
+
+    has_own_function = ":" in str(spec.get("name"))
+    has_own_model = names_function(str(spec.get("model")))
+    return has_own_function or has_own_model or names_code(spec.get("members"))
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -168,10 +169,11 @@ RENAMED_COMMANDS = {
 # unless a command has a line of its own.
 OWN_OPTIONS = {
     **dict.fromkeys(("before", "seen", "recall"), "db json as_hooks"),
-    **dict.fromkeys(("model", "db", "replay"), "json"),
+    **dict.fromkeys(("db", "replay"), "json"),
+    "model": "settings json",
     **dict.fromkeys(("demo", "reflect"), "model db json"),
     **dict.fromkeys(("quarantine", "trust"), "tenant db json"),
-    "run": "model prices policy memory holdout jobs timeout max_tokens db json",
+    "run": "model prices policy memory holdout jobs timeout max_tokens settings db json",
     "doctor": "model tenant db json",
     "db migrate": "db json",
 }
@@ -246,6 +248,12 @@ def _store_option(parameter: typer.CallbackParam, value: Any) -> None:
         printing.current_command().options[str(parameter.name)] = value
 
 
+def _store_settings_file(file: Path | None) -> None:
+    """Store which settings file the running command line names."""
+    if file is not None:
+        printing.current_command().settings_file = file
+
+
 def _setting_option(help: str, *names: str) -> Any:
     """Return the declaration of an option that is a setting."""
     return Option(*names, callback=_store_option, help=help)
@@ -295,6 +303,13 @@ def _shared(
     tenant: Annotated[str | None, _setting_option("The tenant. [the setting]")] = None,
     db: Annotated[
         str | None, _setting_option("The database. [heedful.db]", "--db")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        Option(
+            callback=_store_settings_file,
+            help="Read this file of settings instead of those in this folder.",
+        ),
     ] = None,
     json: Annotated[
         bool, Option("--json", help="Print exactly one JSON document.")
@@ -495,5 +510,6 @@ def heedful(
     from errors.
 
     Settings come from options, HEEDFUL_* in the environment, heedful.toml, and
-    [tool.heedful] in pyproject.toml. The first value found counts.
+    [tool.heedful] in pyproject.toml. The first value found counts. A file that is only
+    found in the folder names no Python code; that of --settings may.
     """

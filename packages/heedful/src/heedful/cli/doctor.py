@@ -354,7 +354,7 @@ def check_judge(
 
     async def rank() -> None:
         """Let the model judge all pairs, and count them."""
-        async with opened_model(judging(values)) as model:
+        async with opened_model(judging(values), "judge") as model:
             async for role, is_right in calibrate(model):
                 if role not in judged:
                     say(f"judging: {role}")

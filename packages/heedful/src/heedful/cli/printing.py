@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, asdict, dataclass, field, is_dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from typer import confirm
@@ -40,7 +41,8 @@ class CommandLine:
     """The running command line: its words, and what the words say.
 
     `options` are the settings that are given as options. With `as_hooks`, only
-    what hooks follow counts. `has_named_db` is True once the user was told which
+    what hooks follow counts. `settings_file` is the file of the option --settings, read
+    instead of those in the current folder. `has_named_db` is True once the user was told which
     database a command uses by default. `steps` are the last steps of progress, by the
     name of what goes on.
     """
@@ -49,6 +51,7 @@ class CommandLine:
     json: bool = False
     debug: bool = False
     as_hooks: bool = False
+    settings_file: Path | None = None
     has_named_db: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)

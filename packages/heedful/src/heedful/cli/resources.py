@@ -23,6 +23,7 @@ from heedful.cli.printing import fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
+    folder_of_code,
     is_stated,
     scope_of,
     settings,
@@ -31,7 +32,13 @@ from heedful.doors import JobQueue
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.models import embedder_here, open_embedder, open_model, weights
+from heedful.models import (
+    embedder_here,
+    names_function,
+    open_embedder,
+    open_model,
+    weights,
+)
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES
 from heedful.store.projects import own_db, prepare_database
@@ -130,13 +137,15 @@ def memory_of(values: Settings, store: Store) -> Memory:
 
 
 @asynccontextmanager
-async def opened_model(values: Settings) -> AsyncIterator[Model]:
+async def opened_model(
+    values: Settings, setting: str = "model"
+) -> AsyncIterator[Model]:
     """Open the model, and close it after the block.
 
-    Missing weights are downloaded first, so that no attempt waits for them. Raises
-    UsageError if the model is "none".
+    Missing weights are downloaded first, so that no attempt waits for them. `setting`
+    is as for `open_here`. Raises UsageError if the model is "none".
     """
-    model = open_here(values)
+    model = open_here(values, setting)
     if model is None:
         raise UsageError("model is none, but this command asks a model; name one")
 
@@ -178,12 +187,17 @@ def model_here(values: Settings) -> Model | None:
     return open_here(values)
 
 
-def open_here(values: Settings) -> Model | None:
-    """Open the model without a download, or return None if its name is "none"."""
+def open_here(values: Settings, setting: str = "model") -> Model | None:
+    """Open the model without a download, or return None if its name is "none".
+
+    `setting` is the setting that names it. Raises UsageError if the model is Python
+    code that only a file found in the current folder names.
+    """
     if values.model == NO_MODEL:
         return None
 
-    allow_local_imports()
+    if names_function(values.model):
+        allow_imports(folder_of_code(setting))
     model = open_model(
         values.model,
         cache=values.cache,
@@ -199,9 +213,9 @@ def open_here(values: Settings) -> Model | None:
     return model
 
 
-def allow_local_imports() -> None:
-    """Let `import` find modules in the current folder, as `python -m` does."""
-    sys.path.insert(0, str(Path.cwd()))
+def allow_imports(folder: Path) -> None:
+    """Let `import` find modules in a folder first, as `python -m` does."""
+    sys.path.insert(0, str(folder))
 
 
 def embedder_of(values: Settings) -> Embedder | None:

@@ -1,9 +1,11 @@
 """The settings of a command, and the options that several commands share.
 
-A setting comes from the first of these that has it: an option, the environment,
-`heedful.toml`, and `[tool.heedful]` in `pyproject.toml`, both in the current folder,
-and the user's own `~/.heedful/heedful.toml`, which alone counts for hooks. Only the
-command line and the hooks read settings. pydantic checks a value that is stated: it
+A setting comes from the first of these that has it: an option, the environment, the
+file of the option `--settings`, or without it `heedful.toml` and `[tool.heedful]` in
+`pyproject.toml`, both in the current folder, and the user's own
+`~/.heedful/heedful.toml`, which alone counts for hooks. A file that was only found in
+the current folder may have come with somebody else's repository, so it names no Python
+code: see `folder_of_code`. Only the command line and the hooks read settings. pydantic checks a value that is stated: it
 takes half of the time of a small command to import, and pydantic-settings 100 ms.
 """
 
@@ -21,7 +23,13 @@ from typer import Option
 
 from heedful import doors
 from heedful.cli.printing import current_command, say
-from heedful.errors import InvalidInput, PackageMissing, UnknownName, UsageError
+from heedful.errors import (
+    InvalidInput,
+    NotFound,
+    PackageMissing,
+    UnknownName,
+    UsageError,
+)
 from heedful.faults import wrong_value
 from heedful.lessons.scope import Scope
 from heedful.store import DEFAULT_DATABASE_FILE, shown
@@ -42,6 +50,12 @@ OLDER_VARIABLES = {
 # Variables of clients; deploy/roles.sql reads those of passwords.
 VARIABLES_WITHOUT_SETTING = ("home", "key", "url")
 NO_MODEL = "none"  # as the name of a model: there is none
+# The places of settings, as templates: `{field}` is the name of a setting.
+OWN_FILE = "{field} in your own heedful.toml"
+FOUND_FILES = {
+    "{field} in pyproject.toml [tool.heedful]": ("pyproject.toml", "tool", "heedful"),
+    "{field} in heedful.toml": ("heedful.toml",),
+}
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -300,22 +314,44 @@ def is_stated(name: str, *, files: bool = True) -> bool:
     return any(name in values for values in origins.values())
 
 
+def folder_of_code(name: str) -> Path:
+    """Return the folder in which to look for the Python code that a setting names.
+
+    It is the current folder, and for your own heedful.toml the folder of this file.
+    Raises UsageError if a file names the code that was only found in the current
+    folder: it may have come with somebody else's repository.
+    """
+    running = current_command()
+    origins = _values_by_origin(running.options, files=not running.as_hooks)
+    places = [place for place, stated in origins.items() if name in stated]
+    if not places or places[-1] == OWN_FILE:
+        return user_folder()
+
+    if places[-1] in FOUND_FILES:
+        place = places[-1].format(field=name)
+        raise UsageError(
+            f"{place} names Python code, and heedful runs none that a file names which "
+            f"it only found; name the file (--settings {FOUND_FILES[places[-1]][0]}), "
+            f"or set {name} by an option, by {VARIABLE_PREFIX}{name.upper()}, or in "
+            f"{user_folder() / 'heedful.toml'}"
+        )
+    return Path.cwd()
+
+
 def _values_by_origin(
     options: Mapping[str, Any], files: bool = True
 ) -> dict[str, dict[str, Any]]:
-    """Map each origin of settings to its values. Later origins take precedence.
+    """Map each origin of settings, as its place, to its values.
 
-    An origin is written as the template of a place: `{field}` is the name of a setting.
+    Later origins take precedence.
     """
     tables: dict[str, dict[str, Any]] = {}
     if files:
         own_table = own_settings(find_project(Path.cwd()))
         if "db" in own_table and "://" not in str(own_table["db"]):
             own_table["db"] = str(user_folder() / str(own_table["db"]))
-        tables["{field} in your own heedful.toml"] = own_table
-        project_table = read_table("pyproject.toml", "tool", "heedful")
-        tables["{field} in pyproject.toml [tool.heedful]"] = project_table
-        tables["{field} in heedful.toml"] = read_table("heedful.toml")
+        tables[OWN_FILE] = own_table
+        tables |= _file_tables()
 
     variables = {
         setting.name: f"{VARIABLE_PREFIX}{setting.name.upper()}"
@@ -327,6 +363,21 @@ def _values_by_origin(
         f"{VARIABLE_PREFIX}{{FIELD}} in the environment": _read_environment(variables),
         "--{option}": _stated_options(options),
     }
+
+
+def _file_tables() -> dict[str, dict[str, Any]]:
+    """Map the place of each settings file that counts here to its table.
+
+    Raises NotFound if the file of the option --settings does not exist, UsageError.
+    """
+    named_file = current_command().settings_file
+    if named_file is None:
+        return {place: read_table(*keys) for place, keys in FOUND_FILES.items()}
+
+    if not named_file.exists():
+        raise NotFound("settings file", str(named_file), str(named_file.parent))
+    keys = ("tool", "heedful") if named_file.name == "pyproject.toml" else ()
+    return {f"{{field}} in {named_file}": read_table(named_file, *keys)}
 
 
 def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:

@@ -24,6 +24,9 @@ FORMS = (
     "http://127.0.0.1:8000/v1#NAME",
     "module:function",
 )
+EMBEDDED = "embedded"
+PROVIDERS = ("openai", "anthropic", "google")
+SCHEMES = ("http", "https")
 
 
 @refuses_unknown_options
@@ -45,7 +48,7 @@ def open_model(
     Weights are fetched at the first call. Raises UnknownName, InvalidInput, UsageError.
     """
     kind, _, rest = name.partition(":")
-    if kind == "embedded":
+    if kind == EMBEDDED:
         from heedful.models.embedded import EmbeddedModel
 
         return EmbeddedModel(
@@ -57,19 +60,26 @@ def open_model(
             progress=progress,
         )
 
-    has_provider = kind in ("openai", "anthropic", "google") and rest
-    has_address = kind in ("http", "https") and name.partition("#")[2]
+    has_provider = kind in PROVIDERS and rest
+    has_address = kind in SCHEMES and name.partition("#")[2]
     if has_provider or has_address:
         from heedful.models.remote import RemoteModel
 
         return RemoteModel(name, api_key=api_key, timeout=timeout or 120.0)
 
-    if kind and rest and "/" not in name:
+    if names_function(name):
         from heedful.models.function import Function
 
         return Function(name, timeout=timeout)
 
     raise UnknownName("model", name, FORMS)
+
+
+def names_function(name: str) -> bool:
+    """Return whether `name` has the form `module:function` of a model in Python."""
+    module, _, function = name.partition(":")
+    has_other_form = module in (EMBEDDED, *PROVIDERS, *SCHEMES)
+    return bool(module and function) and not has_other_form and "/" not in name
 
 
 @refuses_unknown_options
