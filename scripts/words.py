@@ -1,7 +1,7 @@
 """Count the words of the pages that people write.
 
-`scripts/words.py` prints the words of each page; `scripts/weight.py` holds all of them
-together to a ceiling. Words in fenced blocks do not count: a program that runs is worth
+`scripts/words.py` prints the words of each page, `scripts/weight.py` those of all
+together. Words in fenced blocks do not count: a program that runs is worth
 its length. What a reader must read does.
 """
 
