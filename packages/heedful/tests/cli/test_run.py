@@ -228,3 +228,21 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     assert done.json["calls"] == 7
     assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
     assert len(desk.calls()) == 7  # the one in flight is asked again, no other
+
+
+def test_a_file_that_was_only_found_names_no_model_in_python(desk, session):
+    desk.tasks(
+        [
+            {
+                "id": "a",
+                "task": "Say red",
+                "checks": [{"name": "contains", "needles": "red"}],
+            }
+        ]
+    )
+    desk.write("heedful.toml", 'model = "toy:model"')
+    found = "model in heedful.toml names Python code"
+    session(
+        ("run tasks.jsonl", 2, found, "--settings heedful.toml"),
+        ("model judge toy:nothing", 2, f"!{found}"),
+    )

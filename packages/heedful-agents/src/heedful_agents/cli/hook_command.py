@@ -244,8 +244,16 @@ def _describe_memory() -> list[str]:
     """
     settings = process.read_settings(Path.cwd())
     policy(_hook_settings(settings).policy)
+    lines = [f"memory: {redact(settings['db'])}"]
+    if not settings.get("strict"):
+        lines.append(
+            "a fix is told as the agent made it, also after it read a web page; with "
+            f"strict = true in {user_folder() / SETTINGS_FILE} such a fix waits for you"
+        )
     doubt = doubt_about_rules(Path.cwd())
-    return [f"memory: {redact(settings['db'])}", *filter(None, [doubt])]
+    if doubt:
+        lines.append(doubt)
+    return lines
 
 
 @hook.command("uninstall")

@@ -80,14 +80,22 @@ def create(
         )
 
     key, secret = ask_scope(make, new=True)
-    wait = f"; what it writes waits until: {trust_command([f'key:{key.id}'])}"
+    source = f"key:{key.id}"
+    if outside:
+        origin = f"its callers' texts wait until: {trust_command([source])}"
+    else:
+        cure = command_line("trust", remove=source)
+        origin = (
+            "its callers' texts count as this machine's, and agents see them at once; "
+            f"if others write them (web pages, mail, customers): {cure}"
+        )
     projects = ", ".join(key.projects) or "all projects"
     rights = f"{key.name} may {', '.join(key.may)} in {projects}"
     return answer(
         {**_document(key), "secret": secret},
         secret,
-        f"{rights} of tenant {settings().tenant}; this key is not shown again"
-        f"{wait if outside else ''}",
+        f"{rights} of tenant {settings().tenant}; this key is not shown again",
+        origin,
         f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
     )
 

@@ -173,7 +173,9 @@ OWN_OPTIONS = {
     "model": "settings json",
     **dict.fromkeys(("demo", "reflect"), "model db json"),
     **dict.fromkeys(("quarantine", "trust"), "tenant db json"),
-    "run": "model prices policy memory holdout jobs timeout max_tokens settings db json",
+    "run": (
+        "model prices policy memory holdout jobs timeout max_tokens settings db json"
+    ),
     "doctor": "model tenant db json",
     "db migrate": "db json",
 }

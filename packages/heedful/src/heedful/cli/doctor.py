@@ -21,7 +21,13 @@ from heedful.cli import printing
 from heedful.cli.app import group
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.exits import run_interruptibly
-from heedful.cli.printing import TextTable, answer, command_line, say
+from heedful.cli.printing import (
+    TextTable,
+    answer,
+    command_line,
+    current_command,
+    say,
+)
 from heedful.cli.resources import (
     compares_meanings,
     embedder_of,
@@ -348,7 +354,10 @@ def check_judge(
     in the folder of the weights: heedful serve and heedful doctor warn about a judge
     that has not passed.
     """
-    values = settings(judge=judge)
+    if judge is not None:
+        # The command line names it, as an option does.
+        current_command().options["judge"] = judge
+    values = settings()
     judged = Counter[str]()  # pairs by role
     right = Counter[str]()  # pairs that the model ranked right, by role
 

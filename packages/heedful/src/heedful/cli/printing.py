@@ -42,9 +42,9 @@ class CommandLine:
 
     `options` are the settings that are given as options. With `as_hooks`, only
     what hooks follow counts. `settings_file` is the file of the option --settings, read
-    instead of those in the current folder. `has_named_db` is True once the user was told which
-    database a command uses by default. `steps` are the last steps of progress, by the
-    name of what goes on.
+    instead of those in the current folder. `has_named_db` is True once the user was
+    told which database a command uses by default. `steps` are the last steps of
+    progress, by the name of what goes on.
     """
 
     arguments: Sequence[str] = ()

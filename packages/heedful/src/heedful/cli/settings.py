@@ -5,8 +5,9 @@ file of the option `--settings`, or without it `heedful.toml` and `[tool.heedful
 `pyproject.toml`, both in the current folder, and the user's own
 `~/.heedful/heedful.toml`, which alone counts for hooks. A file that was only found in
 the current folder may have come with somebody else's repository, so it names no Python
-code: see `folder_of_code`. Only the command line and the hooks read settings. pydantic checks a value that is stated: it
-takes half of the time of a small command to import, and pydantic-settings 100 ms.
+code: see `folder_of_code`. Only the command line and the hooks read settings. pydantic
+checks a value that is stated: it takes half of the time of a small command to import,
+and pydantic-settings 100 ms.
 """
 
 import json

@@ -57,8 +57,11 @@ INSTALLING_PROGRAMS = frozenset(
     "mamba npm npx nuget pacman pip pip3 pipx pnpm poetry rustup uv uvx winget yarn "
     "yum".split()
 )
-_INSTALLING_VERB_PATTERN = (
-    r"-*install\S*|add|ci|dlx|exec|get|i|require|sync|update|upgrade|\w+x"
+# The programs that bring code of others, or run it. Which of their words do so is not
+# asked: there are too many spellings.
+_BRINGING_PROGRAMS = INSTALLING_PROGRAMS | frozenset(
+    "code corepack deno docker flatpak nix nix-shell pnpx podman snap terraform "
+    "tofu".split()
 )
 # A host behind an option, a variable or a word that sets another registry.
 _REGISTRY_PATTERN = (
@@ -223,15 +226,20 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
 
 
 def installs(call: str) -> bool:
-    """Return True if a command installs something, as far as its words show.
+    """Return True if a command may bring or run code that is not on this machine.
+
+    It does if it calls a program that brings such code, except to run tests, or if a
+    word of it begins with "install".
 
     >>> installs("cd app && npm ci"), installs("npm test")
     (True, False)
     """
     for words in read_commands(call):
-        programs = INSTALLING_PROGRAMS.intersection(map(program_name, words))
-        verbs = list(filter(compiled(_INSTALLING_VERB_PATTERN).fullmatch, words))
-        if verbs and (programs or "install" in verbs):
+        names = list(map(program_name, words))
+        for name, following in zip(names, [*words[1:], ""], strict=True):
+            if name in _BRINGING_PROGRAMS and following != "test":
+                return True
+        if any(word.lstrip("-").startswith("install") for word in words):
             return True
     return False
 
