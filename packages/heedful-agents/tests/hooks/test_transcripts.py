@@ -72,6 +72,18 @@ def kept_errors(folder: Path) -> list[str]:
         return [json.loads(record)["error"] for (record,) in rows]
 
 
+def test_a_failure_without_an_event_is_kept_at_the_end_of_a_turn(
+    file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shop"
+    (folder / ".git").mkdir(parents=True)
+    database = {"HEEDFUL_DB": str(folder / "heedful.db")}
+    data = {"session_id": "first", "transcript_path": str(file)}
+    done = run_event(folder, tmp_path, "Stop", data, database)
+    assert done.err == ""
+    assert kept_errors(folder) == [UNREAD]
+
+
 def test_a_failure_without_an_event_is_kept_once_and_explained(
     file: Path, tmp_path: Path
 ) -> None:

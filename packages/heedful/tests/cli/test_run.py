@@ -244,5 +244,5 @@ def test_a_file_that_was_only_found_names_no_model_in_python(desk, session):
     found = "model in heedful.toml names Python code"
     session(
         ("run tasks.jsonl", 2, found, "--settings heedful.toml"),
-        ("model judge toy:nothing", 2, f"!{found}"),
+        ("model judge toy:nothing", 1, f"!{found}"),
     )

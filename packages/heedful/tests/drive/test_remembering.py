@@ -119,6 +119,34 @@ async def test_a_loop_that_is_resumed_says_again_what_is_withheld(store):
     assert again.choices == first.choices
 
 
+def is_adult(person: Any) -> str:
+    """Check data alone, as functions that take a parsed answer do."""
+    if not isinstance(person, dict):
+        return "no data"
+    return "" if person["age"] > 17 else "too young"
+
+
+@pytest.mark.parametrize(
+    ("age", "is_shown"),
+    [
+        pytest.param(36, True, id="its data is accepted"),
+        pytest.param(3, False, id="neither its data nor its text is accepted"),
+    ],
+)
+async def test_an_answer_kept_as_json_is_judged_as_data_too(store, age, is_shown):
+    memory = Memory(store, holdout=0)
+    example = Example(TASK, f'{{"age": {age}}}', rejected="old", wrong="no data")
+    taught = build_lesson("no data", "is_adult", state="verified", example=example)
+    await store.write(SCOPE, exposures.remember, [taught])
+    driver = Run[Any](
+        TASK, generate=lambda task: {"age": 40}, checks=[is_adult], memory=memory
+    )
+    await driver.step()
+    assert driver.briefing is not None
+    answers = [match.example.accepted for match in driver.briefing.chosen]
+    assert (example.accepted in answers) is is_shown
+
+
 # -- written with the first entry, whatever it is
 
 

@@ -418,11 +418,28 @@ def test_no_stake_lets_a_possible_gain_make_a_debt(share):
     assert all(0 < stake <= 0.9 for stake in stakes(share))
 
 
-@given(cells=cell_tables, gain=st.floats(-1, 1))
-def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
-    low, high = interval(cells, LEVEL, LEVEL)
-    refuted = [Wealth.of(cells).at(gain)[0], Wealth.of(mirror(cells)).at(-gain)[0]]
-    if low < gain < high:
-        assert max(refuted) <= -log(LEVEL) + 1e-6
-    elif not low - 1e-6 <= gain <= high + 1e-6:
-        assert max(refuted) >= -log(LEVEL) - 1e-6
+levels = st.sampled_from([0.0001, 0.025, 0.2])
+
+
+@given(cells=cell_tables, gain=st.floats(-1, 1), low_level=levels, high_level=levels)
+def test_a_gain_is_inside_where_neither_side_refutes_it(
+    cells, gain, low_level, high_level
+):
+    low, high = interval(cells, low_level, high_level)
+    is_too_low = Wealth.of(cells).at(gain)[0] + log(low_level)
+    is_too_high = Wealth.of(mirror(cells)).at(-gain)[0] + log(high_level)
+    if gain > low:
+        assert is_too_low <= 1e-6
+    if gain < high:
+        assert is_too_high <= 1e-6
+    if not low - 1e-6 <= gain <= high + 1e-6:
+        assert max(is_too_low, is_too_high) >= -1e-6
+
+
+def test_the_end_of_each_side_has_its_own_level():
+    """By e-BH more evidence for help than for harm makes the levels differ."""
+    cells = table(right=450, wrong=450, right_without=10, wrong_without=90)
+    wide_below = interval(cells, 0.0001, 0.2)
+    wide_above = interval(cells, 0.2, 0.0001)
+    assert wide_below[0] < wide_above[0]
+    assert wide_below[1] < wide_above[1]

@@ -97,6 +97,10 @@ OUTPUT_TEXT = {"type": "output_text", "text": "Oslo lies", "annotations": []}
 FAULTS = {
     "OpenAI, cut": (chat("length", content="Oslo lies"), "length"),
     "OpenAI, a refusal": (chat("stop", refusal="I cannot say."), "refusal"),
+    "OpenAI, a refusal beside a call": (
+        chat("stop", refusal="I cannot say.", tool_calls=[tool_call()]),
+        "refusal",
+    ),
     "OpenAI, a call": (chat("tool_calls", tool_calls=[tool_call()]), "tool_call"),
     "OpenAI, nothing": (chat("stop"), "empty"),
     "Responses, cut": (

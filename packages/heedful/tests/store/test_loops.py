@@ -188,6 +188,20 @@ async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store
     assert (await claim(store, "a", HEAD, second)).epoch == 3
 
 
+@pytest.mark.parametrize(
+    ("seconds", "is_alive"),
+    [
+        pytest.param(loop_store.LOOP_LEASE_SECONDS, True, id="a whole lease is left"),
+        pytest.param(0.0, False, id="a lease that has ended"),
+        pytest.param(
+            loop_store.LOOP_LEASE_SECONDS + 1, False, id="a clock that ran ahead"
+        ),
+    ],
+)
+def test_a_driver_elsewhere_is_believed_for_one_lease(seconds, is_alive):
+    assert loop_store.alive("elsewhere|1|nonce", seconds) is is_alive
+
+
 async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     first = new_owner()
     second = new_owner()
