@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from heedful.errors import UsageError
 
@@ -66,6 +67,34 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
+class _Connection(HttpToolsProtocol):
+    """A connection that tells all its requests when the client has gone.
+
+    A client may send the next request before it has the answer to the last one. uvicorn
+    tells only the newest. The others would write to a closed connection, which uvloop
+    reports as an error of the application, and a stream would never end.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._unanswered: list[RequestResponseCycle] = []
+
+    def on_headers_complete(self) -> None:
+        """Begin a request."""
+        super().on_headers_complete()
+        self._unanswered = [
+            request for request in self._unanswered if not request.response_complete
+        ]
+        self._unanswered.append(self.cycle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell each request without an answer that nobody waits for it."""
+        super().connection_lost(exc)
+        for request in self._unanswered:
+            request.disconnected = not request.response_complete
+            request.message_event.set()
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server whose caller can clean up after SIGINT or SIGTERM."""
 
@@ -109,7 +138,7 @@ async def listen(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",  # it refuses a request that states its length twice
+        http=_Connection,  # httptools refuses a request that states its length twice
         backlog=MAX_ACCEPTED_CONNECTIONS,
         ws="none",
         lifespan="off",

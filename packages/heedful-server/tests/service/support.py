@@ -3,7 +3,7 @@ httpx.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
@@ -29,12 +29,17 @@ class Api:
     which the application was made; `key=""` sends none.
     """
 
-    def __init__(self, setup: Setup, key: str = "") -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        key: str = "",
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
         from heedful_server.app import application
 
         self.setup = setup
         self.app = application(setup)
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=loop_factory)
         transport = httpx.ASGITransport(app=self.app)
         self._client = httpx.AsyncClient(
             transport=transport, base_url="http://localhost"

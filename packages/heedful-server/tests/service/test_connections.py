@@ -2,7 +2,11 @@
 
 import re
 import socket
+import threading
 from contextlib import suppress
+
+import uvloop
+from starlette.requests import Request
 
 from heedful_server.setup import Setup
 from tests.engines import opened
@@ -53,3 +57,31 @@ def test_a_request_whose_length_is_in_doubt_is_refused_and_closed(
     assert statuses[-1] == b"400"
     # The first may go unanswered; what follows the doubtful one is never read.
     assert statuses[:-1] in ([], [b"200"][: len(before)])
+
+
+def test_a_client_that_leaves_is_no_error_of_any_of_its_requests(tmp_path, caplog):
+    stays = HEALTH.replace(b"/healthz", b"/v1/test/stays")
+    with opened(tmp_path / "heedful.db") as store:
+        # asyncio's own loop does not report what is written to a closed connection.
+        setup = Setup(store=store, open=True)
+        api = Api(setup, key="none", loop_factory=uvloop.new_event_loop)
+        has_left = threading.Event()
+
+        @api.app.get("/v1/test/stays")
+        async def stay(request: Request) -> None:
+            """Answer when the client has gone."""
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            has_left.set()
+
+        def leave(url: str) -> None:
+            """Send two requests at once, and go away without their answers."""
+            address = ("127.0.0.1", int(url.rpartition(":")[2]))
+            with socket.create_connection(address) as line:
+                line.sendall(stays + HEALTH)
+            assert has_left.wait(WAITING)
+
+        listening(api, leave)
+        api.close()
+    assert "Exception" not in caplog.text
+    assert "Traceback" not in caplog.text
