@@ -1,8 +1,8 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
 A request is refused as early as possible. First its caller is identified. Then the rate
-of the caller is compared with its limit. Then the body is read, and its length and its
-form are checked before anything parses it.
+of the caller is compared with its limit. Then `bodies` reads the body, and checks its
+length and its form before anything parses it.
 
 Every answer gets its common headers, a log line and a metric here, and every error
 becomes a problem here. A call that is repeated with the same Idempotency-Key takes
@@ -17,7 +17,6 @@ import logging
 import random
 import re
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from math import ceil
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -41,16 +40,15 @@ from heedful.store.idempotency import (
     write_effect,
 )
 from heedful.store.keys import sent_id
-from heedful.store.offload import MAX_INLINE_CHARS, Turns, offload, take_turn
+from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
-from heedful.validation import MAX_READ_BYTES
 from heedful_server.auth import Caller, Callers, collect
+from heedful_server.bodies import body_of
 from heedful_server.problems import (
     ERROR_THROTTLE,
     RETRY_SOON_HEADERS,
     Problem,
     answer,
-    of_unreadable_json,
 )
 from heedful_server.setup import (
     MAX_HEAVY_CALLS,
@@ -61,125 +59,6 @@ from heedful_server.setup import (
 )
 
 log: logging.Logger = logging.getLogger("heedful.http")
-TRACES_PATH = "/v1/traces"
-PROTOBUF_TYPE = "application/x-protobuf"
-# `application/json`, or a kind of it such as `application/merge-patch+json`.
-_JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
-# If a body may have n bytes, it may have n / BODY_BYTES_PER_CONTAINER brackets that
-# open. A list or an object needs 50 times its size in memory, and others wait while it
-# is parsed. An attribute in OTLP has two objects in at least 40 bytes.
-BODY_BYTES_PER_CONTAINER = 20
-# Signs of what JSON or heedful does not allow: NaN or Infinity, which only Python
-# accepts, half of a surrogate pair such as `\ud83d`, or a null character.
-_DOUBTFUL_JSON_PATTERN = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
-
-
-async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> bytes:
-    """Return the whole request body, decompressed and checked.
-
-    Raises Problem 400, 413 or 415, and ClientDisconnect if the client goes away.
-    """
-    headers = Headers(scope=scope)
-    is_trace = scope["path"] == TRACES_PATH
-    max_bytes = limits.traces if is_trace else limits.body
-    body = await read_body(scope, receive, max_bytes)
-
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not body or (is_trace and media_type == PROTOBUF_TYPE):
-        return body
-
-    max_containers = max_bytes // BODY_BYTES_PER_CONTAINER
-    # A large body waits for the turn of its call, because it needs much memory.
-    if len(body) > MAX_READ_BYTES:
-        await take_turn("call")
-    if len(body) > MAX_INLINE_CHARS:
-        await offload(_check_form, body, media_type, max_containers)
-    else:
-        _check_form(body, media_type, max_containers)
-    return body
-
-
-async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
-    """Return the decompressed body. Raises Problem 400, 413 or 415."""
-    encoding = Headers(scope=scope).get("content-encoding", "").lower()
-    if encoding not in ("", "identity", "gzip"):
-        raise Problem(
-            status=415,
-            code="unsupported_media_type",
-            detail=f"send the body uncompressed or with gzip, not with {encoding!r}",
-            headers={"Accept-Encoding": "gzip"},
-        )
-
-    gzip = None
-    if encoding == "gzip":
-        # 16 more than the window's size means a gzip header and trailer.
-        gzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
-
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in Request(scope, receive).stream():
-            # One byte more than allowed shows that the body is too long.
-            if gzip is not None:
-                part = gzip.decompress(part, max_bytes - size + 1)
-
-            parts.append(part)
-            size += len(part)
-            if size > max_bytes:
-                raise Problem(
-                    status=413,
-                    code="body_too_large",
-                    detail=f"a body may have at most {max_bytes} bytes",
-                )
-    except zlib.error as error:
-        raise _bad_request("the body is not valid gzip") from error
-
-    if gzip is not None and (not gzip.eof or gzip.unused_data):
-        raise _bad_request("the body must be one complete gzip stream")
-    return b"".join(parts)
-
-
-def _bad_request(detail: str) -> Problem:
-    """Return the problem of a body that is malformed."""
-    return Problem(status=400, code="bad_request", detail=detail)
-
-
-def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
-    """Check that the body is JSON with at most `max_containers` lists and objects.
-
-    Raises Problem 400, 413 or 415.
-    """
-    if not _JSON_TYPE_PATTERN.fullmatch(media_type):
-        sent = media_type or "nothing"
-        raise Problem(
-            status=415,
-            code="unsupported_media_type",
-            detail=f"send JSON as Content-Type: application/json, not as {sent}",
-            headers={"Accept": "application/json"},
-        )
-
-    containers = body.count(b"[") + body.count(b"{")
-    if containers > max_containers:
-        raise Problem(
-            status=413,
-            code="body_too_large",
-            detail=(
-                f"a body may have at most {max_containers} brackets of lists and "
-                f"objects, not {containers}"
-            ),
-        )
-
-    if not _DOUBTFUL_JSON_PATTERN.search(body):
-        return
-
-    try:
-        # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
-        data = json.loads(body.decode())
-        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError as error:
-        raise _bad_request("the body has an unpaired surrogate") from error
-    except ValueError as error:
-        raise of_unreadable_json(error) from error
 
 
 class RateLimit:
@@ -233,7 +112,7 @@ class Admission:
         Raises Problem 429 if the caller sends too many.
         """
         self._rate.take(caller.key.id, time.monotonic())
-        with self._turns.call():
+        with self._turns.call(caller.key.id):
             yield
 
 
@@ -486,10 +365,11 @@ class Entrance:
             # If part of the answer is already sent, it cannot become a problem.
             if response.status:
                 raise
-            failure = self._failure_of(error, deadline)
-            # The pages answer a browser with a page.
+            # The pages answer a browser with a page. No name here is bound to the error:
+            # it would keep itself, and the body in its traceback, in memory.
             answer_error = scope["state"].get("answer", answer)
-            await answer_error(failure, scope)(scope, receive, response.send)
+            problem = answer_error(self._failure_of(error, deadline), scope)
+            await problem(scope, receive, response.send)
         finally:
             metrics.running -= 1
             response.log(metrics, time.perf_counter() - began)

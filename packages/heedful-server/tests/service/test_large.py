@@ -3,7 +3,6 @@
 import asyncio
 import re
 import threading
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from heedful.validation import MAX_READ_BYTES
 from heedful_server.app import operations
 from heedful_server.auth import Callers
 from heedful_server.routes import loop_routes
-from heedful_server.setup import MAX_HEAVY_CALLS
 from tests.service.support import Api, problem, read_data, record, served, wrong
 from tests.tables import cases
 
@@ -167,14 +165,12 @@ def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
     read_data(report(api, "large", 1, "wrong", output=MAX_READ_BYTES * "x"))
 
     async def begin_again() -> list[Any]:
-        """Begin both loops while other calls have all turns."""
+        """Begin both loops while another call of the key has its turn."""
         body = {"task": "sort", "policy": POLICY}
         caller = await Callers(api.setup).identified(f"Bearer {api._all}")
         admission = api.app.state.admission
-        with ExitStack() as others:
-            for _ in range(MAX_HEAVY_CALLS):
-                others.enter_context(admission.caller(caller))
-                await take_turn("call")
+        with admission.caller(caller):
+            await take_turn("call")
             waiting = asyncio.create_task(api.ask("PUT", "/v1/loops/large", json=body))
             small = await api.ask("PUT", "/v1/loops/small", json=body)
             for _ in range(20):
@@ -191,11 +187,11 @@ def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():
     async def run() -> None:
         """Let a read have its turn while a large call has another."""
         turns = Turns(1)
-        with turns.call():
+        with turns.call("a"):
             await take_turn("call")
 
             async def read() -> None:
-                with turns.call():
+                with turns.call("a"):
                     await take_turn("read")
 
             await asyncio.wait_for(asyncio.create_task(read()), 30)
@@ -207,11 +203,11 @@ def test_a_call_that_is_cancelled_while_it_waits_ends_no_turn_of_another():
     async def run() -> bool:
         """Cancel a call that waits; return whether the first still has its turn."""
         turns = Turns(1)
-        with turns.call():
+        with turns.call("a"):
             await take_turn("call")
 
             async def wait() -> None:
-                with turns.call():
+                with turns.call("a"):
                     await take_turn("call")
 
             waiting = asyncio.create_task(wait())

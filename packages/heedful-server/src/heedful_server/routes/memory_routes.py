@@ -59,7 +59,7 @@ from heedful_server.auth import (
     Route,
     Writing,
 )
-from heedful_server.middleware import PROTOBUF_TYPE
+from heedful_server.bodies import PROTOBUF_TYPE
 from heedful_server.problems import ERROR_THROTTLE, Problem, log
 
 Id = Annotated[int, Path(ge=1, le=MAX_INTEGER)]

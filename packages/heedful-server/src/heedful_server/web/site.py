@@ -40,11 +40,8 @@ from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
-from heedful_server.middleware import (
-    Admission,
-    check_local,
-    read_body,
-)
+from heedful_server.bodies import read_body
+from heedful_server.middleware import Admission, check_local
 from heedful_server.problems import RETRY_SOON_HEADERS, Problem
 from heedful_server.setup import Setup
 from heedful_server.web import counts

@@ -39,23 +39,98 @@ def _executor(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, OFFLOAD_THREAD_NAME)
 
 
+class _Waiting:
+    """A call that waits: its caller, and a future that ends when its turn begins."""
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class _TurnQueue:
+    """Who has a turn of one kind, and who waits for one.
+
+    A turn goes to the caller whose last turn began the longest ago, so the first call
+    of a caller is not behind the second one of another.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running: set[str] = set()
+        self._waiting: list[_Waiting] = []
+        # Caller -> the number of its last turn. One that is neither here nor running
+        # had none since somebody last waited.
+        self._last_turns: dict[str, int] = {}
+        self._turns = 0
+
+    def count_waiting(self, caller: str) -> int:
+        """Return how many calls of a caller wait."""
+        return sum(waiting.caller == caller for waiting in self._waiting)
+
+    async def acquire(self, caller: str) -> None:
+        """Wait until a turn of this caller begins."""
+        waiting = _Waiting(caller)
+        self._waiting.append(waiting)
+        self._begin_turns()
+        try:
+            await waiting.turn
+        except asyncio.CancelledError:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            else:  # the turn began in the same moment
+                self.release(caller)
+            raise
+
+    def release(self, caller: str) -> None:
+        """End the turn of a caller; the turns that it made wait begin."""
+        self._running.remove(caller)
+        self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        """Begin a turn of each caller that may have one."""
+        while len(self._running) < self._most:
+            free = [
+                waiting
+                for waiting in self._waiting
+                if waiting.caller not in self._running
+            ]
+            if not free:
+                break
+            longest = min(
+                free, key=lambda waiting: self._last_turns.get(waiting.caller, 0)
+            )
+            self._waiting.remove(longest)
+            self._turns += 1
+            self._running.add(longest.caller)
+            self._last_turns[longest.caller] = self._turns
+            longest.turn.set_result(None)
+
+        if not self._waiting:
+            self._last_turns = {
+                caller: self._last_turns[caller] for caller in self._running
+            }
+
+
 class Turns:
-    """Turns to use much memory, `most` at a time.
+    """Turns to use much memory: `most` at a time, and one for each caller.
 
     Reads that are short have turns of their own, so that they do not wait for a large
     report that a model judges.
     """
 
     def __init__(self, most: int) -> None:
-        self.semaphores: dict[TurnKind, asyncio.Semaphore] = {
-            "read": asyncio.Semaphore(most),
-            "call": asyncio.Semaphore(most),
+        self.queues: dict[TurnKind, _TurnQueue] = {
+            "read": _TurnQueue(most),
+            "call": _TurnQueue(most),
         }
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Let a call take a turn while the block runs; it ends with the block."""
-        turn = _Turn(self)
+    def call(self, caller: str) -> Iterator[None]:
+        """Let a call of a caller take a turn while the block runs.
+
+        The turn ends with the block.
+        """
+        turn = _Turn(self, caller)
         token = _current.set(turn)
         try:
             yield
@@ -65,36 +140,41 @@ class Turns:
 
 
 class _Turn:
-    """The turn of one call, which holds a semaphore from `take` to `end`.
+    """The turn of one call, which lasts from `take` to `end`.
 
     A call has one turn, of the kind that it asked for first. If it could wait for
     another kind, two calls could wait for each other. A part of a call that outlives it
     gets no turn, because nobody would end that.
     """
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, caller: str) -> None:
         self._turns = turns
+        self._caller = caller
         self._ended = False
-        self._held: asyncio.Semaphore | None = None
+        self._queue: _TurnQueue | None = None
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
     async def take(self, kind: TurnKind) -> None:
         """Wait until it is the turn of the call, unless it has one."""
         async with self._lock:
-            if self._held is not None:
+            if self._queue is not None:
                 return
-            semaphore = self._turns.semaphores[kind]
-            await semaphore.acquire()
-            self._held = semaphore
+            queue = self._turns.queues[kind]
+            await queue.acquire(self._caller)
+            self._queue = queue
             if self._ended:
                 self.end()
+
+    def count_waiting(self, kind: TurnKind) -> int:
+        """Return how many calls of the same caller wait for a turn of this kind."""
+        return self._turns.queues[kind].count_waiting(self._caller)
 
     def end(self) -> None:
         """Let the next call have its turn."""
         self._ended = True
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+        if self._queue is not None:
+            self._queue.release(self._caller)
+            self._queue = None
 
 
 _current: contextvars.ContextVar[_Turn | None] = contextvars.ContextVar(
@@ -107,3 +187,14 @@ async def take_turn(kind: TurnKind) -> None:
     turn = _current.get()
     if turn is not None:
         await turn.take(kind)
+
+
+def count_waiting(kind: TurnKind) -> int:
+    """Return how many calls of the current caller wait for a turn; 0 outside of calls.
+
+    A call that waits itself is one of them.
+    """
+    turn = _current.get()
+    if turn is None:
+        return 0
+    return turn.count_waiting(kind)
