@@ -276,18 +276,69 @@ def test_slow_sign_ins_are_cut(tmp_path):
     assert {answer.status_code for answer in answers} == {504}
 
 
-def test_so_many_pages_at_most_are_kept_up_to_date(tmp_path, monkeypatch):
-    monkeypatch.setattr(site, "MAX_STREAMS", 1)
+def visit_as(browser: Browser, tenant: str) -> Browser:
+    """Return another browser at the same pages, signed in with a key of a tenant."""
+    visitor = Browser(browser.api)
+    visitor.site = browser.site
+    return visitor.open(browser.api.key("read", tenant=tenant))
+
+
+@cases(
+    ("limit", "other_tenant"),
+    {
+        "of a tenant": ("MAX_TENANT_STREAMS", "acme"),
+        "of all tenants": ("MAX_STREAMS", "other"),
+    },
+)
+def test_no_more_pages_are_kept_up_to_date_than_the_limit(
+    tmp_path, monkeypatch, limit, other_tenant
+):
+    monkeypatch.setattr(site, limit, 1)
     with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
+        first = visit_as(browser, "acme")
+        second = visit_as(browser, other_tenant)
 
         async def ask_beside_another() -> str:
-            async with browser.site._streams:
-                answer = await browser.client.get("/ui/events?project=main")
+            """Return the stream of a page that opens beside another."""
+            stream = await begin_stream(first)
+            answer = await second.client.get("/ui/events?project=main")
+            browser.site.end_streams()
+            await stream.read()
             return answer.text
 
-        # A browser asks again after 5 seconds.
-        assert browser.api.run(ask_beside_another()) == "retry: 5000\n\n"
+        assert browser.api.run(ask_beside_another()) == site.ASK_LATER_EVENT
+
+
+def test_the_pages_of_a_tenant_take_no_stream_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "MAX_TENANT_STREAMS", 1)
+    with browsing(tmp_path) as browser:
+        first = visit_as(browser, "acme")
+        second = visit_as(browser, "other")
+
+        async def read_both() -> list[str]:
+            """Return what two streams say that are open at the same time."""
+            streams = [await begin_stream(first), await begin_stream(second)]
+            browser.site.end_streams()
+            return [await stream.read() for stream in streams]
+
+        assert browser.api.run(read_both()) == ["retry: 1000\n\n"] * 2
+
+
+def test_a_page_that_is_closed_leaves_its_stream_to_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "MAX_TENANT_STREAMS", 1)
+    with browsing(tmp_path) as browser:
+        visitor = visit_as(browser, "acme")
+
+        async def close_and_open() -> str:
+            """Return what a stream says that begins after another was closed."""
+            first = await begin_stream(visitor)
+            first.answer.cancel()
+            await asyncio.gather(first.answer, return_exceptions=True)
+            second = await begin_stream(visitor)
+            browser.site.end_streams()
+            return await second.read()
+
+        assert browser.api.run(close_and_open()) == "retry: 1000\n\n"
 
 
 def test_ten_thousand_sign_ins_end_no_session_of_another_key():

@@ -10,6 +10,7 @@ Addresses are found by Starlette's router, files are sent by its FileResponse.
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,7 +43,7 @@ from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
 from heedful_server.bodies import read_body
 from heedful_server.middleware import Admission, check_local
-from heedful_server.problems import RETRY_SOON_HEADERS, Problem
+from heedful_server.problems import Problem
 from heedful_server.setup import Setup
 from heedful_server.web import counts
 from heedful_server.web.addresses import (
@@ -65,10 +66,12 @@ from heedful_server.web.session import Session, Sessions, check_origin, check_to
 EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
 ENDED_EVENT = "event: ended\ndata: {}\n\n"  # the session, or its key, is no more
+ASK_LATER_EVENT = "retry: 5000\n\n"  # the browser asks again after 5,000 milliseconds
 MAX_FORM_BYTES = 64 * 1024
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
-MAX_STREAMS = 64  # at a time
+MAX_TENANT_STREAMS = 64  # at a time
+MAX_STREAMS = 256  # of all tenants
 SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
@@ -283,7 +286,7 @@ class Site:
         self.sessions: Sessions = Sessions()
         # Prints an invitation for the person at this machine, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
-        self._streams = asyncio.Semaphore(MAX_STREAMS)
+        self._streams = Counter[str]()  # those that are open, by tenant
         self._is_stopping = False
 
         # Only visitors who are signed in reach the pages. The first route that fits
@@ -598,13 +601,6 @@ class Site:
         """Say, as server-sent events, that something of the project changed."""
         visit: Visit = request.state.visit
         visit.needs(READING)
-        if self._streams.locked():
-            raise Problem(
-                status=503,
-                code="busy",
-                detail=f"{MAX_STREAMS} pages are kept up to date already",
-                headers=RETRY_SOON_HEADERS,
-            )
         if request.method == "HEAD":
             return Response(media_type=STREAM_TYPE)
 
@@ -619,10 +615,18 @@ class Site:
 
         `seen_state` is the state of the project that the page shows. The stream says
         that the session has ended, or that its key was revoked. It ends without a word
-        if the store does not answer, or if the service stops.
+        if the store does not answer, if the service stops, or if there are too many
+        streams, of all tenants or of the visitor's.
         """
+        tenant = visit.caller.key.tenant
+        is_full = self._streams.total() >= MAX_STREAMS
+        if is_full or self._streams[tenant] >= MAX_TENANT_STREAMS:
+            yield ASK_LATER_EVENT
+            return
+
         deadline = time.monotonic() + MAX_STREAM_SECONDS
-        async with self._streams:
+        self._streams[tenant] += 1
+        try:
             # If the stream ends, the browser asks again after 1,000 milliseconds.
             yield "retry: 1000\n\n"
 
@@ -642,6 +646,8 @@ class Site:
                 if latest != seen_state:
                     seen_state = latest
                     yield "event: changed\ndata: {}\n\n"
+        finally:
+            self._streams -= Counter([tenant])
 
     def _problem(self, request: Request, problem: Problem) -> Response:
         """Return a problem as a page or as data, or ask the visitor to sign in."""
@@ -651,9 +657,8 @@ class Site:
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
 
-        # A browser never asks again for a stream that was answered with an error; it
-        # asks after 5,000 milliseconds.
-        stream = {401: ENDED_EVENT, 503: "retry: 5000\n\n"}.get(problem.status)
+        # A browser never asks again for a stream that was answered with an error.
+        stream = {401: ENDED_EVENT, 503: ASK_LATER_EVENT}.get(problem.status)
         if stream and raw_path(request) == EVENTS_PATH:
             return Response(stream, media_type=STREAM_TYPE)
 
