@@ -9,6 +9,7 @@ a time, before the attack and during it.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import resource
@@ -16,7 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from bench.http import cpu_seconds
+from bench.http import cpu_seconds, resident_megabytes
 from bench.rows import Figure
 from bench.timing import percentile
 from heedful.store import keys
@@ -40,6 +41,8 @@ DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON, as dense as a body may be
 MAX_RATIO = 3  # of the neighbour's p99 with and without the attack
 MAX_P99 = 300  # milliseconds, of the neighbour during the attack
 MAX_RESIDENT = 300  # MiB, of the service in all
+MAX_PACKED_WAIT = 1_000  # milliseconds, of the neighbour while large bodies arrive
+PACKED_AT_ONCE = (8, 64, 128)  # bodies; 64 is what a proxy lets through for an address
 QUIET_SECONDS = 4.0  # during which the neighbour is measured without the attack
 ATTACK_SECONDS = 6.0  # the attack is repeated for at least so long
 
@@ -54,6 +57,7 @@ def figures(folder: str) -> Iterable[Figure]:
         send_secrets,
         send_dense_lists,
         send_dense_bodies,
+        send_packed_bodies,
         show_large_loops,
         show_many_findings,
         replay_large_loops,
@@ -330,12 +334,21 @@ class Tenants:
             most=MAX_RESIDENT,
         )
 
+    def waits_of_writes(self, work: Work) -> list[float]:
+        """Return how many seconds each write of the neighbour takes during `work`."""
+        lesson = {"error_type": "BeginError", "text": "begin", "lesson": "Begin."}
+        return self._waits_of(work, [("POST", "/v1/reflections", lesson)])
+
     def _waits_of_neighbour(self, work: Work) -> list[float]:
         """Return how many seconds each request of the neighbour takes during `work`."""
         requests = [
             ("GET", "/v1/loops/first", None),
             ("POST", "/v1/recall", {"task": "begin"}),
         ]
+        return self._waits_of(work, requests)
+
+    def _waits_of(self, work: Work, requests: Sequence[Request]) -> list[float]:
+        """Return how many seconds each of these requests takes during `work`."""
         authorization = {"Authorization": f"Bearer {self.neighbour}"}
         with httpx.Client(
             base_url=self.service.url, headers=authorization, timeout=300
@@ -504,6 +517,66 @@ def send_dense_bodies(service: Service) -> Iterable[Figure]:
     yield from tenants.measure("dense bodies of 1.5 MB", [send_all])
 
 
+def send_packed_bodies(service: Service) -> Iterable[Figure]:
+    """16 MiB in 16 kB of gzip: a body that waits for its turn is still small."""
+    tenants = Tenants(service)
+    text = "a" * (16 * 2**20 - 200)
+    body = gzip.compress(json.dumps({"resourceSpans": [], "x": text}).encode())
+    head = (
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Authorization: {tenants.client.headers['Authorization']}\r\n"
+        "Content-Type: application/json\r\nContent-Encoding: gzip\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    request = head.encode() + body
+    for at_once in PACKED_AT_ONCE:
+        name = f"{at_once} bodies of 16 MiB in 16 kB of gzip"
+        statuses: list[int] = []
+        send = partial(send_at_once, service, request, at_once, statuses)
+        before = tenants.waits_of_writes(partial(time.sleep, QUIET_SECONDS))
+        waits = tenants.waits_of_writes(send)
+        yield Figure(
+            name=f"{name}: neighbour's longest wait before",
+            value=max(before) * 1000,
+            unit="ms",
+        )
+        yield Figure(
+            name=f"{name}: neighbour's longest wait",
+            value=max(waits) * 1000,
+            unit="ms",
+            most=MAX_PACKED_WAIT,
+        )
+        yield Figure(
+            name=f"{name}: told to send fewer", value=statuses.count(429), unit=""
+        )
+        yield Figure(
+            name=f"{name}: resident",
+            value=largest_resident(service),
+            unit="MiB",
+            most=MAX_RESIDENT,
+        )
+        yield Figure(
+            name=f"{name}: resident after",
+            value=resident_megabytes(service.process.pid) * 1e6 / 2**20,
+            unit="MiB",
+        )
+
+
+def send_at_once(
+    service: Service, request: bytes, count: int, statuses: list[int]
+) -> None:
+    """Send a request on so many connections; add the statuses of the answers."""
+    with ExitStack() as stack:
+        lines = [stack.enter_context(connect(service)) for _ in range(count)]
+        for line in lines:
+            line.settimeout(300)
+            line.sendall(request)
+        for line in lines:
+            answer = line.makefile("rb").read()
+            statuses.append(int(answer.split(b" ", 2)[1]))
+    assert set(statuses) <= {200, 429}, statuses
+
+
 def ask_pages(service: Service) -> Iterable[Figure]:
     """200 calls of /docs: the page is made once."""
     with httpx.Client(base_url=service.url, timeout=60) as client:
@@ -525,6 +598,7 @@ MEMORY: dict[Attack, float] = {
     send_secrets: 150,
     send_dense_lists: 150,
     send_dense_bodies: 250,
+    send_packed_bodies: 220,
     show_large_loops: 250,
     show_many_findings: 250,
     replay_large_loops: 250,
