@@ -365,8 +365,8 @@ class Entrance:
             # If part of the answer is already sent, it cannot become a problem.
             if response.status:
                 raise
-            # The pages answer a browser with a page. No name here is bound to the error:
-            # it would keep itself, and the body in its traceback, in memory.
+            # The pages answer a browser with a page. No name here is bound to the
+            # failure: it would keep itself, and the body in its traceback, in memory.
             answer_error = scope["state"].get("answer", answer)
             problem = answer_error(self._failure_of(error, deadline), scope)
             await problem(scope, receive, response.send)

@@ -140,7 +140,8 @@ class Metrics:
 LIMITS_MIB_BYTES = 1024 * 1024
 # Callers, keys, sessions and scopes that a service remembers at a time.
 MAX_REMEMBERED_CALLERS = 10_000
-# Calls with large bodies, and checks that run in processes, at the same time.
+# Calls with large bodies, of which each key has one, and checks that run in processes,
+# at the same time.
 MAX_HEAVY_CALLS = 2
 # How long an answer that anybody may ask for is repeated.
 MAX_CACHE_SECONDS = 1.0

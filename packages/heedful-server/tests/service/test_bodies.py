@@ -58,7 +58,9 @@ class Upload:
             "raw_path": b"/v1/validate",
             "root_path": "",
             "query_string": b"",
-            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+            "headers": [
+                (name.encode(), value.encode()) for name, value in fields.items()
+            ],
         }
         self._answer = asyncio.create_task(api.app(scope, self._receive, self._send))
 
@@ -272,7 +274,9 @@ def test_a_body_that_waits_is_not_decompressed(api: Api):
         """Return the bytes that bodies hold which wait, and their answers."""
         first = await begin(api, key)
         tracemalloc.start()
-        waiting = [Upload(api, key, **{"content-encoding": "gzip"}) for _ in range(many)]
+        waiting = [
+            Upload(api, key, **{"content-encoding": "gzip"}) for _ in range(many)
+        ]
         for upload in waiting:
             upload.send(packed, is_last=True)
             await upload.wait_for_reads(1)

@@ -53,8 +53,8 @@ JOB_PAUSE = 0.02
 # New objects until Python looks for garbage. With the default of 700 it looks so often
 # while it reads a large body that everybody waits for a second.
 GARBAGE_THRESHOLD_OBJECTS = 50_000
-# Larger blocks of memory, such as large bodies, go back to the system when they are freed.
-# Without a fixed number, glibc raises its own to 32 MiB, and then keeps 100 MiB and more.
+# Larger blocks of memory, such as large bodies, go back to the system when they are
+# freed. Without a fixed number, glibc raises its own to 32 MiB, and then keeps 100 MiB.
 SYSTEM_BLOCK_BYTES = 128 * 1024
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 # How long another thread may go on while the event loop waits to run. It waits several
