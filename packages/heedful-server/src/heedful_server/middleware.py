@@ -30,14 +30,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact, redact_data
-from heedful.store.connection import Db
 from heedful.store.idempotency import (
+    MAX_KEY_CHARS,
     REMOVED_ANSWER,
     IdempotentCall,
     RecordedCall,
     keep_answer,
     read_call,
-    write_effect,
 )
 from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
@@ -117,7 +116,6 @@ class Admission:
 
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-MAX_IDEMPOTENCY_KEY_CHARS = 255
 # The texts in these answers are not stored. A repeated call makes its answer again,
 # from its stored effects.
 UNSTORED_ANSWER_PATHS = ("/v1/recall", "/v1/trials/offers")
@@ -150,12 +148,7 @@ async def answer_once(
     earlier = await _recorded_call(store, call)
     stored_answer = earlier.answer
     if stored_answer is None:
-
-        def write(db: Db, number: int, effect: Any) -> None:
-            """Store the result of a write of this call with the write itself."""
-            write_effect(db, call, number, effect)
-
-        effects = Effects(write, earlier.effects, caller.actor)
+        effects = Effects(call, earlier.effects, caller.actor, key=call_key)
         stored_answer = await _first_answer(
             app, call, store=store, effects=effects, scope=scope, receive=receive
         )
@@ -265,13 +258,13 @@ def _idempotent_call(
     call_key: str, caller: Caller, scope: Scope, body: bytes
 ) -> IdempotentCall:
     """Return the call that this key names. Raises Problem 422 for an unusable key."""
-    length_fits = 0 < len(call_key) <= MAX_IDEMPOTENCY_KEY_CHARS
+    length_fits = 0 < len(call_key) <= MAX_KEY_CHARS
     if not (length_fits and call_key.isascii() and call_key.isprintable()):
         raise Problem(
             status=422,
             code="idempotency_key_invalid",
             detail=(
-                f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} "
+                f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_KEY_CHARS} "
                 "printable ASCII characters"
             ),
         )

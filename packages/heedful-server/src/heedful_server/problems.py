@@ -125,6 +125,8 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
                 f"the service was installed without {error.package}; its "
                 f"operator installs heedful[{error.extra}]"
             )
+        case errors.StoreInDoubt():
+            detail = f"the store did not confirm the write; {_remedy_of(error)}"
         case errors.StoreError() if status >= 500:
             detail = "the store of the service failed; the log has the error"
         case errors.KeyRefused():
@@ -135,6 +137,21 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
     return Problem(
         status=status, code=code, detail=detail, headers=headers, fields=fields
     )
+
+
+def _remedy_of(doubt: errors.StoreInDoubt) -> str:
+    """Return what the sender of a request can do after a lost commit."""
+    if doubt.key:
+        return (
+            "send the request again with the same Idempotency-Key: it is not written "
+            "twice"
+        )
+    if doubt.counts:
+        return (
+            "see whether it was written before you send the request again; with an "
+            "Idempotency-Key you could send it again at once"
+        )
+    return "send the same request again: what is done already is not done twice"
 
 
 # Errors of the service whose text says all; anybody may cause them again and again.

@@ -22,7 +22,6 @@ from heedful.store.idempotency import (
     IdempotentCall,
     keep_answer,
     read_call,
-    write_effect,
 )
 from heedful.store.store import Effects, also
 from tests.engines import change_rows, opened, rows
@@ -148,8 +147,7 @@ def test_a_revocation_removes_stored_answers_but_not_that_they_were_given(api):
     )
 
     async def stop_within_call() -> None:
-        write = Effects(lambda db, n, record: write_effect(db, unfinished, n, record))
-        with write:
+        with Effects(unfinished):
             await api.setup.store.write(MINE, exposures.remember, [])
 
     api.run(stop_within_call())
@@ -229,10 +227,6 @@ def store(tmp_path):
         yield store
 
 
-def recorded(records: list[Any]) -> Effects:
-    return Effects(lambda db, n, record: records.append(record))
-
-
 async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
     async def keep(status: int) -> None:
         await store.write(Scope(), keep_answer, CALL, {"status": status}, 0)
@@ -256,20 +250,20 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
     def work(db: Any, scope: Scope) -> Any:
         return value
 
-    records: list[Any] = []
-    with recorded(records):
+    with Effects(CALL):
         assert await store.write(SCOPE, work) == value
-    with Effects(known=json.loads(json.dumps(records))):
+    earlier = await store.read(SCOPE, read_call, CALL)
+    with Effects(CALL, known=earlier.effects):
         assert await store.write(SCOPE, work) == value
     with pytest.raises(LookupError, match="within"):
         also(lambda db: None)
 
 
 async def test_a_key_that_a_repeated_call_creates_again_is_refused(store):
-    records: list[Any] = []
-    with recorded(records):
+    with Effects(CALL):
         first, _ = await keys.create(store, TENANT, "a")
-    with Effects(known=records), pytest.raises(Conflict) as refusal:
+    earlier = await store.read(SCOPE, read_call, CALL)
+    with Effects(CALL, known=earlier.effects), pytest.raises(Conflict) as refusal:
         await keys.create(store, TENANT, "a")
     assert f"heedful key revoke {first.id}" in str(refusal.value)
     assert rows(store.url, "select id from key") == [(first.id,)]

@@ -7,7 +7,6 @@ route, such as those of operators.
 import asyncio
 import json
 import random
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.redact import redact_start
+from heedful.store.idempotency import new_key
 from heedful.validation import refuses_unknown_options, require
 from heedful.wire import ERROR_RESPONSES, lesson_from_wire
 
@@ -142,14 +142,36 @@ class Client(AbstractAsyncContextManager["Client"]):
         *path: str | int,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
+        key: str = "",
         **query: Any,
     ) -> Any:
         """Call a route under `/v1`, for example `call("GET", "quarantine", 12)`.
 
         `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records.
         `query` has the parameters of the URL. Returns the answer as JSON data, or None
-        if it is empty.
+        if it is empty. A POST that is sent again with its `key` within a day takes no
+        effect, and gets the first answer; StoreInDoubt names the key.
         """
+        key = key or (headers or {}).get("idempotency-key", "") or new_key()
+        try:
+            return await self._call(
+                method, *path, body=body, headers=headers, key=key, **query
+            )
+        except errors.StoreInDoubt as doubt:
+            if method != "POST":
+                raise
+            raise errors.StoreInDoubt(doubt.what, key=key) from doubt
+
+    async def _call(
+        self,
+        method: str,
+        *path: str | int,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        key: str = "",
+        **query: Any,
+    ) -> Any:
+        """Call a route as `call` does, which the same call may follow."""
         try:
             text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
@@ -157,7 +179,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         all_headers = dict(headers or {})
         if method == "POST":
-            all_headers.setdefault("idempotency-key", secrets.token_hex(16))
+            all_headers.setdefault("idempotency-key", key or new_key())
 
         fields = {**query, "project": self.project}
         parts = [quote(str(part), safe="") for part in path]
@@ -170,7 +192,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         )
         answer = await self._send(request)
         if not answer.is_success:
-            raise refused(answer.status_code, answer.text)
+            refusal = refused(answer.status_code, answer.text)
+            if isinstance(refusal, errors.StoreInDoubt):
+                refusal = errors.StoreInDoubt(f"the store of {self.url}")
+            raise refusal
 
         try:
             return answer.json() if answer.content else None
@@ -301,13 +326,15 @@ class Client(AbstractAsyncContextManager["Client"]):
         context: str = "",
         importance: float = 0.5,
         source: str = "",
+        key: str = "",
     ) -> records.Remembered:
         """Record one occurrence of an error, as `Memory.remember` does.
 
         If the key has the permission `approve`, the lesson gets the trust `user`,
         otherwise `local`, or `outside` if nobody stated the key or the `source`: then
-        it waits in quarantine. The default `source` is the key. Raises InvalidInput,
-        QuotaExceeded.
+        it waits in quarantine. The default `source` is the key. A call that is made
+        again with its `key` within a day counts nothing and gets the first answer.
+        Raises InvalidInput, QuotaExceeded.
         """
         pair = None
         if example is not None:
@@ -329,7 +356,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "importance": importance,
             "source": source,
         }
-        answer = await self.call("POST", "reflections", body=body)
+        answer = await self.call("POST", "reflections", body=body, key=key)
         return _read(records.Remembered, lesson_from_wire(answer))
 
     async def seen(self, error_type: str, text: str = "") -> Seen:
@@ -407,7 +434,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
-        answer = await self.call("POST", "recall", body=body)
+        answer = await self._call("POST", "recall", body=body)
         return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
@@ -416,7 +443,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         The text is "" if nothing fits. `loop` has the same effect as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
-        answer = await self.call("POST", "recall", body=body)
+        answer = await self._call("POST", "recall", body=body)
         return _read(str, answer["text"])
 
     async def brief(
@@ -435,7 +462,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         `exposures` of the result are only those of lessons to show.
         """
         body = {"task": task, "loop": loop, "begins": begins, **options}
-        answer = await self.call("POST", "recall", body={**body, "form": "found"})
+        answer = await self._call("POST", "recall", body={**body, "form": "found"})
         chosen = tuple(_matches(answer))
         if refuses is not None:
             chosen = tuple(
@@ -477,7 +504,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "climbed": outcome.climbed,
             "cost": outcome.cost,
         }
-        await self.call("POST", "outcomes", body=body)
+        await self._call("POST", "outcomes", body=body)
 
     async def prove(self, model: str = "") -> Proof:
         """Return the proof for all lessons together, and for the 200 most exposed.
@@ -508,7 +535,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "holdout": holdout,
             "keep_texts": keep_texts,
         }
-        answer = await self.call("POST", "trials", "offers", body=body)
+        answer = await self._call("POST", "trials", "offers", body=body)
         return _read(list[str], answer["texts"])
 
     async def end_trial(
@@ -525,7 +552,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         Conflict if it ended with another result.
         """
         body = {"source": source, "loop": loop, "passed": passed, "score": score}
-        await self.call("POST", "trials", "results", body=body)
+        await self._call("POST", "trials", "results", body=body)
 
     async def prove_trial(self, source: str) -> TrialProof:
         """Return whether the texts of a memory on trial help, as `Trial.prove` does.
@@ -542,7 +569,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         in the answer says how to state whose words the run has, if nobody did.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self.call("POST", "episodes", body=body))
+        return cast("Plain", await self._call("POST", "episodes", body=body))
 
 
 def _matches(answer: Plain) -> records.Matches:

@@ -455,13 +455,26 @@ class StoreOlder(StoreError):
 class StoreInDoubt(StoreError):
     """The connection was lost during a commit, so its result is unknown.
 
-    Repeat the call.
+    `key` identifies the call: made again with it, the call is not done twice. It is the
+    value of the argument `argument`: "key", or "id" for a loop or a run. Without a key,
+    the same call may be repeated, unless it `counts` what it gets.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self, what: str, key: str = "", argument: str = "key", counts: bool = False
+    ) -> None:
+        self.what: str = what
+        self.key: str = key
+        self.argument: str = argument
+        self.counts: bool = counts
+        remedy = "make the same call again: what is done already is not done twice"
+        if counts:
+            remedy = "see whether it was written before you make the same call again"
+        if key:
+            remedy = f"call again with {argument}={key!r}: it is not written twice"
         super().__init__(
-            f"{what}: the connection was lost before the commit was acknowledged; make "
-            "the same call again: it does not write twice"
+            f"{what}: the connection was lost before the commit was acknowledged; "
+            f"{remedy}"
         )
 
 

@@ -313,7 +313,7 @@ def _search_closed(
     exporter.set_content(span, "gen_ai.memory.query.text", task)
 
 
-def _upsert_opened(memory: Any, lesson: Any) -> tuple[str, Attributes]:
+def _upsert_opened(memory: Any, lesson: Any, **_: Any) -> tuple[str, Attributes]:
     return _memory_span("upsert_memory", memory, kind=lesson.kind)
 
 

@@ -13,15 +13,17 @@ import heedful_server
 from heedful.lessons.lesson import Scope
 from heedful.store import connection, ladders, loops, retention
 from heedful.store.connection import Db, resumable
+from heedful.store.idempotency import IdempotentCall, RecordedCall, read_call
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
 
 SCOPE = Scope("ours")
+CALL = IdempotentCall(tenant="ours", caller="caller", once="once", digest="digest")
 PACKAGES = [
     Path(str(package.__file__)).parent
     for package in (heedful, heedful_agents, heedful_server)
 ]
-WRITERS = (".write", "write_lessons")  # what calls of them end with
+WRITERS = (".write", ".once", "write_lessons")  # what calls of them end with
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
 # A removal that is repeated finds fewer loops, and removes what is left.
@@ -40,22 +42,21 @@ def insert_once(db: Db, scope: Scope) -> int:
 
 async def test_a_declared_write_is_recorded_and_answers_a_repeated_call(tmp_path):
     store = in_file(str(tmp_path / "a.db"))
-    effects: list[Any] = []
-    with Effects(lambda db, number, effect: effects.append(effect)):
+    with Effects(CALL):
         assert await store.write(SCOPE, insert_once) == 7
-    assert effects == [{"name": "test_resumable.insert_once", "value": 7}]
+    earlier = await store.read(SCOPE, read_call, CALL)
+    assert earlier.effects == ({"name": "test_resumable.insert_once", "value": 7},)
 
-    with Effects(known=effects):
+    with Effects(CALL, known=earlier.effects):
         assert await store.write(SCOPE, insert_once) == 7  # again would be a conflict
     await store.close()
 
 
 async def test_a_write_without_declaration_is_not_recorded(tmp_path):
     store = in_file(str(tmp_path / "a.db"))
-    effects: list[Any] = []
-    with Effects(lambda db, number, effect: effects.append(effect)):
+    with Effects(CALL):
         assert await store.write(SCOPE, insert) == 7
-    assert effects == []
+    assert await store.read(SCOPE, read_call, CALL) == RecordedCall()
     await store.close()
 
 

@@ -127,6 +127,9 @@ def message_of(error: Any) -> str:
     """Return the message of an error, with its notes or a hint what to do."""
     if isinstance(error, errors.NotFound):
         return name_database(str(error))
+    # No command takes the key of a call: a person looks.
+    if isinstance(error, errors.StoreInDoubt) and error.argument == "key" and error.key:
+        error = errors.StoreInDoubt(error.what, counts=True)
     if isinstance(error, errors.HeedfulError | OSError | Interrupted):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
     if _is_of_command_line(error):

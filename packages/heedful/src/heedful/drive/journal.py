@@ -15,8 +15,8 @@ import functools
 import json
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar, cast
@@ -30,6 +30,7 @@ from heedful.errors import (
     ModelError,
     NotJournalable,
     StoreError,
+    StoreInDoubt,
 )
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.check_findings import alarms_of
@@ -37,6 +38,7 @@ from heedful.lessons.declarations import declared_by
 from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.loop_lessons import learn, outcome_of, rule_of
+from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import (
@@ -45,6 +47,7 @@ from heedful.loop.record import (
     Evaluation,
     Finding,
     Loop,
+    Override,
     Usage,
     as_data,
 )
@@ -147,12 +150,53 @@ def override_entry(
 ) -> JournalEntry:
     """Return the entry for the overrides that `after` has and `before` does not.
 
-    If the `last` verdict ended the loop, the entry has the new `verdict`, too.
+    If the `last` verdict ended the loop, the entry has the new `verdict`, too. It is
+    the answer in any case.
     """
     entry = JournalEntry(id=before.id, epoch=0)
     if isinstance(last, Done):
         entry = decision_entry(before, policy, verdict)
-    return replace(entry, overrides=after.overrides[len(before.overrides) :])
+    overrides = after.overrides[len(before.overrides) :]
+    return replace(entry, overrides=overrides, answer=verdict)
+
+
+@contextmanager
+def resumed_by(id: str) -> Iterator[None]:
+    """Say in a StoreInDoubt of the block that the loop or run `id` may be resumed.
+
+    It keeps the key of a call within the block, such as that of an override.
+    """
+    try:
+        yield
+    except StoreInDoubt as doubt:
+        if doubt.key and doubt.argument == "key":
+            raise
+        raise StoreInDoubt(doubt.what, key=id, argument="id") from doubt
+
+
+async def override_once(
+    store: Store,
+    scope: Scope,
+    loop: str,
+    override: Override,
+    *,
+    key: str,
+    lift: Callable[[], Awaitable[Verdict]],
+) -> Verdict:
+    """Return the verdict of `lift`, which writes an override to a loop.
+
+    A call that is made again with its `key` gets its first verdict. Raises Conflict if
+    the key belongs to another call.
+    """
+
+    async def lifted() -> Mapping[str, Any]:
+        """Return the verdict as it is stored."""
+        return codec.verdict_to(await lift(), redacts=True)
+
+    document = await store.once(
+        scope, loops.lift, lifted, key=key, request=("override", loop, override)
+    )
+    return codec.verdict_from(document)
 
 
 class Journal:
@@ -197,13 +241,15 @@ class Journal:
         outcome_number = 0
         if self.store is not None:
             self._writer.sign(entry)
-            outcome_number = await self.store.write(
-                self.scope,
-                loops.commit,
-                entry,
-                owner=self._writer.owner,
-                memory=memory_entry,
-            )
+            owner = self._writer.owner
+            if entry.overrides:
+                await self.store.write(
+                    self.scope, loops.lift, entry, owner=owner, memory=memory_entry
+                )
+            else:
+                outcome_number = await self.store.write(
+                    self.scope, loops.commit, entry, owner=owner, memory=memory_entry
+                )
             self._writer.note_written(entry)
             self.ladder = None
             self.must_count_died = False

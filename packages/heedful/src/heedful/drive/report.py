@@ -308,11 +308,7 @@ async def report(
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
-    try:
-        return await journal.retry_on_conflict(store, scope, id, decide_on)
-    except errors.StoreInDoubt:
-        # The loop says whether the attempt was written; if not, it is written now.
-        return await journal.retry_on_conflict(store, scope, id, decide_on)
+    return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
 async def _call(
@@ -685,6 +681,7 @@ async def override(
     why: str = "",
     decisions: int = 1,
     until: float | None = None,
+    key: str = "",
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> decide.Verdict:
@@ -716,7 +713,15 @@ async def override(
 
     if not isinstance(store, Store):
         store = open_store(store)
-    return await journal.retry_on_conflict(store, scope or Scope(), loop, lift)
+    scope = scope or Scope()
+    return await journal.override_once(
+        store,
+        scope,
+        loop,
+        override,
+        key=key,
+        lift=partial(journal.retry_on_conflict, store, scope, loop, lift),
+    )
 
 
 def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:

@@ -53,7 +53,7 @@ from heedful.memory.memory import Memory
 from heedful.store import DEFAULT_STORE
 from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import refuses_unknown_options
+from heedful.validation import refuses_unknown_options, require
 
 
 @refuses_unknown_options
@@ -239,11 +239,15 @@ class Run(LoopSettings[C]):
         why: str = "",
         decisions: int = 1,
         until: float | None = None,
+        *,
+        key: str = "",
     ) -> decide.Verdict:
         """Let the loop continue past `rule`; a loop that this rule stopped opens again.
 
         Several rules are separated by commas. The override counts for this number of
-        `decisions`, but not after `until`, in seconds since 1970. Raises
+        `decisions`, but not after `until`, in seconds since 1970. A call that is made
+        again with its `key` within a day lets nothing continue once more. Raises
+        Conflict if the key belongs to another call, and
         OverrideRefused if the loop passed, if the override has expired or has no actor
         (`by`), or if a rule is not in the policy or cannot be overridden.
         """
@@ -272,7 +276,18 @@ class Run(LoopSettings[C]):
             await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)
 
-        return (await self._change_state(lift)).verdict
+        async def lifted() -> decide.Verdict:
+            """Write the override; return the new verdict."""
+            return (await self._change_state(lift)).verdict
+
+        store = self._lease.store
+        if store is None:
+            allowed = "left out: a loop without a store remembers no calls"
+            require(not key, "key", key, allowed)
+            return await lifted()
+        return await journal.override_once(
+            store, self._lease.scope, self.id, override, key=key, lift=lifted
+        )
 
     async def _change_state(
         self, work: Callable[[RunState], Awaitable[RunState]]
@@ -283,7 +298,7 @@ class Run(LoopSettings[C]):
         stored loop reads its state from the journal again.
         """
         async with self._lock:
-            with self._lease:
+            with journal.resumed_by(self.id), self._lease:
                 if self._state is None:
                     self._state = await self._open()
 

@@ -465,7 +465,7 @@ class CallRun:
             raise
 
 
-@resumable(result=frozenset[int])
+@resumable(result=frozenset[int], counts=True)
 def _write_record(
     db: Db,
     scope: Scope,

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.check_proposals import (
@@ -101,16 +102,31 @@ class LessonChecks:
         check = await self._read(lesson) or await self._make(lesson)
         return await self._settle(check, "rejected", by, why)
 
-    async def false_alarm(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
+    async def false_alarm(
+        self, lesson: int, *, by: str, why: str = "", key: str = ""
+    ) -> LessonCheck:
         """Say that the last finding of a check was wrong.
 
-        A check that was wrong in more than a fifth of its findings is retired. Raises
-        InvalidInput without an actor, and without a finding that may have been wrong.
+        A check that was wrong in more than a fifth of its findings is retired. A call
+        that is made again with its `key` within a day counts nothing. Raises
+        InvalidInput without an actor, and without a finding that may have been wrong;
+        Conflict if the key belongs to another call.
         """
         check_actor(by, why)
         check_integer("lesson", lesson)
-        return await self._store.write(
-            self._scope, report_false_alarm, lesson, by=by, why=why
+        return await self._store.once(
+            self._scope,
+            report_false_alarm,
+            partial(
+                self._store.write,
+                self._scope,
+                report_false_alarm,
+                lesson,
+                by=by,
+                why=why,
+            ),
+            key=key,
+            request=("false alarm", lesson, by, why),
         )
 
     async def _read(self, lesson: int) -> LessonCheck | None:
@@ -392,7 +408,7 @@ def settle(
     return read_checks(db, scope, limit=1, lesson=check.lesson)[0]
 
 
-@resumable(result=LessonCheck)
+@resumable(result=LessonCheck, counts=True)
 def report_false_alarm(
     db: Db, scope: Scope, id: int, *, by: str, why: str
 ) -> LessonCheck:

@@ -166,6 +166,7 @@ class Memory(CallMemory):
         source: str = "",
         derived_from: Sequence[int] = (),
         pinned: bool = False,
+        key: str = "",
     ) -> Remembered:
         """Count a sighting of an error; store a new pattern as a lesson.
 
@@ -176,8 +177,10 @@ class Memory(CallMemory):
         earlier versions. `source` names where the text is
         from, so that it can be revoked. `derived_from` are ids of examples; the lesson
         has at most their origin. `tags` and `importance` (0..1) apply to a new lesson.
-        Only a lesson of an operator may be `pinned`. Raises InvalidInput,
-        QuotaExceeded, StoreError; it never fails silently.
+        Only a lesson of an operator may be `pinned`. A call that is made again with
+        its `key` within a day counts nothing and gets the first answer. Raises
+        InvalidInput, QuotaExceeded, StoreError, and Conflict if the key belongs to
+        another call; it never fails silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         author = read_origin(trust or origin or self.origin)
@@ -210,12 +213,21 @@ class Memory(CallMemory):
             parents=tuple(derived_from),
             pinned=pinned,
         )
-        return await self.keep(new_lesson)
+        return await self.keep(new_lesson, key=key)
 
     @telemetry.upsert
-    async def keep(self, lesson: Lesson) -> Remembered:
-        """Store a lesson unchanged. Raises InvalidInput, QuotaExceeded, StoreError."""
-        (answer,) = await write_lessons(self, [lesson], exposure_store.remember)
+    async def keep(self, lesson: Lesson, *, key: str = "") -> Remembered:
+        """Store a lesson unchanged, with a `key` as in `remember`.
+
+        Raises InvalidInput, QuotaExceeded, StoreError, Conflict.
+        """
+        (answer,) = await self.store.once(
+            self.scope,
+            exposure_store.remember,
+            partial(write_lessons, self, [lesson], exposure_store.remember),
+            key=key,
+            request=("remember", lesson),
+        )
 
         message = "skipped"
         if answer.id:

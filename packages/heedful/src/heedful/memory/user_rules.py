@@ -7,6 +7,7 @@ context, and once before a call that they name.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
@@ -99,46 +100,64 @@ class UserRules:
         """Return the rules that agents are told, last said first."""
         return await self._store.read(self._scope, rule_store.in_force)
 
-    async def state(self, text: str, *, by: str) -> StatedRule:
+    async def state(self, text: str, *, by: str, key: str = "") -> StatedRule:
         """Store a rule of a person; a retired one with the same words is restored.
 
-        Older rules about the same thing are retired. Raises InvalidInput,
-        QuotaExceeded.
+        Older rules about the same thing are retired. A call that is made again with its
+        `key` within a day counts nothing. Raises InvalidInput, QuotaExceeded, and
+        Conflict if the key belongs to another call.
         """
         check_actor(by, "")
         text = " ".join(mask_personal(redact(text)).split())
         is_short = 0 < len(text) <= MAX_SHOWN_LINE_CHARS
         require(is_short, "text", text, f"1 to {MAX_SHOWN_LINE_CHARS} characters")
-        (stated,) = await self._keep([text], f"operator:{by}")
+        (stated,) = await self._keep([text], f"operator:{by}", key)
         return stated
 
-    async def hear(self, message: str, *, source: str) -> Sequence[StatedRule]:
+    async def hear(
+        self, message: str, *, source: str, key: str = ""
+    ) -> Sequence[StatedRule]:
         """Store the rules in a message of the user, and return them.
 
-        `source` is that of the session. Raises QuotaExceeded.
+        `source` is that of the session, and `key` is as in `state`. Raises
+        QuotaExceeded, Conflict.
         """
         texts = read_rules(mask_personal(redact(message)))
-        return await self._keep(texts, source) if texts else ()
+        return await self._keep(texts, source, key) if texts else ()
 
-    async def _keep(self, texts: Sequence[str], source: str) -> Sequence[StatedRule]:
+    async def _keep(
+        self, texts: Sequence[str], source: str, key: str
+    ) -> Sequence[StatedRule]:
+        """Store rules in one transaction, under the key of the call."""
         stated = await self._quarantine.believed()
-        rules = []
+        old_texts: dict[str, None] = {}
+        ended_by_text: dict[str, tuple[str, ...]] = {}
         for text in texts:
-            old = await self._store.read(self._scope, rule_store.ended_by, text)
-            lesson = rule_lesson(text, source)
-            (answer,) = await self._write([lesson], rule_store.state, stated=stated)
-            rules.append(
-                StatedRule(
-                    text=text,
-                    id=answer.id,
-                    state=answer.state,
-                    trust=answer.trust,
-                    seen=answer.seen,
-                    entry=answer.entry,
-                    ended=tuple(row["text"] for row in old),
-                )
+            rows = await self._store.read(self._scope, rule_store.ended_by, text)
+            ended = [row["text"] for row in rows if row["text"] not in old_texts]
+            old_texts.update(dict.fromkeys(ended))
+            ended_by_text[text] = tuple(ended)
+
+        lessons = [rule_lesson(text, source) for text in texts]
+        answers = await self._store.once(
+            self._scope,
+            rule_store.state,
+            partial(self._write, lessons, rule_store.state, stated=stated),
+            key=key,
+            request=("rules", lessons),
+        )
+        return [
+            StatedRule(
+                text=text,
+                id=answer.id,
+                state=answer.state,
+                trust=answer.trust,
+                seen=answer.seen,
+                entry=answer.entry,
+                ended=ended_by_text[text],
             )
-        return rules
+            for text, answer in zip(texts, answers, strict=True)
+        ]
 
     async def retire(self, id: int, *, by: str, why: str = "") -> StatedRule:
         """Retire a rule, and return it as it was; saying it again restores it.

@@ -247,8 +247,11 @@ ReadLane = Literal["short", "long", "bulk"]
 class Access(Protocol):
     """Access to the database of a store, in SQLite or in PostgreSQL.
 
-    All methods raise StoreError and the errors of `work`.
+    All methods raise StoreError and the errors of `work`. A database `in_doubt` is
+    behind a connection, so that the answer to a commit may be lost.
     """
+
+    in_doubt: bool
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on one consistent snapshot of the database; return its result.
@@ -262,7 +265,7 @@ class Access(Protocol):
 
         Repeats if the database asks for a retry. Meanwhile no other writer has one of
         the `locks`, which are names within `scope`. All callers must list them in the
-        same order.
+        same order. Raises StoreInDoubt if the answer to the commit was lost.
         """
 
     def close(self, seconds: float | None = None) -> None:
@@ -313,17 +316,31 @@ def bulk(work: Callable[P, T]) -> Callable[P, T]:
 
 # The type of the result of each function that `resumable` decorates.
 result_types: dict[Callable[..., Any], Any] = {}
+# The resumable functions that count what they get: to run one again counts again.
+counting_writes: set[Callable[..., Any]] = set()
+# Says for the arguments of a write whether it may run again as it is.
+MayRunAgain = Callable[..., bool]
+may_run_again: dict[Callable[..., Any], MayRunAgain] = {}
 
 
-def resumable(*, result: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def resumable(
+    *, result: Any, counts: bool = False, again: MayRunAgain | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declare that a repeated call gets the stored result of this write.
 
     `result` is the type of the result. A write without this declaration is done again
-    when its call is repeated: a driver that comes back must claim its loop again.
+    when its call is repeated: a driver that comes back must claim its loop again. A
+    write `counts` if the same call, made once more, has its effect once more. `again`
+    gets the arguments after `db` and `scope`; if it returns True, what was written is
+    recognised without a stored result.
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
         result_types[work] = result
+        if counts:
+            counting_writes.add(work)
+        if again is not None:
+            may_run_again[work] = again
         return work
 
     return declare

@@ -44,7 +44,7 @@ MAX_RECENT_LOOPS = 1_000
 PACE_DAYS = 7  # how far back loops show how many end in a day
 
 
-@resumable(result=list[Remembered])
+@resumable(result=list[Remembered], counts=True)
 def remember(
     db: Db,
     scope: Scope,

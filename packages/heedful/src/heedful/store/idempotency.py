@@ -1,18 +1,21 @@
 """The stored answers of calls that have an idempotency key, and their stored effects.
 
-A caller that got no answer sends its call again with the same key. The second run finds
+A caller that got no answer makes its call again with the same key. The second run finds
 what the first one has written: its effects, in order, and its answer once it is
-finished. Answers are forgotten after a day, as the HTTP interface promises. A
-revocation of a source removes their texts at once, because they may quote it.
+finished. A call in process has one effect, which is its answer. Answers are forgotten
+after a day, as the HTTP interface promises. A revocation of a source removes their
+texts at once, because they may quote it.
 """
 
 import json
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from hashlib import sha256
 from typing import Any
 
-from heedful.errors import LeaseLost
+from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import Db, holds, resumable
 
@@ -20,6 +23,9 @@ from heedful.store.connection import Db, holds, resumable
 ANSWER_EFFECT = -1
 # Stands in place of an answer, and of its effects, after `remove_answers`.
 REMOVED_ANSWER: Mapping[str, Any] = {}
+# The caller of a call in process; a key of a service has another id.
+IN_PROCESS = ""
+MAX_KEY_CHARS = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,29 @@ class IdempotentCall:
         """The lock of its key: who has it stores something of a call with this key."""
         return f"answer {self.tenant} {self.caller} {self.once}"
 
+    @classmethod
+    def in_process(cls, scope: Scope, key: str, request: object) -> "IdempotentCall":
+        """Return the call in process with this key.
+
+        `request` has all that makes it this call, in the same text in each process.
+        """
+        return cls(
+            tenant=scope.tenant,
+            caller=IN_PROCESS,
+            once=sha256(key.encode()).hexdigest(),
+            digest=sha256(repr((scope, request)).encode()).hexdigest(),
+        )
+
+    @classmethod
+    def of_one_write(cls, scope: Scope) -> "IdempotentCall":
+        """Return a call that nobody else can make, for a write that may be repeated."""
+        return cls.in_process(scope, new_key(), "")
+
+
+def new_key() -> str:
+    """Return a key that no other call has."""
+    return secrets.token_hex(16)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
@@ -57,6 +86,25 @@ class RecordedCall:
         """Raise LeaseLost if more effects are stored than a run of the call knows."""
         if len(self.effects) > known_count:
             raise _being_answered()
+
+    def record_of(self, call: IdempotentCall, n: int) -> Mapping[str, Any] | None:
+        """Return the record of effect `n` of `call`, None if it is not stored.
+
+        Raises Conflict if the key belongs to another call, or if the record was removed
+        by a revocation.
+        """
+        if self.digest not in ("", call.digest):
+            raise Conflict("this key was already used for another call; give a new key")
+
+        record = self.answer
+        if n != ANSWER_EFFECT:
+            record = self.effects[n] if n < len(self.effects) else None
+        if record == REMOVED_ANSWER:
+            raise Conflict(
+                "this call has taken effect, but its answer was removed when somebody "
+                "revoked a source; a new key would make it once more"
+            )
+        return record
 
 
 def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
@@ -80,15 +128,13 @@ def keep_answer(
     answer: Mapping[str, Any],
     effect_count: int,
 ) -> None:
-    """Store the answer of `call`, and delete answers that are older than a day.
+    """Store the answer of `call`.
 
     The run that answers knows the first `effect_count` effects of the call. Raises
     LeaseLost if another process has stored more of them, or the answer.
     """
     db.send("lock", {"name": call.lock_name})
     read_call(db, scope, call).check_effects(effect_count)
-    before = time.time() - DAY_SECONDS
-    db.send("forget_answers", {"tenant": call.tenant, "before": before})
     write_effect(db, call, ANSWER_EFFECT, answer)
 
 
@@ -103,27 +149,61 @@ def remove_answers(db: Db, scope: Scope) -> None:
     )
 
 
+def read_record(
+    db: Db, scope: Scope, call: IdempotentCall, n: int
+) -> Mapping[str, Any] | None:
+    """Return the record of effect `n` of `call`, None if it is not stored.
+
+    Raises Conflict if the key belongs to another call, or if the record was removed.
+    """
+    return read_call(db, scope, call).record_of(call, n)
+
+
+def read_effect(
+    db: Db, scope: Scope, call: IdempotentCall, n: int
+) -> Mapping[str, Any] | None:
+    """Return what `read_record` returns, which no other transaction changes meanwhile.
+
+    Until the commit, no other transaction stores anything under the key of the call.
+    """
+    db.send("lock", {"name": call.lock_name})
+    return read_record(db, scope, call, n)
+
+
 def write_effect(
     db: Db, call: IdempotentCall, n: int, record: Mapping[str, Any]
 ) -> None:
     """Store `record` as effect number `n` of `call`.
 
+    An answer ends the call; with it, answers that are older than a day are deleted.
+
     Until the commit, no other transaction stores anything under the key of the call: an
     effect and an answer have different numbers, so neither would see the other.
-    Raises LeaseLost if another process, which answers the same call, has stored this
-    effect, or if another call with the same key has stored anything.
+    Raises LeaseLost, at the latest at the commit, if another process, which answers the
+    same call, has stored this effect, or if another call with the same key has stored
+    anything.
     """
     now = time.time()
     values = {
         **asdict(call),
         "n": n,
-        "record": json.dumps(record),
+        "record": json.dumps(record, default=_plain),
         "now": now,
         "before": now - DAY_SECONDS,
     }
     db.send("lock", {"name": call.lock_name})
-    if not db.run("insert_answer", values).fetchall():
-        raise _being_answered()
+    if n == ANSWER_EFFECT:
+        db.send("forget_answers", {"tenant": call.tenant, "before": values["before"]})
+    db.expect("insert_answer", values, _being_answered())
+
+
+def _plain(value: Any) -> Any:
+    """Return a record or a set as data of JSON. Raises TypeError, as JSON expects."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
 def _being_answered() -> LeaseLost:

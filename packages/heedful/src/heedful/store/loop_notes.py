@@ -21,7 +21,7 @@ class LoopNote:
     at: float
 
 
-@resumable(result=LoopNote)
+@resumable(result=LoopNote, counts=True)
 def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
     """Add a note to a loop, without secrets. Raises NotFound, InvalidInput."""
     words = text.strip()

@@ -233,7 +233,8 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop for the driver `owner`; create the loop if necessary.
 
     The claim counts the call that follows it, which may kill its process: `died` of the
-    loop is how many calls did so since the last entry. Raises LeaseLost if another
+    loop is how many calls did so since the last entry. A driver that claims its loop
+    again lives, so its call counts once. Raises LeaseLost if another
     driver is working on the loop, Conflict if the stored task differs.
     """
     key = {**key_of(scope), "id": id}
@@ -249,13 +250,15 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
         _check_same(row, head, ("task",))
         db.send("claim_loop", {"n": row["n"], **driver})
         died = row["unanswered"]
+        if died and row["owner"] == owner:
+            died -= 1
 
     stored_loop = read(db, scope, id)
     return replace(stored_loop, loop=replace(stored_loop.loop, died=died))
 
 
 @holds(by=_locks_of_loop)
-@resumable(result=None)
+@resumable(result=None, again=lambda id, epoch: True)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease of the loop.
 
@@ -265,8 +268,19 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     db.expect("renew_lease", values, _lease_lost(id))
 
 
+def _has_attempt_or_step(
+    entry: JournalEntry, owner: str, memory: MemoryEntry | None = None
+) -> bool:
+    """Return True if the loop shows whether this entry was written.
+
+    An attempt has its number, and a step its name. A writer without a driver, whose
+    entry was written, gets LoopChanged, reads the loop again and finds its attempt.
+    """
+    return entry.attempt is not None or entry.step is not None
+
+
 @holds(by=_locks_of_entry)
-@resumable(result=int)
+@resumable(result=int, again=_has_attempt_or_step)
 def commit(
     db: Db,
     scope: Scope,
@@ -314,6 +328,20 @@ def commit(
     if memory is None:
         return 0
     return _remember(db, scope, entry.id, memory, now)
+
+
+@holds(by=_locks_of_entry)
+@resumable(result=Mapping[str, Any], counts=True)
+def lift(
+    db: Db,
+    scope: Scope,
+    entry: JournalEntry,
+    owner: str,
+    memory: MemoryEntry | None = None,
+) -> Mapping[str, Any]:
+    """Write an entry with overrides as `commit` does; return its answer as data."""
+    commit(db, scope, entry, owner, memory)
+    return {} if entry.answer is None else codec.verdict_to(entry.answer, redacts=True)
 
 
 def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) -> int:

@@ -135,6 +135,8 @@ class Database(Threads[PostgresSession]):
     Cancelling a task does not stop a running transaction.
     """
 
+    in_doubt = True
+
     def __init__(self, address: Address) -> None:
         super().__init__(partial(connect, address), address.size)
 
@@ -153,9 +155,8 @@ class Database(Threads[PostgresSession]):
         """Run `work`, commit, and return its result.
 
         Repeats if the database asks for a retry. Raises StoreInDoubt if the connection
-        was lost during the commit. `work` is then not repeated here. The caller may
-        repeat the call: its attempt number, id or idempotency key prevents a second
-        write.
+        was lost during the commit. `work` is then not repeated here: the store, which
+        calls this, can recognise what was written.
         """
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
         job = partial(self.transact, _begin("begin", scope, numbers), work)

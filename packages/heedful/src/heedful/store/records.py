@@ -190,7 +190,7 @@ class JournalEntry:
     `spending` is what an attempt of the rung with this name has used, if its first call
     was reserved. With `goes_on`, the next call follows at once and counts now: its
     process may not survive it. The `columns` of a large entry were made before the
-    transaction to keep it short.
+    transaction to keep it short. The `answer` is what the caller of an override gets.
     """
 
     id: str
@@ -212,6 +212,7 @@ class JournalEntry:
     overrides: tuple[Override, ...] = ()
     goes_on: bool = False
     columns: EntryColumns | None = None
+    answer: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

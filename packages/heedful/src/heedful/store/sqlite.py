@@ -375,6 +375,8 @@ class File:
     In memory, there is one for all.
     """
 
+    in_doubt = False
+
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = DatabasePath(path)
         open_file = partial(connect, path, busy_seconds=busy_seconds, place=self._place)

@@ -2,17 +2,23 @@
 
 Within `Effects`, each write of a call also stores its audit entry and its result, in
 one transaction. A call that is repeated with its idempotency key does not write again.
+
+A write whose commit was not acknowledged is run again, once: its stored result says
+whether it was written. Only if that fails, too, its caller gets StoreInDoubt, with the
+key under which the result is stored.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import finalize
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, StoreInDoubt, StoreUnavailable
 from heedful.lessons.scope import Scope
 from heedful.store.connection import (
     LOCAL_ACTOR,
@@ -26,11 +32,22 @@ from heedful.store.connection import (
     ReadLane,
     Work,
     bulk_reads,
+    counting_writes,
     declared_locks,
+    may_run_again,
     result_adapter,
     result_types,
 )
-from heedful.validation import MAX_READ_BYTES
+from heedful.store.idempotency import (
+    ANSWER_EFFECT,
+    MAX_KEY_CHARS,
+    IdempotentCall,
+    new_key,
+    read_effect,
+    read_record,
+    write_effect,
+)
+from heedful.validation import MAX_READ_BYTES, require
 
 if TYPE_CHECKING:  # threads for long computations are slow to import
     from heedful.store.offload import TurnKind
@@ -43,28 +60,45 @@ Extra = Callable[[Db], None]  # work that joins the transaction of another write
 Commit = Callable[[Work[T]], Awaitable[T]]  # runs work in a transaction of its own
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultKey:
+    """Where the result of a write is stored: as effect `n` of `call`.
+
+    `text` is the key with which its caller may repeat the call, "" if it cannot. If the
+    result `may_exist`, an earlier run of the call may have stored it.
+    """
+
+    call: IdempotentCall
+    n: int
+    text: str = ""
+    may_exist: bool = False
+
+
 class Effects:
     """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
-    Every write that is declared `resumable` is an effect. `record` is called to store
-    the number of an effect, its name and its result; with None nothing is stored.
-    `known` holds the effects that an earlier run of the same call stored. They are not
-    written again: the call continues with their stored results. `stored_count` is the
-    number of effects that are stored. Rows that the call writes have the key of `actor`
-    as a source.
+    Every write that is declared `resumable` is an effect. With a `call`, whose key is
+    `key`, each effect is stored with its name and its result. `known` holds the effects
+    that an earlier run of the same call stored. They are not written again: the call
+    continues with their stored results. `stored_count` is the number of effects that
+    are stored. Rows that the call writes have the key of `actor` as a source.
     """
 
     def __init__(
         self,
-        record: Callable[[Db, int, Mapping[str, Any]], None] | None = None,
+        call: IdempotentCall | None = None,
         known: Sequence[Mapping[str, Any]] = (),
         actor: Actor = LOCAL_ACTOR,
+        key: str = "",
     ) -> None:
         self._actor = actor
-        self._record = record
+        self.call: IdempotentCall | None = call
+        self._key = key
         self._known = list(known)
         self.stored_count: int = len(known)
         self._extras: list[Extra] = []
+        # The function whose next write has a key of its own, and this key.
+        self._keyed: tuple[Callable[..., Any], ResultKey] | None = None
         self.task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> "Effects":
@@ -79,55 +113,138 @@ class Effects:
         """Run `extra` in the same transaction as the next effect."""
         self._extras.append(extra)
 
-    async def write(
-        self, function: Callable[..., T], work: Work[T], commit: Commit[T]
-    ) -> T:
-        """Run and commit `work`, a call of `function`, and return its result.
+    @contextmanager
+    def keyed(self, function: Callable[..., Any], key: ResultKey) -> Iterator[None]:
+        """Store the result of the write of `function` in the block under `key`."""
+        self._keyed = function, key
+        try:
+            yield
+        finally:
+            self._keyed = None
 
-        An effect that an earlier run stored is not run: its stored result is returned.
-        """
-        if function not in result_types:
-            return await commit(partial(self._run_as_actor, work))
-
-        module = function.__module__.rpartition(".")[2]
-        name = f"{module}.{function.__qualname__}"
-        if self._known and self._known[0]["name"] == name:
-            self._extras.clear()
-            effect = self._known.pop(0)
-            result: T = result_adapter(function).validate_python(effect["value"])
-            return result
-
+    def key_of(self, function: Callable[..., Any]) -> ResultKey | None:
+        """Return the key of the next write, a call of `function`, if it has one."""
+        if self._keyed is not None and self._keyed[0] is function:
+            return self._keyed[1]
+        if self.call is None:
+            return None
         # An effect has its number only once it is stored. If the write fails and the
         # caller tries it again, it meets the effect that another process, which answers
         # the same call, has stored under this number.
-        number = self.stored_count
-        extras = tuple(self._extras)
+        return ResultKey(call=self.call, n=self.stored_count, text=self._key)
 
-        def run_and_record(db: Db) -> T:
-            value = self._run_as_actor(work, db)
+    def take_known(self, function: Callable[..., T]) -> tuple[T] | None:
+        """Return the result of `function`, if an earlier run stored it as the next."""
+        if not self._known or self._known[0]["name"] != _name_of(function):
+            return None
+
+        self._extras.clear()
+        return (_result_of(function, self._known.pop(0)),)
+
+    async def write(
+        self,
+        scope: Scope,
+        function: Callable[..., T],
+        work: Work[T],
+        commit: Commit[T],
+        key: ResultKey | None,
+    ) -> T:
+        """Run and commit `work`, a call of `function`, and return its result.
+
+        The result is stored under `key`, if there is one. An effect that an earlier run
+        stored is not run: its stored result is returned. Raises StoreInDoubt if it is
+        unknown whether `work` was committed, and could not be found out.
+        """
+        known = self.take_known(function)
+        if known is not None:
+            return known[0]
+
+        is_effect = function in result_types
+        extras = tuple(self._extras) if is_effect else ()
+
+        def run(db: Db) -> T:
+            db.actor = self._actor
+            try:
+                value = work(db)
+            finally:
+                db.actor = LOCAL_ACTOR
             for extra in extras:
                 extra(db)
-
-            if self._record is not None:
-                document = result_adapter(function).dump_python(value, mode="json")
-                self._record(db, number, {"name": name, "value": document})
             return value
 
-        value = await commit(run_and_record)
-        self.stored_count += 1
+        value = await _commit_once(run, commit, scope, function, key)
+        if is_effect:
+            self.stored_count += 1
         # An extra that came during the commit waits for the next effect.
         self._extras = [extra for extra in self._extras if extra not in extras]
         return value
 
-    def _run_as_actor(self, work: Work[T], db: Db) -> T:
-        db.actor = self._actor
-        try:
-            return work(db)
-        finally:
-            db.actor = LOCAL_ACTOR
+
+async def _commit_once(
+    work: Work[T],
+    commit: Commit[T],
+    scope: Scope,
+    function: Callable[..., T],
+    key: ResultKey | None,
+) -> T:
+    """Commit `work`, a call of `function`, and return its result, stored under `key`.
+
+    If the commit was not acknowledged, run it once more, unless the result is stored.
+    Raises StoreInDoubt if that fails, too.
+    """
+
+    def run(db: Db) -> T:
+        value = work(db)
+        if key is not None:
+            document = {"name": _name_of(function), "value": value}
+            write_effect(db, key.call, key.n, document)
+        return value
+
+    def run_unless_stored(db: Db) -> T:
+        if key is not None:
+            document = read_effect(db, scope, key.call, key.n)
+            if document is not None:
+                return _result_of(function, document)
+        return run(db)
+
+    may_exist = key is not None and key.may_exist
+    try:
+        return await commit(run_unless_stored if may_exist else run)
+    except StoreInDoubt as error:
+        doubt = error
+
+    try:
+        return await commit(run_unless_stored)
+    except (StoreInDoubt, StoreUnavailable) as error:
+        text = "" if key is None else key.text
+        counts = function in counting_writes
+        raise StoreInDoubt(doubt.what, key=text, counts=counts) from error
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name under which the effects of a function are stored."""
+    module = function.__module__.rpartition(".")[2]
+    return f"{module}.{function.__qualname__}"
+
+
+def _result_of(function: Callable[..., T], effect: Mapping[str, Any]) -> T:
+    """Return the result of a function from its stored effect."""
+    result: T = result_adapter(function).validate_python(effect["value"])
+    return result
 
 
 _current: ContextVar[Effects | None] = ContextVar("heedful_effects", default=None)
+
+
+def _effects_of_task() -> Effects | None:
+    """Return the effects of the call that runs in this task, if any.
+
+    The heartbeat of a call, and other tasks that it begins, are not part of it.
+    """
+    effects = _current.get()
+    if effects is None or effects.task is not asyncio.current_task():
+        return None
+    return effects
 
 
 def also(extra: Extra) -> None:
@@ -222,9 +339,10 @@ class Store:
     ) -> T:
         """Run `work(db, scope, ...)`, commit, and return its result.
 
-        Repeats if the database asks for a retry. Meanwhile no other writer has the
-        locks of `work`. Within an idempotent call, the same transaction stores the
-        records of the call.
+        Repeats if the database asks for a retry, and once if the commit was not
+        acknowledged: what was written is not written twice. Meanwhile no other writer
+        has the locks of `work`. Within an idempotent call, the same transaction stores
+        the records of the call.
         """
 
         def job(db: Db) -> T:
@@ -234,11 +352,69 @@ class Store:
         if callable(locks):
             locks = locks(*args, **kwargs)
         commit = partial(self._access.write, scope, locks=locks)
-        effects = _current.get()
-        # The heartbeat of a call, and other tasks that it begins, are not part of it.
-        if effects is None or effects.task is not asyncio.current_task():
-            return await commit(job)
-        return await effects.write(work, job, commit)
+        effects = _effects_of_task()
+        if effects is None:
+            if not self._access.in_doubt:
+                return await commit(job)
+            effects = Effects()
+
+        key = None
+        if work in result_types:
+            key = effects.key_of(work)
+            if key is None and self._access.in_doubt:
+                may_run = may_run_again.get(work)
+                if may_run is None or not may_run(*args, **kwargs):
+                    call = IdempotentCall.of_one_write(scope)
+                    key = ResultKey(call=call, n=ANSWER_EFFECT)
+        return await effects.write(scope, work, job, commit, key)
+
+    async def once(
+        self,
+        scope: Scope,
+        work: Callable[..., T],
+        call: Callable[[], Awaitable[T]],
+        *,
+        key: str,
+        request: object,
+    ) -> T:
+        """Return the result of `call`, which makes one write, a call of `work`.
+
+        If an earlier call with this `key` and the same `request` has written it within
+        a day, return the stored result instead. Without a `key`, or within a call that
+        has one, the call gets a key of its own, which StoreInDoubt names. Raises
+        Conflict if the key belongs to another call.
+        """
+        is_key = isinstance(key, str) and len(key) <= MAX_KEY_CHARS
+        allowed = f"1 to {MAX_KEY_CHARS} printable characters, or left out"
+        require(is_key and key.isprintable(), "key", key, allowed)
+
+        effects = _effects_of_task()
+        if effects is not None:
+            known = effects.take_known(work)
+            if known is not None:
+                return known[0]
+            if effects.call is not None:
+                return await call()
+        if not key and not self._access.in_doubt:
+            return await call()
+
+        text = key or new_key()
+        result_key = ResultKey(
+            call=IdempotentCall.in_process(scope, text, request),
+            n=ANSWER_EFFECT,
+            text=text,
+            may_exist=bool(key),
+        )
+        if key:
+            stored = await self.read(scope, read_record, result_key.call, ANSWER_EFFECT)
+            if stored is not None:
+                return _result_of(work, stored)
+
+        if effects is not None:
+            with effects.keyed(work, result_key):
+                return await call()
+        with Effects() as effects, effects.keyed(work, result_key):
+            return await call()
 
     async def close(self) -> None:
         """Finish running work and close every connection.

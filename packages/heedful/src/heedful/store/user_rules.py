@@ -154,7 +154,7 @@ def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
         change_state(db, scope, row, "retire", by=USER_ACTOR, why=why)
 
 
-@resumable(result=list[Remembered])
+@resumable(result=list[Remembered], counts=True)
 def state(
     db: Db,
     scope: Scope,
@@ -168,9 +168,12 @@ def state(
 
     What comes through a key of a service that is not `stated` is from outside.
     """
-    if db.actor.via and is_outside(db.actor.via, stated):
-        lessons = [replace(lesson, trust="outside") for lesson in lessons]
-    else:
-        for lesson in lessons:
+    answers: list[Remembered] = []
+    is_from_outside = bool(db.actor.via) and is_outside(db.actor.via, stated)
+    for lesson in lessons:
+        if is_from_outside:
+            lesson = replace(lesson, trust="outside")
+        else:
             say_again(db, scope, lesson)
-    return exposures.remember(db, scope, lessons, most=most, quota=quota)
+        answers += exposures.remember(db, scope, [lesson], most=most, quota=quota)
+    return answers

@@ -44,8 +44,7 @@ select :tenant, :caller, :once, :n, :digest, :record, :now
 where not exists (select 1 from answer where tenant = :tenant and caller = :caller and once = :once
                   and at > :before and digest <> :digest)
 on conflict (tenant, caller, once, n) do update set digest = :digest, record = :record, at = :now
-where answer.at <= :before
-returning n;
+where answer.at <= :before;
 
 -- name: remove_answers
 -- A call that has not finished keeps its effects, and continues after them.
