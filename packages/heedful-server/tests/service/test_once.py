@@ -4,7 +4,6 @@ answer.
 
 import asyncio
 import hashlib
-import json
 import os
 import signal
 import subprocess

@@ -16,6 +16,7 @@ from heedful.store.connection import Db, resumable
 from heedful.store.idempotency import IdempotentCall, RecordedCall, read_call
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
+from tests.store.lost_writes import ROWS
 
 SCOPE = Scope("ours")
 CALL = IdempotentCall(tenant="ours", caller="caller", once="once", digest="digest")
@@ -93,6 +94,9 @@ def test_every_function_that_is_passed_to_write_is_declared():
     assert {
         work for work in functions if work not in connection.result_types
     } == REPEATED
+    # What happens to each of them when its commit is lost: `test_lost_commits.py`.
+    ours = {work for work in functions if work.__module__.startswith("heedful.")}
+    assert ours - set(ROWS) == set()
 
 
 def test_pydantic_has_an_adapter_for_every_declared_result():

@@ -135,56 +135,85 @@ class Dreams:
 
 
 async def consolidate(
-    memory: Memory, *, dry_run: bool = False, by: str = "heedful"
+    memory: Memory, *, dry_run: bool = False, by: str = "heedful", key: str = ""
 ) -> Dream:
     """Reflect on what recurs in a scope, and end the rules that newer ones contradict.
 
     Failures that recur with one tool, file or error become a reflection of the
     outcome "partial", which cites their lessons and leaves them as they are. All
     changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
-    nothing is written.
+    nothing is written. A call that is made again with its `key` within a day returns
+    the dream of the first one.
 
-    Raises InvalidInput, StoreError, and ModelError of the embedder.
+    Raises InvalidInput, StoreError, ModelError of the embedder, and Conflict if the key
+    belongs to another call.
     """
     check_actor(by, "")
-    now = time.time()
+    if dry_run:
+        now = time.time()
+        plan = await _plan(memory, now)
+        return Dream(
+            0,
+            by=by,
+            at=now,
+            before=len(plan.lessons),
+            proposals=tuple(plan.proposals),
+            silence=plan.silence,
+            texts=_texts_of(plan.proposals, plan.lessons, plan.drafts),
+        )
 
+    async def dream() -> int:
+        """Carry out a plan; return the id of the dream."""
+        plan = await _plan(memory, time.time())
+        return await memory.store.write(
+            memory.scope,
+            store_dream,
+            {"before": len(plan.lessons), "silence": plan.silence},
+            proposals=plan.proposals,
+            expected=plan.lessons,
+            by=by,
+            reflections=plan.drafts,
+        )
+
+    request = "consolidate", by
+    id = await memory.store.once(
+        memory.scope, store_dream, dream, key=key, request=request
+    )
+    return await Dreams(memory).show(id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What a dream proposes for the `lessons` that it read, by their ids.
+
+    `drafts` are the reflections to write, by the survivors of their proposals.
+    `silence` says why nothing is proposed, if so.
+    """
+
+    lessons: Mapping[int, DreamLesson]
+    proposals: Sequence[Proposal]
+    drafts: Mapping[int, Lesson]
+    silence: str
+
+
+async def _plan(memory: Memory, now: float) -> _Plan:
+    """Read the lessons of a scope; return what a dream proposes for them."""
     material = await memory.store.read(memory.scope, read_material)
-    lessons = {lesson.id: lesson for lesson in material}
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
     superseded = await asyncio.to_thread(list, find_superseded(sources))
     recurrences = await _find_recurrences(memory, sources, superseded, now)
     drafts = await _draft_reflections(memory, recurrences)
-
-    silence = "" if recurrences else say("nothing recurs")
     reflected = [
         Proposal("reflect", recurrence.cited_ids, survivor=draft_id, why=recurrence.why)
         for draft_id, recurrence in zip(drafts, recurrences, strict=True)
     ]
-    proposals = [*superseded, *reflected]
-
-    if dry_run:
-        return Dream(
-            0,
-            by=by,
-            at=now,
-            before=len(lessons),
-            proposals=tuple(proposals),
-            silence=silence,
-            texts=_texts_of(proposals, lessons, drafts),
-        )
-
-    id = await memory.store.write(
-        memory.scope,
-        store_dream,
-        {"before": len(lessons), "silence": silence},
-        proposals=proposals,
-        expected=lessons,
-        by=by,
-        reflections=drafts,
+    return _Plan(
+        lessons={lesson.id: lesson for lesson in material},
+        proposals=[*superseded, *reflected],
+        drafts=drafts,
+        silence="" if recurrences else say("nothing recurs"),
     )
-    return await Dreams(memory).show(id)
 
 
 async def _find_recurrences(
@@ -283,7 +312,7 @@ def read_runs(db: Db, scope: Scope) -> dict[int, set[str]]:
     return runs_by_id
 
 
-@resumable(result=int)
+@resumable(result=int, counts=True)
 def store_dream(
     db: Db,
     scope: Scope,

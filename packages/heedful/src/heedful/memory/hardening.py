@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.check_proposals import (
@@ -83,24 +82,43 @@ class LessonChecks:
             )
         return await self._settle(check, "proposed", "", "")
 
-    async def accept(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
+    async def accept(
+        self, lesson: int, *, by: str, why: str = "", key: str = ""
+    ) -> LessonCheck:
         """Let the check of a lesson judge from now on, and reset its counts.
 
-        It is made from the current examples. Raises what `propose` raises, and
-        InvalidInput without an actor.
+        It is made from the current examples. All calls with one `key` reset and record
+        once a day. Raises what `propose` raises, InvalidInput without an actor, and
+        Conflict if the key belongs to another call.
         """
         check_actor(by, why)
-        check = await self._make(lesson)
-        return await self._settle(check, "accepted", by, why)
 
-    async def reject(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
-        """Stop the check of a lesson from judging.
+        async def decide() -> LessonCheck:
+            check = await self._make(lesson)
+            return await self._settle(check, "accepted", by, why)
 
-        Raises InvalidInput without an actor.
+        request = "accept", lesson, by, why
+        return await self._store.once(
+            self._scope, settle, decide, key=key, request=request
+        )
+
+    async def reject(
+        self, lesson: int, *, by: str, why: str = "", key: str = ""
+    ) -> LessonCheck:
+        """Stop the check of a lesson from judging; the `key` is as in `accept`.
+
+        Raises InvalidInput without an actor, and Conflict.
         """
         check_actor(by, why)
-        check = await self._read(lesson) or await self._make(lesson)
-        return await self._settle(check, "rejected", by, why)
+
+        async def decide() -> LessonCheck:
+            check = await self._read(lesson) or await self._make(lesson)
+            return await self._settle(check, "rejected", by, why)
+
+        request = "reject", lesson, by, why
+        return await self._store.once(
+            self._scope, settle, decide, key=key, request=request
+        )
 
     async def false_alarm(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
@@ -114,19 +132,8 @@ class LessonChecks:
         """
         check_actor(by, why)
         check_integer("lesson", lesson)
-        return await self._store.once(
-            self._scope,
-            report_false_alarm,
-            partial(
-                self._store.write,
-                self._scope,
-                report_false_alarm,
-                lesson,
-                by=by,
-                why=why,
-            ),
-            key=key,
-            request=("false alarm", lesson, by, why),
+        return await self._store.write_once(
+            key, self._scope, report_false_alarm, lesson, by=by, why=why
         )
 
     async def _read(self, lesson: int) -> LessonCheck | None:
@@ -363,7 +370,7 @@ def read_checks(db: Db, scope: Scope, limit: int, lesson: int = 0) -> list[Lesso
     ]
 
 
-@resumable(result=LessonCheck)
+@resumable(result=LessonCheck, counts=True)
 def settle(
     db: Db, scope: Scope, check: LessonCheck, *, by: str, why: str
 ) -> LessonCheck:

@@ -599,16 +599,17 @@ class Memory(CallMemory):
 
     @refuses_unknown_options
     async def pin(
-        self, id: int, *, by: str, why: str = "", pinned: bool = True
+        self, id: int, *, by: str, why: str = "", pinned: bool = True, key: str = ""
     ) -> None:
         """Protect a lesson from eviction, pruning and retirement.
 
-        `pinned=False` ends the protection. The decision is recorded. Raises NotFound,
-        InvalidInput without an actor.
+        `pinned=False` ends the protection. The decision is recorded, for all calls with
+        one `key` once a day. Raises NotFound, Conflict if the key belongs to another
+        call, InvalidInput without an actor.
         """
         check_integer("id", id, least=0)
-        await self.store.write(
-            self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
+        await self.store.write_once(
+            key, self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
         )
 
     @refuses_unknown_options
@@ -675,13 +676,15 @@ class Memory(CallMemory):
         unused_for: float | None = None,
         keep: int | None = None,
         dry_run: bool = False,
+        key: str = "",
     ) -> Sequence[Mapping[str, Any]]:
         """Remove unused lessons, and the least useful ones beyond `keep`.
 
         Unused means neither seen nor shown for `unused_for` seconds. Pinned and proven
         lessons stay. Return the removed lessons as plain data with the reason `why`;
         with `dry_run`, return what would be removed. The removal is one recorded
-        transaction. Raises InvalidInput.
+        transaction, for all calls with one `key` once a day. Raises InvalidInput, and
+        Conflict if the key belongs to another call.
         """
         from heedful.store import retention  # a hook prunes nothing
 
@@ -701,8 +704,8 @@ class Memory(CallMemory):
                 self.scope, retention.prunable, unused_seconds, max_lessons
             )
 
-        return await self.store.write(
-            self.scope, retention.prune, unused_seconds, max_lessons, by=by
+        return await self.store.write_once(
+            key, self.scope, retention.prune, unused_seconds, max_lessons, by=by
         )
 
     async def clear(self) -> int:

@@ -146,20 +146,27 @@ class Quarantine:
         await self._store.write(self._scope, undo, ids, by=by, why=why)
 
     async def state(
-        self, *names: str, by: str, why: str = "", remove: bool = False
+        self,
+        *names: str,
+        by: str,
+        why: str = "",
+        remove: bool = False,
+        key: str = "",
     ) -> Sequence[int]:
         """State sources by their names: lessons from them no longer wait for a review.
 
         A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
         or `reviewer:LOGIN`. Releases the lessons that wait only because of stated
         sources, and returns their ids. With `remove`, the names are stated no more, and
-        nothing is released. Raises InvalidInput.
+        nothing is released. All calls with one `key` are recorded once a day. Raises
+        InvalidInput, and Conflict if the key belongs to another call.
         """
         for name in names:
             check_name(name)
         require(names, "names", names, "at least one name of a source")
         check_actor(by, why)
-        return await self._store.write(
+        return await self._store.write_once(
+            key,
             self._scope,
             state_names,
             names,
@@ -290,7 +297,7 @@ def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
     )
 
 
-@resumable(result=list[int])
+@resumable(result=list[int], counts=True)
 def state_names(
     db: Db,
     scope: Scope,

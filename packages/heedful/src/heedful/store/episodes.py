@@ -83,7 +83,8 @@ def admit(
     return state_before
 
 
-@resumable(result=StoredEpisode | None)
+# The claim of a run whose answer was lost lapses.
+@resumable(result=StoredEpisode | None, again=lambda before, digest="": True)
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
     """Claim and return the oldest waiting or failed episode, or None.
 

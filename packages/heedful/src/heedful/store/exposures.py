@@ -291,7 +291,7 @@ def check_of(row: Row) -> LessonCheck:
     return replace(check, state="retired", why=reason) if reason else check
 
 
-@resumable(result=None)
+@resumable(result=None, counts=True)
 def count_alarms(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
     """Count what the checks of lessons found in one attempt or call."""
     now = time.time()

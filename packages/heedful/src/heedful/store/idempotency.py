@@ -8,7 +8,7 @@ texts at once, because they may quote it.
 """
 
 import json
-import secrets
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
@@ -66,8 +66,8 @@ class IdempotentCall:
 
 
 def new_key() -> str:
-    """Return a key that no other call has."""
-    return secrets.token_hex(16)
+    """Return a key that no other call has, and that no message takes for a secret."""
+    return f"call-{os.urandom(16).hex()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ async def create(
 
 
 @holds("keys")
-@resumable(result=str)
+@resumable(result=str, counts=True)
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
     """Insert a key with the hash of its secret, and a row in the audit; return its id.
 
@@ -242,7 +242,7 @@ def newest(
 
 
 @holds("keys")
-@resumable(result=Key)
+@resumable(result=Key, counts=True)
 def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     """Revoke a key, with a row in the audit, and return it. Raises NotFound.
 

@@ -894,7 +894,7 @@ def evict(
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]
 
 
-@resumable(result=None)
+@resumable(result=None, counts=True)
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Pin a lesson so that it is never evicted, or unpin it; record a ruling.
 

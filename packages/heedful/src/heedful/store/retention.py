@@ -238,7 +238,7 @@ def prunable(
     return lessons
 
 
-@resumable(result=list[Mapping[str, Any]])
+@resumable(result=list[Mapping[str, Any]], counts=True)
 def prune(
     db: Db, scope: Scope, unused_for: float, keep: int, by: str
 ) -> list[Mapping[str, Any]]:

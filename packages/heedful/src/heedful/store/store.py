@@ -416,6 +416,27 @@ class Store:
         with Effects() as effects, effects.keyed(work, result_key):
             return await call()
 
+    async def write_once(
+        self,
+        key: str,
+        scope: Scope,
+        work: Function[P, T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Write as `write` does, once for all calls with this `key` and arguments.
+
+        `key` is as in `once`. Raises Conflict if it belongs to another call.
+        """
+        return await self.once(
+            scope,
+            work,
+            partial(self.write, scope, work, *args, **kwargs),
+            key=key,
+            request=(_name_of(work), args, sorted(kwargs.items())),
+        )
+
     async def close(self) -> None:
         """Finish running work and close every connection.
 
