@@ -10,7 +10,13 @@ import pytest
 
 from heedful import errors
 from heedful.client import Client
-from heedful.errors import CertificateNotTrusted, InvalidInput, Refused, Unreachable
+from heedful.errors import (
+    CertificateNotTrusted,
+    InvalidInput,
+    Refused,
+    StoreInDoubt,
+    Unreachable,
+)
 from tests.tables import cases
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
@@ -83,6 +89,40 @@ def test_what_may_pass_is_tried_again_under_the_same_key(wrong, slept):
     assert keys[4] is None
     assert [request.content for request in service.got] == 5 * [b'{"a": 1}']
     assert len(slept) == 2
+
+
+IN_DOUBT = httpx.Response(503, json={"code": "store_in_doubt", "detail": "lost"})
+
+
+def test_a_call_whose_write_stays_in_doubt_names_its_key(slept):
+    service = Service(IN_DOUBT)
+    with pytest.raises(StoreInDoubt) as doubt:
+        asyncio.run(service.client().remember("E", "the build fails"))
+    assert {request.headers["idempotency-key"] for request in service.got} == {
+        doubt.value.key
+    }
+    assert f"call again with key={doubt.value.key!r}" in str(doubt.value)
+
+
+def test_a_caller_gives_the_key_of_a_call(slept):
+    service = Service(IN_DOUBT)
+    with pytest.raises(StoreInDoubt) as doubt:
+        asyncio.run(service.client().remember("E", "the build fails", key="order-7"))
+    assert doubt.value.key == "order-7"
+    assert service.got[0].headers["idempotency-key"] == "order-7"
+
+
+@cases(
+    ("ask",),
+    {
+        "an offer": (lambda client: client.offer("mem", "L", ["a"]),),
+        "a report": (lambda client: client.report("L", 1, output="12"),),
+    },
+)
+def test_a_call_that_may_be_repeated_names_no_key(ask, slept):
+    with pytest.raises(StoreInDoubt, match="make the same call again") as doubt:
+        asyncio.run(ask(Service(IN_DOUBT).client()))
+    assert doubt.value.key == ""
 
 
 @pytest.mark.parametrize("status", [400, 401, 409, 422])

@@ -32,14 +32,15 @@ class Counting:
         self.statements: list[str] = []
         self.opened = 0
 
-    def __call__(self) -> Connection:
+    def __call__(self, busy_seconds: float = 0.1) -> Connection:
         db = sqlite3.connect(
             self.path,
-            timeout=0.1,
+            timeout=busy_seconds,
             isolation_level=None,
             check_same_thread=False,
             factory=Connection,
         )
+        db.busy_seconds = busy_seconds
         db.set_trace_callback(self.statements.append)
         self.opened += 1
         return db
@@ -62,7 +63,7 @@ def counting(tmp_path):
 
 @pytest.fixture
 def writer(counting):
-    thread = Thread(counting, writes=True)
+    thread = Thread(counting, writes=True, busy_seconds=0.1)
     yield thread
     thread.close()
 
@@ -141,7 +142,7 @@ def read_or_fail(number: int, db: sqlite3.Connection) -> list[int]:
 async def test_reads_that_wait_share_a_transaction_and_fail_alone(writer, counting):
     await writer.submit(partial(insert, 7))
     counting.statements.clear()
-    reader = Thread(counting, writes=False)
+    reader = Thread(counting, writes=False, busy_seconds=0.1)
     jobs = [partial(read_or_fail, number) for number in range(3)]
     first, failed, last = await run_together(reader, *jobs)
     reader.close()
@@ -175,6 +176,39 @@ async def test_a_locked_database_fails_the_group_and_then_works_again(writer, co
     other.close()
     assert await writer.submit(partial(insert, 1)) == 1
     assert counting.opened == 1
+
+
+def patience(db: sqlite3.Connection) -> int:
+    """Return for how many milliseconds a statement waits for a lock."""
+    return int(db.execute("pragma busy_timeout").fetchone()[0])
+
+
+async def test_after_a_wait_in_vain_waits_are_short_until_work_succeeds(
+    writer, counting
+):
+    assert await writer.submit(patience) == 100
+    other = sqlite3.connect(counting.path, isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(StoreUnavailable, match="another process holds the database"):
+        await writer.submit(partial(insert, 1))
+    other.execute("rollback")
+    other.close()
+    assert await writer.submit(patience) == 5
+    assert await writer.submit(patience) == 100
+
+
+async def test_a_connection_to_a_file_that_was_held_is_opened_with_a_short_wait(
+    writer, counting
+):
+    other = sqlite3.connect(counting.path, isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(StoreUnavailable):
+        await writer.submit(partial(insert, 1))
+    other.execute("rollback")
+    other.close()
+    writer.close()  # the next work opens a connection
+    assert await writer.submit(patience) == 5
+    assert counting.opened == 2
 
 
 async def test_a_locked_database_does_not_hold_the_event_loop(tmp_path):

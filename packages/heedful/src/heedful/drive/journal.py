@@ -15,6 +15,7 @@ import functools
 import json
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -332,7 +333,12 @@ class Lease:
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored_loop = await self.store.write(
-                self.scope, loops.claim, self.id, head, owner=self.owner
+                self.scope,
+                loops.claim,
+                self.id,
+                head,
+                owner=self.owner,
+                at=time.time(),
             )
             self._epoch = stored_loop.epoch
             self._claimed = True

@@ -229,29 +229,33 @@ def _policy_from(text: str) -> Policy:
 
 
 @holds(by=_locks_of_loop)
-def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
+def claim(
+    db: Db, scope: Scope, id: str, head: Head, owner: str, at: float | None = None
+) -> StoredLoop:
     """Claim the loop for the driver `owner`; create the loop if necessary.
 
     The claim counts the call that follows it, which may kill its process: `died` of the
-    loop is how many calls did so since the last entry. A driver that claims its loop
-    again lives, so its call counts once. Raises LeaseLost if another
-    driver is working on the loop, Conflict if the stored task differs.
+    loop is how many calls did so since the last entry. `at` is the time of the claim,
+    by default now; the same claim again, of the same driver and time, changes nothing.
+    Raises LeaseLost if another driver is working on the loop, Conflict if the stored
+    task differs.
     """
     key = {**key_of(scope), "id": id}
     row = db.first("read_loop", key)
-    driver = {"owner": owner, "lease": LOOP_LEASE_SECONDS, "now": time.time()}
+    now = time.time() if at is None else at
+    driver = {"owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now}
     died = 0
     if row is None:
         new_loop = {**key, **head_columns(head), **driver, "via": db.actor.via}
         db.send("insert_loop", {**new_loop, "state": "open", "unanswered": 1})
+    elif row["owner"] == owner and row["updated"] == now:
+        died = row["unanswered"] - 1
     else:
         if row["owner"] != owner and alive(row["owner"], row["held_for"]):
             raise LeaseLost(driven_message(id, row["owner"]))
         _check_same(row, head, ("task",))
         db.send("claim_loop", {"n": row["n"], **driver})
         died = row["unanswered"]
-        if died and row["owner"] == owner:
-            died -= 1
 
     stored_loop = read(db, scope, id)
     return replace(stored_loop, loop=replace(stored_loop.loop, died=died))

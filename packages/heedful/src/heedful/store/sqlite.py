@@ -96,12 +96,20 @@ class Connection(sqlite3.Connection, Db):
     place: DatabasePath = DatabasePath(IN_MEMORY_PATH)
     # True if SQLite takes no locks, and does not see that another program writes.
     immutable: bool = False
+    # How long a statement waits for a lock of another program.
+    busy_seconds: float = 0.0
 
     def check(self) -> None:
         """Check that the file may still be written, and has room. Raises StoreError."""
         self.place.check()
         # It changes nothing, but writes a page, which a full disk refuses.
         self.execute(f"pragma application_id = {APPLICATION_ID}")
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Set how long a statement waits for a lock of another program."""
+        if seconds != self.busy_seconds:
+            self.busy_seconds = seconds
+            self.execute(f"pragma busy_timeout = {round(seconds * 1_000)}")
 
     def close(self) -> None:
         """Close the connection, and note that it is lost."""
@@ -115,6 +123,9 @@ class Thread(Threads[Connection]):
     It takes the work that waits, at most `group`, into one transaction. With `writes`,
     it commits them with one fsync; each runs in a savepoint, so a failed one does not
     affect the others.
+
+    Work waits `busy_seconds` for a lock of another program. After a wait in vain, it
+    waits a twentieth of that, until some work has succeeded.
     """
 
     def __init__(
@@ -122,10 +133,13 @@ class Thread(Threads[Connection]):
         connect: Callable[..., Connection],
         *,
         writes: bool,
+        busy_seconds: float,
         group: int = MAX_GROUP,
         place: DatabasePath | None = None,
     ) -> None:
-        super().__init__(connect, 1, group)
+        super().__init__(lambda: connect(busy_seconds=self._patience_seconds), 1, group)
+        self._busy_seconds = busy_seconds
+        self._waited_in_vain = False
         self._place = place or DatabasePath(IN_MEMORY_PATH)
         self._shares_lock = writes and self._place.path != IN_MEMORY_PATH
         self._run = _commit_all if writes else _read_all
@@ -134,6 +148,13 @@ class Thread(Threads[Connection]):
         """Begin without a thread and a connection, as after a fork."""
         super().reset()
         self._own_lock = threading.RLock()
+
+    @property
+    def _patience_seconds(self) -> float:
+        """How long the next work waits for a lock of another program."""
+        if self._waited_in_vain:
+            return self._busy_seconds / 20
+        return self._busy_seconds
 
     @property
     def _use_lock(self) -> threading.RLock:
@@ -189,12 +210,17 @@ class Thread(Threads[Connection]):
         try:
             db = self.connection()
             try:
-                return self._run(db, works)
+                db.wait_at_most(self._patience_seconds)
+                results = self._run(db, works)
             finally:
                 _roll_back(db)
                 if db.immutable:
                     db.close()
+            self._waited_in_vain = False
+            return results
         except SQLITE_ERRORS as error:
+            if _result_code(error) == sqlite3.SQLITE_BUSY:
+                self._waited_in_vain = True
             raise translate_error(error, str(self._place.path)) from error
         finally:
             self._use_lock.release()
@@ -305,8 +331,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     if not isinstance(error, sqlite3.Error):
         return error
 
-    # The lowest byte of an extended result code is the primary one.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _result_code(error)
     place = f"{path}: " if path and path not in str(error) else ""
     if code == sqlite3.SQLITE_NOTADB:
         translated: errors.StoreError = errors.StoreCorrupt(
@@ -326,6 +351,12 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
 
     translated.__cause__ = error
     return translated
+
+
+def _result_code(error: BaseException) -> int:
+    """Return SQLite's primary result code of an error, 0 if it has none."""
+    # The lowest byte of an extended result code is the primary one.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _damage_error(error: BaseException, path: str) -> errors.StoreCorrupt:
@@ -379,9 +410,11 @@ class File:
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = DatabasePath(path)
-        open_file = partial(connect, path, busy_seconds=busy_seconds, place=self._place)
+        open_file = partial(connect, path, place=self._place)
 
-        self.writer: Thread = Thread(open_file, writes=True, place=self._place)
+        self.writer: Thread = Thread(
+            open_file, writes=True, busy_seconds=busy_seconds, place=self._place
+        )
         self.readers: dict[ReadLane, Thread] = {}
         for lane, group in MAX_READ_GROUPS.items():
             self.readers[lane] = self.writer
@@ -389,6 +422,7 @@ class File:
                 self.readers[lane] = Thread(
                     partial(open_file, reads=True),
                     writes=False,
+                    busy_seconds=busy_seconds,
                     group=group,
                     place=self._place,
                 )
@@ -471,6 +505,7 @@ def connect(
     db.url = path
     db.place = place
     db.immutable = address != place.path
+    db.busy_seconds = busy_seconds
     with ExitStack() as failure:
         failure.callback(db.close)  # which rolls back what was not committed
         db.create_function("store_clock", 0, time.time)

@@ -17,10 +17,7 @@ returning n, exists (select 1 from step where step.loop = n) as steps;
 update loop set {head = :head}, model = case when :model = '' then model else :model end where n = :n;
 
 -- name: claim_loop
--- The call of a driver that has the loop already was counted.
-update loop set lease = store_clock() + :lease, updated = :now, epoch = epoch + 1, owner = :owner,
-  unanswered = case when owner = :owner and unanswered > 0 then unanswered else unanswered + 1 end
-where n = :n;
+update loop set owner = :owner, lease = store_clock() + :lease, updated = :now, epoch = epoch + 1, unanswered = unanswered + 1 where n = :n;
 
 -- name: renew_lease
 update loop set lease = store_clock() + :lease
