@@ -75,6 +75,24 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
             {"retry-after": "1"},
             "the store",
         ),
+        "a write in doubt with a key": (
+            errors.StoreInDoubt("gone", key="order-7"),
+            503,
+            {"retry-after": "1"},
+            "the same Idempotency-Key: it is not written twice",
+        ),
+        "a write in doubt that counts": (
+            errors.StoreInDoubt("gone", counts=True),
+            503,
+            {"retry-after": "1"},
+            "see whether it was written",
+        ),
+        "a write in doubt": (
+            errors.StoreInDoubt("gone"),
+            503,
+            {"retry-after": "1"},
+            "send the same request again",
+        ),
         "a key refused": (
             errors.KeyRefused("no"),
             401,
