@@ -460,13 +460,19 @@ class StoreInDoubt(StoreError):
     the same call may be repeated, unless it `counts` what it gets.
     """
 
+    # An error that comes from a service has only its message.
+    what: str = ""
+    key: str = ""
+    argument: str = "key"
+    counts: bool = False
+
     def __init__(
         self, what: str, key: str = "", argument: str = "key", counts: bool = False
     ) -> None:
-        self.what: str = what
-        self.key: str = key
-        self.argument: str = argument
-        self.counts: bool = counts
+        self.what = what
+        self.key = key
+        self.argument = argument
+        self.counts = counts
         remedy = "make the same call again: what is done already is not done twice"
         if counts:
             remedy = "see whether it was written before you make the same call again"
