@@ -41,11 +41,13 @@ MARK_START = "[redacted: "  # the kind of the secret and a bracket follow
 # whole: a private key of 16,384 bits has 12,600 characters.
 CUT_MARGIN_CHARS = 20_000
 
-# Short texts in which no secret was found. One attempt redacts its findings and names
-# several times, and a text that is remembered here need not be searched again.
+# Texts in which no secret was found. A text is redacted where it enters, and again by
+# the store: a text that is remembered here is not searched again.
 _CLEAN_TEXTS: set[str] = set()
-MAX_REMEMBERED_CHARS = 200  # of one text
+MAX_REMEMBERED_CHARS = 10_000  # of one text
 MAX_REMEMBERED_TEXTS = 2_000
+MAX_ALL_REMEMBERED_CHARS = 1_000_000
+_remembered_chars = 0
 # What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
 # title up to its end, a character set and other codes. Its escape may be written as in
 # programs, in HTML and XML, by `cat -v` and by `visible`.
@@ -102,10 +104,19 @@ def redact(text: str) -> str:
 
     clean = _redact_as_drawn(text, _apply_rules(text))
     if clean == text and len(text) <= MAX_REMEMBERED_CHARS:
-        if len(_CLEAN_TEXTS) >= MAX_REMEMBERED_TEXTS:
-            _CLEAN_TEXTS.clear()
-        _CLEAN_TEXTS.add(text)
+        _remember(text)
     return clean
+
+
+def _remember(text: str) -> None:
+    """Remember that a text has no secret; forget the others if they are too many."""
+    global _remembered_chars
+    is_full = len(_CLEAN_TEXTS) >= MAX_REMEMBERED_TEXTS
+    if is_full or _remembered_chars + len(text) > MAX_ALL_REMEMBERED_CHARS:
+        _CLEAN_TEXTS.clear()
+        _remembered_chars = 0
+    _CLEAN_TEXTS.add(text)
+    _remembered_chars += len(text)
 
 
 def _redact_as_drawn(text: str, clean: str) -> str:

@@ -367,6 +367,46 @@ def _outcome_of(events: list[Event], fault: Fault | None) -> Ended:
     return "timeout" if TIMEOUT_CODE_PATTERN.search(code) else "error"
 
 
+def without_secrets(episode: Episode) -> Episode:
+    """Return the episode without secrets; its texts are not cut.
+
+    A reader's episode has none. One that a program makes may have some.
+    """
+    fault = episode.fault
+    if fault is not None:
+        fault = Fault(*map(redact, astuple(fault)))
+    return replace(
+        episode,
+        events=tuple(map(_event_without_secrets, episode.events)),
+        task=redact(episode.task),
+        goal=redact(episode.goal),
+        fault=fault,
+        id=safe_id(episode.id),
+        session=safe_id(episode.session),
+        tools=tuple(map(redact, episode.tools)),
+    )
+
+
+def _event_without_secrets(event: Event) -> Event:
+    """Return the event without secrets; its texts are not cut."""
+    arguments = event.arguments
+    if isinstance(arguments, Mapping):
+        arguments = dict(arguments)
+    return replace(
+        event,
+        type=redact(event.type),
+        content=redact(event.content),
+        agent=redact(event.agent),
+        tool=redact(event.tool),
+        arguments=redact_data(arguments),
+        call=safe_id(event.call),
+        error=redact(event.error),
+        id=safe_id(event.id),
+        code=redact(event.code),
+        meta=redact_data(dict(event.meta)),
+    )
+
+
 def clean_event(event: Event, limit: int) -> Event:
     """Return the event without secrets, with each text cut to `limit` characters.
 

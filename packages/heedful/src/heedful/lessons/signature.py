@@ -3,7 +3,8 @@
 The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses.
 These particulars are masked, so all occurrences have the same pattern. An assertion
 keeps its expression and its expected value; only the actual value is masked. So does a
-sentence that corrects a value: "4.2, not 12". A claim keeps all its figures.
+sentence that corrects a value: "4.2, not 12". A claim keeps all its figures. Secrets are
+redacted before, because what masking leaves of a secret is not recognised.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 from heedful.lessons.lesson import Signature
 from heedful.lessons.scope import MAX_READ_CHARS, digest_of, short_digest
 from heedful.lessons.words import compiled
-from heedful.redact import TERMINAL_CODES
+from heedful.redact import TERMINAL_CODES, redact
 
 # The types of errors whose text is a claim: another figure makes it another claim.
 CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
@@ -29,13 +30,16 @@ def signature(error_type: str, text: str) -> Signature:
     addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion keeps its
     expression and its expected value; its actual value is masked. An error of a type in
     `CLAIM_ERROR_TYPES` keeps its figures. In JSON, neither the order of keys nor, if
-    the whole text is a list, the order and number of equal items matters.
+    the whole text is a list, the order and number of equal items matters. The signature
+    is that of the redacted text.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
     >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
     'after <N> at <N>'
     """
+    error_type = redact(error_type)
+    text = redact(text)
     visible_text = text
     if "[" in text or "\r" in text:
         visible_text = compiled(_SCREEN_CODE_PATTERN).sub(

@@ -1,13 +1,15 @@
 """What two occurrences of one finding have in common, and how far each is off.
 
-A finding without a key of its own is known by its text without the particulars of the
-moment. An error that nobody measured may name two figures, a value and its limit.
+A finding without a key of its own is known by its text without secrets and without the
+particulars of the moment. An error that nobody measured may name two figures, a value
+and its limit.
 """
 
 import re
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
+from heedful.redact import redact
 from heedful.validation import MAX_SCORE
 
 # What differs between two occurrences of one error: a clock time, with its date, a time
@@ -32,14 +34,15 @@ def default_key(check: str, message: str, *, is_measured: bool = False) -> str:
     """Return the key of a finding that has none of its own.
 
     It is the same for another time, id, address or temporary path in the message, and
-    for another figure if that `is_measured`.
+    for another figure if that `is_measured`. It has no secrets.
 
     >>> default_key("tests", "job 3fa9c1d2 failed in cell 3 at 10:15:02")
     'tests: job … failed in cell 3 at …'
     """
+    message = redact(message)  # what masking leaves of a secret is not recognised
     if is_measured:
         message = _MESSAGE_FIGURE_PATTERN.sub("…", message)
-    return f"{check}: {_KEY_PARTICULAR_PATTERN.sub('…', message)}"
+    return f"{redact(check)}: {_KEY_PARTICULAR_PATTERN.sub('…', message)}"
 
 
 def relative_distance(value: float, limit: float) -> float | None:

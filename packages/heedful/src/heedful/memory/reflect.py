@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
-from heedful.episodes.episode import Episode, Limits
+from heedful.episodes.episode import Episode, Limits, without_secrets
 from heedful.episodes.procedures import (
     MIN_PROCEDURE_TOOLS,
     Procedure,
@@ -255,6 +255,7 @@ async def reflect(
 
     if not episode.events and episode.fault is None:
         return None
+    episode = await asyncio.to_thread(without_secrets, episode)
     if memory is None or not store:
         return await reflector.reflect(episode, episode.digest, author)
 

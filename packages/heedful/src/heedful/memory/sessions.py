@@ -12,7 +12,7 @@ from itertools import chain
 
 from heedful.episodes import course as trace
 from heedful.episodes.course import Course
-from heedful.episodes.episode import Episode, Event
+from heedful.episodes.episode import Episode, Event, without_secrets
 from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder, first_text
 from heedful.lessons import render
 from heedful.lessons.action import PATH_ARGUMENTS
@@ -74,6 +74,7 @@ async def learn_session(
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = open_memory(memory)
+    episode = await asyncio.to_thread(without_secrets, episode)
     digest = digest or episode.digest
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(was_known=True)
