@@ -5,10 +5,17 @@ a leak.
 import base64
 import json
 import re
+import sqlite3
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, log
 from pathlib import Path
 from random import Random
+from typing import Any
+
+import numpy
 
 _RANDOM = Random("planted")
 LOWER = string.ascii_lowercase
@@ -17,6 +24,10 @@ DIGITS = string.digits
 HEX = "0123456789abcdef"
 WORD = string.ascii_letters + string.digits
 URL = f"{WORD}-_"
+
+
+Draw = Callable[[str, int], str]
+"""Return so many characters of an alphabet."""
 
 
 def some(alphabet: str, length: int) -> str:
@@ -46,7 +57,7 @@ _FOLDER = Path(__file__).parent
 _PAGES = (_FOLDER.parent / "docs" / "secrets.md", _FOLDER / "planted_forms.md")
 
 
-def fill_in(form: str) -> tuple[str, list[str]]:
+def fill_in(form: str, draw: Draw = some) -> tuple[str, list[str]]:
     """The example with random characters in place of its braces, and what was put
     there.
     """
@@ -57,9 +68,9 @@ def fill_in(form: str) -> tuple[str, list[str]]:
         if name in _JWT:
             secrets.append(".".join(map(_web, _JWT[name])))
         elif name == "UUID":
-            secrets.append("-".join(some(HEX, size) for size in (8, 4, 4, 4, 12)))
+            secrets.append("-".join(draw(HEX, size) for size in (8, 4, 4, 4, 12)))
         else:
-            secrets.append(some(_ALPHABETS[name], int(length)))
+            secrets.append(draw(_ALPHABETS[name], int(length)))
         return secrets[-1]
 
     text = re.sub(r"\{(UUID|JWT|NONE|[UDLHWR]{1,2})(\d*)\}", fill, form)
@@ -161,6 +172,155 @@ def left(secret: str, clean: bytes | str) -> str:
     """A part of the secret that is left in a text; "" without one."""
     text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
     return next((part for part in parts(secret) if part in text), "")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A text with a secret of a form, and the parts of the secret."""
+
+    form: str
+    text: str
+    secrets: tuple[str, ...]
+
+
+def _draw(random: Random, alphabet: str, length: int) -> str:
+    """Random characters, at least one of them a digit if the alphabet has digits.
+
+    A value of letters only is not always recognised, as docs/secrets.md says.
+    """
+    while True:
+        value = "".join(random.choices(alphabet, k=length))
+        if not set(DIGITS) & set(alphabet) or set(DIGITS) & set(value):
+            return value
+
+
+PEM_FORMS = (
+    "-----BEGIN RSA PRIVATE KEY-----\\n{W64}\\n{W64}\\n-----END RSA PRIVATE KEY-----",
+    (
+        "-----BEGIN OPENSSH PRIVATE KEY-----\\nb3BlbnNzaC1rZXktdjEA{W50}\\n"
+        "-----END OPENSSH PRIVATE KEY-----"
+    ),
+)
+FORMS: tuple[str, ...] = (
+    *(
+        form
+        for heading in ("Tokens", "Places", "Names")
+        for forms, kind in _rows(heading)
+        for form in forms
+        # Whether a text without a name is random is a matter of chance.
+        if kind != "random_token"
+    ),
+    *PEM_FORMS,
+)
+"""The forms of secrets that docs/secrets.md promises to recognise."""
+MIN_PIECE_CHARS = 8
+
+
+def values_of(form: str, count: int) -> list[Value]:
+    """The same so many random values of a form, whenever they are made."""
+    draw = partial(_draw, Random(form))
+    filled = [fill_in(form, draw) for _ in range(count)]
+    # The claims of all our web tokens are the same, and ids of digits are no secrets.
+    return [
+        Value(
+            form,
+            text,
+            tuple(s for s in secrets if not s.isdecimal() and not s.startswith("eyJ")),
+        )
+        for text, secrets in filled
+    ]
+
+
+def bundles(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """Share values out, so that a text has values of many forms."""
+    count = -(-len(values) // size)
+    for start in range(count):
+        yield values[start::count]
+
+
+def join(values: Sequence[Value]) -> str:
+    """A text with all these values, each in a paragraph of its own."""
+    return "\n\n".join(f"value {n}: {value.text}" for n, value in enumerate(values))
+
+
+def pieces(secret: str, length: int = MIN_PIECE_CHARS) -> Iterator[str]:
+    """All pieces of so many characters, without what is the same for all users."""
+    for start in range(len(secret) - length + 1):
+        yield secret[start : start + length]
+
+
+def find_pieces(values: Iterable[Value], data: bytes | str) -> list[str]:
+    """The pieces of the values' secrets that are in the data.
+
+    Data have many random words of their own: digests, ids. A piece is long enough not
+    to be one of them by chance, so it is longer if its alphabet is smaller.
+    """
+    pieces_by_start: dict[bytes, set[bytes]] = {}
+    for value in values:
+        for secret in value.secrets:
+            for piece in map(str.encode, pieces(secret, _piece_length(secret))):
+                pieces_by_start.setdefault(piece[:MIN_PIECE_CHARS], set()).add(piece)
+
+    if isinstance(data, str):
+        data = data.encode("utf-8", "replace")
+    found = set[str]()
+    for place in _places_of(pieces_by_start, data):
+        for piece in pieces_by_start.get(data[place : place + MIN_PIECE_CHARS], ()):
+            if data.startswith(piece, place):
+                found.add(piece.decode())
+    return sorted(found)
+
+
+def _places_of(starts: Iterable[bytes], data: bytes) -> Iterator[int]:
+    """Where the data may have one of these texts of eight characters; few other places.
+
+    All places are compared at once, as numbers of 64 bits, by a hash of 24 bits.
+    """
+    known = numpy.zeros(1 << 24, dtype=bool)
+    known[_hashes(numpy.frombuffer(b"".join(starts), dtype=">u8"))] = True
+    for start in range(0, len(data), 1 << 20):
+        part = data[start : start + (1 << 20) + MIN_PIECE_CHARS - 1]
+        if len(part) < MIN_PIECE_CHARS:
+            return
+        characters = numpy.frombuffer(part, dtype=numpy.uint8)
+        windows = numpy.lib.stride_tricks.sliding_window_view(characters, 8)
+        numbers = numpy.ascontiguousarray(windows).view(">u8").ravel()
+        yield from (start + numpy.flatnonzero(known[_hashes(numbers)])).tolist()
+
+
+def _hashes(numbers: Any) -> Any:
+    """A hash of 24 bits of each number, by the constant of Fibonacci hashing."""
+    return (numbers.astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)) >> 40
+
+
+def _piece_length(secret: str) -> int:
+    """How many characters of a secret are as rare as eight letters and digits."""
+    alphabets = (HEX, LOWER, UPPER, LOWER + DIGITS, UPPER + DIGITS, WORD)
+    sizes = [len(alphabet) for alphabet in alphabets if set(secret) <= set(alphabet)]
+    size = min(sizes, default=len(WORD))
+    length = ceil(MIN_PIECE_CHARS * log(len(WORD)) / log(size))
+    return max(MIN_PIECE_CHARS, min(length, len(secret)))
+
+
+def everything_in(database: Path) -> Iterator[str]:
+    """All values in the tables of a database, and all words of its searches."""
+    connection = sqlite3.connect(database)
+    try:
+        tables = connection.execute(
+            "select name, sql from sqlite_master where type = 'table'"
+        ).fetchall()
+        for name, sql in tables:
+            for row in connection.execute(f'select * from "{name}"'):
+                yield from (str(value) for value in row if value is not None)
+            if "using fts5" in (sql or "").lower():
+                words = f"temp.words_of_{name}"
+                connection.execute(
+                    f"create virtual table {words} using fts5vocab(main, {name}, row)"
+                )
+                for (word,) in connection.execute(f"select term from {words}"):
+                    yield str(word)
+    finally:
+        connection.close()
 
 
 def _kinds() -> Iterator[tuple[str, str, list[str], bool]]:

@@ -8,8 +8,10 @@ where the key of a value also says whether it is a secret. docs/secrets.md lists
 found, and how often ordinary texts are marked.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, Literal
 from unicodedata import category
@@ -94,7 +96,8 @@ def redact(text: str) -> str:
     It recognises tokens of common issuers, private keys, hashes of passwords,
     credentials in URLs, headers, commands and SQL, and the values of names such as
     `password`; docs/secrets.md lists them. A text with a secret among characters that
-    are not drawn, such as the colours of a terminal, loses these characters.
+    are not drawn, such as the colours of a terminal, loses these characters. A text
+    that is JSON is redacted as these data, and then as a text.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -102,7 +105,8 @@ def redact(text: str) -> str:
     if text in _CLEAN_TEXTS:
         return text
 
-    clean = _redact_as_drawn(text, _apply_rules(text))
+    data_text = _redact_json(text)
+    clean = _redact_as_drawn(data_text, _apply_rules(data_text))
     if clean == text and len(text) <= MAX_REMEMBERED_CHARS:
         _remember(text)
     return clean
@@ -117,6 +121,22 @@ def _remember(text: str) -> None:
         _remembered_chars = 0
     _CLEAN_TEXTS.add(text)
     _remembered_chars += len(text)
+
+
+def _redact_json(text: str) -> str:
+    """Return a text without the secrets in its data if it is JSON, else as it is.
+
+    In JSON all lines are one, so a rule that looks at a line does not see where it
+    ends.
+    """
+    if not text.startswith(("{", "[")):
+        return text
+    with suppress(ValueError, RecursionError):
+        data = json.loads(text)
+        clean = redact_data(data)
+        if clean != data:
+            return json.dumps(clean, ensure_ascii=False)
+    return text
 
 
 def _redact_as_drawn(text: str, clean: str) -> str:

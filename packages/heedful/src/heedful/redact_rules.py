@@ -659,7 +659,8 @@ COMMAND_RULES = (
         kind="password",
         pattern=_command_pattern(
             r"\s",
-            gap=r"\s{1,9}+",
+            # A command ends with its line, unless a backslash continues it.
+            gap=r"(?:[^\S\n]|(?<=\\)\n|(?<=\\\r)\n){1,9}+",
             word=r"""(?:"[^"\n]{0,400}+"|'[^'\n]{0,400}+'|(?>[^\s;|&"']+))+""",
             quote=r"""["']?""",
             secret=r"""(?:(?<=["'])[^"'\n]{4,}+(?=["'])|[^\s"'`;|&()<>]{4,}+)""",

@@ -1,10 +1,9 @@
-"""A key planted wherever a text can enter is in no file, log or output, and in no part
-of one.
+"""Secrets planted wherever a text can enter: no piece of one is in a file, a log, an
+output, a prompt or the words of a search.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,28 @@ import pytest
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
+from heedful.episodes.episode import Ended, Episode, Event, Fault
 from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import MAX_SOURCE_NAME_CHARS
 from heedful.loop.record import Evaluation, Finding
 from heedful.models.contract import Answer
 from heedful.models.function import Function
-from heedful.validation import MAX_STORED_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_LINE_CHARS, MAX_STORED_TEXT_CHARS
 from tests.cli.support import Desk
-from tests.planted import ONE_OF_EACH, TOKENS, left, parts
+from tests.planted import (
+    FORMS,
+    TOKENS,
+    bundles,
+    everything_in,
+    find_pieces,
+    join,
+    left,
+    values_of,
+)
 
 DB = "heedful.db"
+BUNDLE_SIZE = 40
+OUTCOMES: tuple[Ended, ...] = ("success", "failure")
 COMMANDS = (
     "loops --json",
     "lessons --json",
@@ -45,6 +57,8 @@ def judge(text: str, context: Context) -> Evaluation:
             persistent=True,
             rule=text,
         ),
+        Finding("whose key is made of its message", text),
+        Finding("measured", text, off_by=0.1),
     )
     return Evaluation(
         findings if context.attempt == 1 else (),
@@ -52,13 +66,15 @@ def judge(text: str, context: Context) -> Evaluation:
     )
 
 
-async def run_loops(store: heedful.Store, text: str, id: str) -> list[str]:
+async def run_loops(memory: heedful.Memory, text: str, id: str) -> list[str]:
     """Loops of all endings with the text in whatever they are given; what the errors
-    said.
+    and the hints said.
     """
+    store = memory.store
     errors: list[str] = []
 
     def generate(task: Any, hint: str) -> Any:
+        errors.append(hint)
         nested = {"note": [text], "deep": {"text": text}, text: "as a key"}
         return Answer(f"second {text}\n{hint}") if hint else nested
 
@@ -71,12 +87,10 @@ async def run_loops(store: heedful.Store, text: str, id: str) -> list[str]:
     def rule(loop: heedful.Loop) -> str:
         return f"enough of {text}"
 
-    memory = heedful.Memory(store)
     run_loop = partial(heedful.run, store=store, memory=memory)
     goals = [heedful.Goal("quality", 0.9)]
     task = {"do": text, "also": [text]}
     await run_loop(task, generate=generate, checks=[check], goals=goals, id=id)
-    await run_loop(f"again {text}", generate=generate, checks=[check])
     stopping = heedful.Policy((rule, heedful.MaxAttempts(1)))
     run = heedful.Run[Any](
         task,
@@ -102,8 +116,11 @@ async def run_loops(store: heedful.Store, text: str, id: str) -> list[str]:
     return errors
 
 
-async def remember_everywhere(store: heedful.Store, text: str) -> None:
-    memory = heedful.Memory(store)
+async def remember_everywhere(memory: heedful.Memory, text: str) -> list[str]:
+    """Lessons and sightings with the text in whatever they are given; what is recalled
+    of them.
+    """
+    source = text if len(text) <= MAX_SOURCE_NAME_CHARS else "a document"
     example = heedful.Example(
         text,
         text,
@@ -119,28 +136,66 @@ async def remember_everywhere(store: heedful.Store, text: str) -> None:
             memory.remember,
             tags=[text, "tag"],
             context=text,
-            source=text[:200],
+            source=source,
             origin=trust,
         )
         await remember(f"Type {text}", text, lesson=text, example=example)
-        await remember("Leak", f"{trust} in the middle: {text}, and on")
+        middle = await remember("Leak", f"{trust} in the middle: {text}, and on")
     await memory.remember("Leak", "y" * (MAX_STORED_TEXT_CHARS - 30) + f" {text}")
-    await memory.seen("Leak", text)
-    await memory.recall(text, tags=[text])
+    answers: list[Any] = [await memory.seen("Leak", text)]
+    matches = await memory.recall(text, tags=[text])
+    answers += [matches, memory.render(matches), memory.render(matches, form="text")]
+    answers += [await memory.query(text), await memory.top(100)]
     # A second token of a kind says the same.
     for entry in (await memory.quarantine.waiting())[:1]:
         await memory.quarantine.release([entry.id], by=text, why=text)
-    await memory.pin(1, by=text, why=text)
+    await memory.pin(middle.id, by=text, why=text)
+    rule = f"Never use {text}"
+    if len(rule) <= MAX_SHOWN_LINE_CHARS:
+        await memory.user_rules.state(rule, by=text)
+    return list(map(str, answers))
+
+
+async def learn_everywhere(memory: heedful.Memory, text: str) -> list[str]:
+    """Runs of agents with the text in whatever they are given; what they teach."""
+    answers: list[Any] = []
+    events = (
+        Event("user_message", f"Never use {text}", meta={"note": text}),
+        Event("tool_call", tool="sh", arguments={"command": f"send {text}"}),
+        Event("tool_response", tool="sh", error=f"Error: cannot send {text}"),
+        Event("tool_call", tool="sh", arguments={"command": f"send -f {text}"}),
+        Event("tool_response", f"sent {text}", tool="sh"),
+        Event("error_event", error=text, code="E1", agent=f"agent {text}"),
+    )
+    for outcome in OUTCOMES:
+        episode = Episode(
+            events,
+            outcome,
+            task=f"send {text}",
+            goal=text,
+            fault=Fault("error", text, text),
+            id=f"{outcome} {text}",
+            session=f"{outcome} {text}",
+        )
+        answers.append(await heedful.reflect(episode, memory=memory))
+        answers.append(await heedful.learn_session(episode, memory=memory))
+    answers.append(await memory.before("sh", {"command": f"send {text}"}))
+    answers.append(await heedful.consolidate(memory))
+    return list(map(str, answers))
 
 
 async def plant(path: Path, texts: list[str]) -> list[str]:
+    """Plant each text in a project of its own; return all that is said about it."""
     store = heedful.open_store(str(path))
     outputs = []
     try:
-        runs = (run_loops(store, text, f"loop-{n}") for n, text in enumerate(texts))
-        outputs += [error for errors in await asyncio.gather(*runs) for error in errors]
-        for text in texts:
-            await remember_everywhere(store, text)
+        for number, text in enumerate(texts):
+            # The commands below read the default project.
+            scope = Scope(project=f"project-{number}") if number else Scope()
+            memory = heedful.Memory(store, scope, holdout=0)
+            outputs += await run_loops(memory, text, f"loop-{number}")
+            outputs += await remember_everywhere(memory, text)
+            outputs += await learn_everywhere(memory, text)
         # Before it is closed, so that what is not in the database yet is in the -wal.
         outputs += [
             file.read_bytes().decode("utf-8", "replace")
@@ -151,44 +206,36 @@ async def plant(path: Path, texts: list[str]) -> list[str]:
     return outputs
 
 
-# By its form, its place (over several lines), its name and its address.
-TELLING_KINDS = ("aws_key", "private_key", "assigned", "password_in_url")
-
-
 @pytest.mark.parametrize(
-    "kinds",
+    "count",
     [
-        pytest.param(TELLING_KINDS, id="one of each sort"),
-        pytest.param(ONE_OF_EACH, id="all", marks=pytest.mark.nightly),
+        pytest.param(1, id="a value of each form"),
+        pytest.param(40, id="40 values of each form", marks=pytest.mark.nightly),
     ],
 )
-def test_no_key_is_left_anywhere(
-    kinds: Iterable[str],
+def test_no_piece_of_a_secret_is_left_anywhere(
+    count: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A key of each kind, all in one store: test_redact has every key, here is where
-    they go.
-    """
     caplog.set_level(logging.DEBUG)
     desk = Desk(tmp_path)
-    few = [ONE_OF_EACH[kind] for kind in kinds]
-    outputs = asyncio.run(plant(tmp_path / DB, [text for text, _ in few]))
-    for command in (*COMMANDS, "why loop-0", "why loop-1 --json"):
+    values = [value for form in FORMS for value in values_of(form, count)]
+    texts = list(map(join, bundles(values, BUNDLE_SIZE)))
+    outputs = asyncio.run(plant(tmp_path / DB, texts))
+    for command in (*COMMANDS, "why loop-0", "why loop-0 --json"):
         done = desk.invoke(monkeypatch, command)
         assert done.code in (0, 1), (command, done)
         outputs += [done.out, done.err]
     outputs += [
         file.read_bytes().decode("utf-8", "replace") for file in tmp_path.iterdir()
     ]
-    outputs += [caplog.text, *capfd.readouterr()]
-    hidden = {part for _, secret in few for part in parts(secret)}
-    assert {len(part) for part in hidden} == {12}
-    for text in dict.fromkeys(outputs):
-        assert not hidden & {text[start : start + 12] for start in range(len(text))}
-    assert any("[redacted: " in output for output in outputs)
+    outputs += [caplog.text, *capfd.readouterr(), *everything_in(tmp_path / DB)]
+    everything = "\n".join(dict.fromkeys(outputs))
+    assert "[redacted: " in everything
+    assert find_pieces(values, everything) == []
 
 
 @pytest.mark.parametrize(
