@@ -149,6 +149,7 @@ def test_a_service_stores_logs_and_answers_no_piece(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.WARNING, "httpx")  # the client of this test
     outputs: list[str] = []
     statuses: list[int] = []
     with served(tmp_path, work=(work := Handed())) as api:
