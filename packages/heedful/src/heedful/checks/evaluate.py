@@ -49,7 +49,7 @@ from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
-from heedful.redact import redact
+from heedful.redact import redact, redact_data
 from heedful.validation import MAX_NAME_CHARS, as_float, refuses_unknown_options
 
 P = ParamSpec("P")
@@ -430,7 +430,8 @@ async def evaluated(
             continue
 
         findings += judgement.findings
-        scores |= judgement.scores
+        if judgement.scores:
+            scores |= redact_data(dict(judgement.scores))
         usage += judgement.usage
         preference += judgement.preference
         if judgement.met is not None:

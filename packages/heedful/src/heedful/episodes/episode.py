@@ -383,8 +383,15 @@ def without_secrets(episode: Episode) -> Episode:
         fault=fault,
         id=safe_id(episode.id),
         session=safe_id(episode.session),
-        tools=tuple(map(redact, episode.tools)),
+        tools=tuple(map(_clean_name, episode.tools)),
+        source=_clean_name(episode.source),
     )
+
+
+@lru_cache(1_000)
+def _clean_name(name: str) -> str:
+    """Return the name of an agent or a tool without secrets."""
+    return redact(name)
 
 
 def _event_without_secrets(event: Event) -> Event:
@@ -394,16 +401,16 @@ def _event_without_secrets(event: Event) -> Event:
         arguments = dict(arguments)
     return replace(
         event,
-        type=redact(event.type),
-        content=redact(event.content),
-        agent=redact(event.agent),
-        tool=redact(event.tool),
-        arguments=redact_data(arguments),
+        type=_clean_name(event.type),
+        content=event.content and redact(event.content),
+        agent=_clean_name(event.agent),
+        tool=_clean_name(event.tool),
+        arguments=arguments and redact_data(arguments),
         call=safe_id(event.call),
-        error=redact(event.error),
+        error=event.error and redact(event.error),
         id=safe_id(event.id),
-        code=redact(event.code),
-        meta=redact_data(dict(event.meta)),
+        code=_clean_name(event.code),
+        meta=event.meta and redact_data(dict(event.meta)),
     )
 
 
@@ -459,7 +466,7 @@ def _short_name(name: str) -> str:
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if the id is very long or contains a secret."""
-    if len(id) <= MAX_NAME_CHARS and redact(id) == id:
+    if not id or (len(id) <= MAX_NAME_CHARS and redact(id) == id):
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -62,7 +62,6 @@ from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
-from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
@@ -475,7 +474,7 @@ class MistakeFinder:
         repeated = repeated_step(self.events, REPEATED_TIMES)
         if repeated is not None and call_worked(run, repeated.at):
             times = len(repeated.evidence)
-            action = self._call_of(repeated.at, redact)
+            action = self._call_of(repeated.at, str)
             error = f"the same result {times} times in a row"
             yield self._mistake(repeated.at, error, action=action, place=action.tool)
         last = len(self.events) - 1
@@ -495,7 +494,7 @@ class MistakeFinder:
     def _answer(self, position: int) -> Call:
         """Return an answer of the agent as the call of a mistake."""
         text = clean(self.events[position].content, MAX_SHOWN_TEXT_CHARS)
-        return Call(tool="answer", text=redact(text))
+        return Call(tool="answer", text=text)
 
     def _event_mistake(self, position: int) -> FoundMistake:
         """Return the mistake of an error that belongs to no call."""
@@ -521,7 +520,7 @@ class MistakeFinder:
 
         `position` is that of the event that shows it.
         """
-        error = _text_with_words(redact(clean(error, MAX_SHOWN_TEXT_CHARS)))
+        error = _text_with_words(clean(error, MAX_SHOWN_TEXT_CHARS))
         name = f"{place}: {error}" if place else error
         if self.events:
             positions = positions or (position,)

@@ -58,7 +58,7 @@ def to_document(record: Any, *, redacts: bool = False) -> Plain:
         if value is not default and value != default:
             if type(value) not in _SCALAR_TYPES:
                 value = _plain_value(value, redacts)
-            elif redacts and type(value) is str:
+            elif redacts and value and type(value) is str:
                 value = redact(value)
             document[name] = value
 
@@ -97,7 +97,9 @@ def _omitted_values(kind: type) -> tuple[tuple[str, Any], ...]:
 def _plain_value(value: Any, redacts: bool) -> Any:
     """Return the value of a field as JSON data, as `to_document` does."""
     if hasattr(value, "__dataclass_fields__"):
-        return to_document(value, redacts=redacts)
+        # What a check returns is redacted at once.
+        is_clean = isinstance(value, Evaluation)
+        return to_document(value, redacts=redacts and not is_clean)
     if isinstance(value, Mapping):
         value = dict(value)
     elif isinstance(value, tuple | list):

