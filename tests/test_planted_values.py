@@ -156,9 +156,7 @@ def test_a_service_stores_logs_and_answers_no_piece(
         for number, text in enumerate(planted_texts()):
             for method, path, body in requests_about(number, text):
                 headers = {"Idempotency-Key": f"{number} {path}"}
-                answer = api.request(
-                    method, f"/v1/{path}", json=body, headers=headers
-                )
+                answer = api.request(method, f"/v1/{path}", json=body, headers=headers)
                 statuses.append(answer.status_code)
                 outputs.append(answer.text)
         for task, scope, arguments in work.jobs:
@@ -176,7 +174,10 @@ def test_a_service_stores_logs_and_answers_no_piece(
 def session_about(number: int, text: str) -> Iterator[dict[str, Any]]:
     """Yield the events of a session with the text in whatever they have."""
     failing = {"tool_name": "Bash", "tool_input": {"command": f"deploy{number} {text}"}}
-    fixing = {"tool_name": "Bash", "tool_input": {"command": f"deploy{number} -f {text}"}}
+    fixing = {
+        "tool_name": "Bash",
+        "tool_input": {"command": f"deploy{number} -f {text}"},
+    }
     error = f"Exit code 1\nError: cannot deploy{number} {text}"
     yield {"hook_event_name": "SessionStart", "source": "startup"}
     yield {"hook_event_name": "UserPromptSubmit", "prompt": f"never use {text}"}

@@ -46,10 +46,11 @@ CUT_MARGIN_CHARS = 20_000
 # Texts in which no secret was found. A text is redacted where it enters, and again by
 # the store: a text that is remembered here is not searched again.
 _CLEAN_TEXTS: set[str] = set()
-MAX_REMEMBERED_CHARS = 10_000  # of one text
-MAX_REMEMBERED_TEXTS = 2_000
-MAX_ALL_REMEMBERED_CHARS = 1_000_000
-_remembered_chars = 0
+_CLEAN_LONG_TEXTS: set[str] = set()
+MAX_SHORT_CHARS = 200  # of one short text
+MAX_SHORT_TEXTS = 2_000
+MAX_LONG_CHARS = 10_000  # of one long text
+MAX_LONG_TEXTS = 100
 # What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
 # title up to its end, a character set and other codes. Its escape may be written as in
 # programs, in HTML and XML, by `cat -v` and by `visible`.
@@ -102,25 +103,28 @@ def redact(text: str) -> str:
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
-    if text in _CLEAN_TEXTS:
+    if text in _CLEAN_TEXTS or text in _CLEAN_LONG_TEXTS:
         return text
 
     data_text = _redact_json(text)
     clean = _redact_as_drawn(data_text, _apply_rules(data_text))
-    if clean == text and len(text) <= MAX_REMEMBERED_CHARS:
+    if clean == text:
         _remember(text)
     return clean
 
 
 def _remember(text: str) -> None:
-    """Remember that a text has no secret; forget the others if they are too many."""
-    global _remembered_chars
-    is_full = len(_CLEAN_TEXTS) >= MAX_REMEMBERED_TEXTS
-    if is_full or _remembered_chars + len(text) > MAX_ALL_REMEMBERED_CHARS:
-        _CLEAN_TEXTS.clear()
-        _remembered_chars = 0
-    _CLEAN_TEXTS.add(text)
-    _remembered_chars += len(text)
+    """Remember that a text has no secret, unless it is very long."""
+    texts = _CLEAN_TEXTS
+    max_texts = MAX_SHORT_TEXTS
+    if len(text) > MAX_SHORT_CHARS:
+        texts = _CLEAN_LONG_TEXTS
+        max_texts = MAX_LONG_TEXTS
+
+    if len(text) <= MAX_LONG_CHARS:
+        if len(texts) >= max_texts:
+            texts.clear()
+        texts.add(text)
 
 
 def _redact_json(text: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
 from heedful.episodes.episode import Ended, Episode, Event, Fault
+from heedful.errors import CheckFailed, GenerateFailed, InvalidInput, ModelError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.scope import MAX_SOURCE_NAME_CHARS
 from heedful.loop.record import Evaluation, Finding

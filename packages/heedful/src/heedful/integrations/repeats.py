@@ -15,7 +15,8 @@ from heedful.episodes.signals import canonical_json
 from heedful.lessons.scope import digest_of
 from heedful.lessons.signature import mask_moments
 from heedful.loop.stop import Repeat, Stop
-from heedful.sanitize import clean
+from heedful.redact import redact
+from heedful.sanitize import clean, redact_ends
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
 NOTED_TIMES = 3
@@ -100,7 +101,8 @@ class Repeats:
         if step is None:
             return ""
 
-        step.result = clean(result, MAX_SHOWN_TEXT_CHARS)
+        end_texts = redact_ends(result, MAX_SHOWN_TEXT_CHARS)
+        step.result = clean(end_texts, MAX_SHOWN_TEXT_CHARS)
         identity = mask_moments(result) if failed else result
         step.digest = digest_of("result", identity)
         steps = self._steps[: self._steps.index(step) + 1]
@@ -115,7 +117,7 @@ class Repeats:
     def _stop(self, action: str) -> None:
         """End the run because of a call."""
         results = [step.result for step in self._steps if step.action == action]
-        called = clean(action, MAX_SHOWN_TEXT_CHARS)
+        called = clean(redact(action), MAX_SHOWN_TEXT_CHARS)
         reason = f"The run ended because {called} kept giving the same: {results[-1]}"
         self.stopped = Stop(Repeat.name, reason)
 

@@ -3,8 +3,9 @@
 The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses.
 These particulars are masked, so all occurrences have the same pattern. An assertion
 keeps its expression and its expected value; only the actual value is masked. So does a
-sentence that corrects a value: "4.2, not 12". A claim keeps all its figures. Secrets are
-redacted before, because what masking leaves of a secret is not recognised.
+sentence that corrects a value: "4.2, not 12". A claim keeps all its figures.
+
+The text is redacted first: what masking leaves of a secret is not recognised.
 """
 
 import json

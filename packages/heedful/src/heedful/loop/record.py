@@ -143,12 +143,12 @@ class Finding:
 
     Level "error" requires another attempt; "warning" and "note" do not. `severity` is
     in 0..1. `key` identifies the finding across attempts; the default is the check's
-    name and the message without its times, ids and temporary paths. An improvement does
-    not reset the count of a `persistent` finding in the rule `Echo`. `span` is the
-    half-open range of the faulty characters in the candidate, None if unknown. `rule`
-    says what holds for every answer: memory shows it unchanged to other tasks. Without
-    a rule, memory shows the message and the fix, with blanks for the particulars of
-    this task. `raised` has the type and the place of the exception that refused the
+    name and the message without its secrets, times, ids and temporary paths. An
+    improvement does not reset the count of a `persistent` finding in the rule `Echo`.
+    `span` is the half-open range of the faulty characters in the candidate, None if
+    unknown. `rule` says what holds for every answer: memory shows it unchanged to other
+    tasks. Without a rule, memory shows the message and the fix, with blanks for the
+    particulars of this task. `raised` has the type and the place of the exception that refused the
     candidate; it is "" if a check returned the finding. `off_by` is how far a measure
     is beyond its limit, as a share of the limit, or as the distance if the limit is 0;
     None if nothing was measured. `check_id` is the same for all functions that the
