@@ -148,11 +148,11 @@ class Finding:
     `span` is the half-open range of the faulty characters in the candidate, None if
     unknown. `rule` says what holds for every answer: memory shows it unchanged to other
     tasks. Without a rule, memory shows the message and the fix, with blanks for the
-    particulars of this task. `raised` has the type and the place of the exception that refused the
-    candidate; it is "" if a check returned the finding. `off_by` is how far a measure
-    is beyond its limit, as a share of the limit, or as the distance if the limit is 0;
-    None if nothing was measured. `check_id` is the same for all functions that the
-    check guards, and memory shows its rules to each of them. Loops set it.
+    particulars of this task. `raised` has the type and the place of the exception that
+    refused the candidate; it is "" if a check returned the finding. `off_by` is how far
+    a measure is beyond its limit, as a share of the limit, or as the distance if the
+    limit is 0; None if nothing was measured. `check_id` is the same for all functions
+    that the check guards, and memory shows its rules to each of them. Loops set it.
     """
 
     check: str
