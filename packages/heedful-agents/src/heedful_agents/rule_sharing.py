@@ -21,7 +21,7 @@ from heedful.lessons import render
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import Mistake, from_json
-from heedful.lessons.origin import Origin, lowest_origin
+from heedful.lessons.origin import Origin, lowest_origin, standing_of
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
@@ -117,9 +117,10 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
         return _MACHINE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
 
     mistake = from_json(row["mistake"])
+    reviewer = standing_of(row["trust"], row["released_by"])
     text = leave_out(render.account(mistake)) if mistake else leave_out(row["text"])
     if row["error_type"] == RULE_TYPE:
-        return rule_of(text, trust=row["trust"])
+        return rule_of(text, trust=reviewer)
 
     pattern = leave_out(row["pattern"])
     # A rule that is found by its own words needs no pattern; that of a strategy names
@@ -139,7 +140,7 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
         tool=leave_out(row["error_type"]),
         error=error,
         check=leave_out(str(row["rule"].get("words", ""))),
-        trust=row["trust"],
+        trust=reviewer,
     )
 
 

@@ -35,7 +35,9 @@ def may_review(caller: Caller) -> bool:
 
 def visible(caller: Caller, lesson: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a lesson as plain data, without what this caller may not see."""
-    is_unreviewed = lesson["state"] == "quarantined" or lesson["trust"] == "outside"
+    is_unreviewed = lesson["state"] == "quarantined" or (
+        lesson["trust"] == "outside" and not lesson["released_by"]
+    )
     if may_review(caller) or not is_unreviewed:
         return lesson
     hidden = {

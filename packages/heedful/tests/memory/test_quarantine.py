@@ -95,7 +95,9 @@ async def test_what_is_released_is_recalled_and_on_record(memory):
     assert await memory.quarantine.waiting() == []
     entry = await memory.quarantine.show(1)
     assert entry.state == "unverified"
-    assert entry.trust == "user"
+    assert entry.trust == "outside"
+    assert entry.released_by == "ann"
+    assert entry.released_at == entry.provenance.rulings[0]["at"]
     assert entry.source == "page"
     (ruling,) = entry.provenance.rulings
     assert ruling["action"] == "release"

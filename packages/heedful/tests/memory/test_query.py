@@ -83,7 +83,8 @@ async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory):
     await memory.quarantine.release([remembered.entry], by="ada")
     (entry,) = await memory.query(SAID)
     assert entry.state == "unverified"
-    assert entry.trust == "user"
+    assert entry.trust == "outside"
+    assert entry.released_by == "ann"
     assert entry.release == ""
     assert [match.id for match in await memory.recall(SAID)] == [remembered.entry]
 

@@ -114,7 +114,7 @@ order by override.until limit :limit;
 
 -- name: words_at
 -- The words that operators replaced in lessons after a time, the oldest first; without words of tools and documents.
-select l.id, case when e.trust = 'outside' then '' else e.lesson end as text
+select l.id, case when e.unreviewed then '' else e.lesson end as text
 from lesson l join ruling r on r.tenant = l.tenant and r.project = l.project and r.subject = l.kind || '/' || l.signature
 left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
@@ -125,7 +125,7 @@ order by r.id;
 -- Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
-  and (:reviews or e.state <> 'quarantined' and e.trust <> 'outside') order by o.source limit :places;
+  and (:reviews or e.state <> 'quarantined' and not e.unreviewed) order by o.source limit :places;
 
 -- name: sessions_of
 -- The sources of a lesson that are stored sessions.
@@ -135,7 +135,7 @@ where e.scope = :token and e.lesson_id = :id limit :places;
 
 -- name: unheeded
 -- Lessons whose mistake came again after most sessions that were told them, and that nobody has ruled on since.
-select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.told, r.again, r.at from (
+select l.id, case when l.unreviewed then '' else l.text end as text, r.told, r.again, r.at from (
   select subject, count(*) as told, sum(case when repeated then 1 else 0 end) as again, max(at) as at from reminder
   where tenant = :tenant and project = :project and settled and told group by subject
 ) as r cross join lesson l
@@ -156,13 +156,13 @@ left join loop on loop.tenant = :tenant and loop.project = :project and loop.id 
 
 -- name: learnt_from
 -- The lessons with a text from one of these sources.
-select distinct l.id, case when l.trust = 'outside' then '' else l.text end as text, l.state, l.trust
+select distinct l.id, case when l.unreviewed then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source in (select value from json_each(:sources)) order by l.id limit :limit;
 
 -- name: told_in
 -- The lessons that a session was told; `repeated` says whether the error of each came again, if a later call shows it.
-select l.id, case when l.trust = 'outside' then '' else l.text end as text, r.repeated from reminder r
+select l.id, case when l.unreviewed then '' else l.text end as text, r.repeated from reminder r
 join lesson l on l.tenant = r.tenant and l.project = r.project and l.kind || '/' || l.signature = r.subject
 where r.tenant = :tenant and r.project = :project and r.session = :session and r.told order by l.id limit :limit;
 
@@ -193,7 +193,7 @@ where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject,
 select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust,
        case when :reviews or json_extract(r.record, '$.trust') <> 'outside'
             then json_extract(r.record, '$.source') else '' end as source,
-       e.id, case when e.trust = 'outside' then '' else e.lesson end as text
+       e.id, case when e.unreviewed then '' else e.lesson end as text
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;

@@ -634,7 +634,7 @@ def _set_vague_apart(
         rule
         for rule in rules
         if (rule.cause and rule.cause.says_fix(rule.verified))
-        or rule.trust == "user"
+        or rule.is_confirmed
         or rule.useful > 1
     ]
     vague_rules = [rule for rule in rules if rule not in clear_rules]

@@ -18,7 +18,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.commands import release_command
 from heedful.lessons.holdout import Exposure, Outcome
 from heedful.lessons.mistake import Mistake
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import Origin, standing_of
 from heedful.lessons.scope import (
     MAX_SOURCE_NAME_CHARS,
     MIN_UNBROKEN_CASES,
@@ -243,7 +243,9 @@ class Lesson:
     the text, `sources` name others that it depends on, `parents` are the ids of
     examples that this lesson is derived from, and `meta` is further JSON data. `cause`
     is the rule that the loop broke, if loops with its `memory_key` recall it. `mistake`
-    is what went wrong, as a record; then `text` has its words.
+    is what went wrong, as a record; then `text` has its words. A text from outside that
+    a person released stays from outside: `released_by` says who did, and `released_at`
+    when, in seconds since 1970.
     """
 
     kind: str
@@ -269,6 +271,8 @@ class Lesson:
     cause: Cause | None = None
     memory_key: str = ""
     mistake: Mistake | None = None
+    released_by: str = ""
+    released_at: float = 0.0
 
     _repr_html_ = html_form
 
@@ -367,8 +371,9 @@ class Match:
     the lesson, `lesson_id` is its id, `lesson` its text, `signature` the digest of
     its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
-    `trust` are those of the example, `meta` is the data stored with its lesson. Only
-    `Memory.query` returns examples that are quarantined.
+    `trust` are those of the example, `meta` is the data stored with its lesson. A text
+    from outside was released by `released_by` at `released_at`, "" and 0 if it waits.
+    Only `Memory.query` returns examples that are quarantined.
 
     `cause` is set if the memory key of a loop found the lesson; then `worked` has the
     output that broke the rule and the accepted output, unless they are long. `own` is
@@ -397,6 +402,8 @@ class Match:
     signature: str = ""
     useful: float = 1.0
     trust: Origin = "user"
+    released_by: str = ""
+    released_at: float = 0.0
     meta: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
     worked: Example | None = None
@@ -440,6 +447,11 @@ class Match:
     def is_from_run(self) -> bool:
         """True if the lesson was drawn from a run."""
         return self.kind in EPISODE_LESSON_KINDS
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if a person wrote or released the example."""
+        return standing_of(self.trust, self.released_by) == "user"
 
     @property
     def verified(self) -> bool:

@@ -166,7 +166,8 @@ class LessonCheck:
     Only a check in the state "accepted" judges. `by` accepted or rejected it at the
     time `decided`, and said `why`. Since then it has found something `hits` times, last
     at the time `last_hit`; `false_alarms` counts the wrong findings. Times are in
-    seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`.
+    seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`;
+    if it is from outside, `released_by` released it, "" if nobody did.
     """
 
     lesson: int
@@ -188,7 +189,13 @@ class LessonCheck:
     error_type: str = ""
     taught_by: tuple[str, ...] = ()
     trust: Origin = "local"
+    released_by: str = ""
     lesson_state: State = "unverified"
+
+    @property
+    def is_unreviewed(self) -> bool:
+        """True if the lesson is from outside, and nobody has released it."""
+        return self.trust == "outside" and not self.released_by
 
     @property
     def name(self) -> str:

@@ -106,6 +106,15 @@ def is_below(origin: Origin, other: Origin) -> bool:
     return lowest_origin((origin, other)) != other
 
 
+def standing_of(origin: Origin, released_by: str) -> Origin:
+    """Return the origin as far as which a stored text is believed.
+
+    A text from outside that a person released is believed as that person is; its origin
+    stays "outside".
+    """
+    return "user" if released_by else origin
+
+
 def read_origin(word: object, name: str = "origin") -> Origin:
     """Return the origin that a word means, also a word of an earlier version.
 

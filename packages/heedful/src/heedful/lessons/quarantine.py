@@ -68,6 +68,8 @@ class QuarantinedLesson:
     importance: float
     seen: int
     at: float
+    released_by: str = ""
+    released_at: float = 0.0
     provenance: Provenance = field(default_factory=Provenance)
 
     @property
@@ -105,9 +107,14 @@ class RevocationResult:
     reopened: tuple[str, ...] = ()
 
 
-def initial_state(origin: Origin, state: State = "unverified") -> State:
-    """Return the state of a new lesson: "quarantined" if from outside, else `state`."""
-    return "quarantined" if origin == "outside" else state
+def initial_state(
+    origin: Origin, state: State = "unverified", released_by: str = ""
+) -> State:
+    """Return the state of a new lesson: "quarantined" if from outside, else `state`.
+
+    A text from outside does not wait if a person released it.
+    """
+    return "quarantined" if origin == "outside" and not released_by else state
 
 
 def clip_lesson(lesson: Lesson) -> Lesson:

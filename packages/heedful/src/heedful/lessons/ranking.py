@@ -142,7 +142,7 @@ def has_evidence(match: Match) -> bool:
     if not match.is_from_run:
         return True
     return (
-        match.trust == "user"
+        match.is_confirmed
         or match.seen > 1
         or bool(match.meta.get("mended"))
         or match.meta.get("outcome") in EVIDENT_OUTCOMES[match.kind]

@@ -515,7 +515,12 @@ def _count_reflection(
         return KNOWN_OUTCOME
 
     same = replace(
-        reflection, text=row["text"], sighting=row["text"], trust=row["trust"]
+        reflection,
+        text=row["text"],
+        sighting=row["text"],
+        trust=row["trust"],
+        released_by=row["released_by"],
+        released_at=row["released_at"],
     )
     upsert(db, scope, lessons=[replace(same, vector=None)], now=time.time())
     return COUNTED_OUTCOME
@@ -540,7 +545,7 @@ def read_log(
         texts = {
             lesson["id"]: lesson["text"]
             for lesson in lessons
-            if lesson["trust"] != "outside"
+            if not lesson["unreviewed"]
         }
         dreams.append(from_document(Dream, {**report, **columns, "texts": texts}))
     return dreams

@@ -26,7 +26,7 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import CheckState, LessonCheck
 from heedful.lessons.loop_lessons import rule_digest
 from heedful.lessons.mistake import from_json
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import Origin, standing_of
 from heedful.memory.memory import Memory
 from heedful.store.connection import (
     Db,
@@ -76,7 +76,7 @@ class LessonChecks:
         check = await self._make(lesson)
         if earlier is not None and earlier.rule == check.rule:
             return earlier
-        if check.trust == "user":
+        if standing_of(check.trust, check.released_by) == "user":
             return await self._settle(
                 check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
             )
@@ -145,7 +145,7 @@ class LessonChecks:
     async def _make(self, lesson: int) -> LessonCheck:
         """Make the check of a lesson and execute it. Raises InvalidInput."""
         check_integer("lesson", lesson)
-        memory_key, trust, material = await self._store.read(
+        memory_key, row, material = await self._store.read(
             self._scope, read_material, lesson
         )
         _check_examples(lesson, material)
@@ -162,7 +162,8 @@ class LessonChecks:
             failed=len(material.rejected),
             passed=len(material.accepted),
             harmless=len(material.harmless),
-            trust=trust,
+            trust=row["trust"],
+            released_by=row["released_by"],
         )
 
     async def _settle(
@@ -223,8 +224,8 @@ def _check_examples(lesson: int, material: Material) -> None:
     )
 
 
-def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]:
-    """Return the memory key and the trust of a lesson, and what its check is made from.
+def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Row, Material]:
+    """Return the memory key and the row of a lesson, and what its check is made from.
 
     The check of a strategy, which a run taught, is made from the commands that it
     replaced; that of another lesson, from its examples. What belongs to neither must
@@ -244,7 +245,7 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
             harmless=_different(call.worked for call in other_calls),
             is_call=True,
         )
-        return "", lesson["trust"], commands
+        return "", lesson, commands
 
     memory_key = lesson["memory_key"]
     same_rule, others = _examples_by_rule(db, scope, id, memory_key)
@@ -265,7 +266,7 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Origin, Material]
         keyed=bool(memory_key),
         is_call=is_call,
     )
-    return memory_key, lesson["trust"], material
+    return memory_key, lesson, material
 
 
 def _examples_by_rule(
@@ -348,7 +349,7 @@ def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
     if row is None:
         raise NotFound("lesson", str(id), f"the lessons of {scope}")
 
-    if row["trust"] == "outside" or row["state"] == "quarantined":
+    if row["unreviewed"] or row["state"] == "quarantined":
         command = release_command([row["author"] or 0])
         allowed = f"a lesson that somebody trusts; review it, then: {command}"
         raise InvalidInput("lesson", id, allowed)

@@ -21,7 +21,6 @@ from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import (
     KEY_SOURCE_PREFIX,
     ORIGINS,
-    Origin,
     check_name,
     is_outside,
 )
@@ -115,9 +114,9 @@ class Quarantine:
         return await self._store.read(self._scope, read_entry, id)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Release lessons from quarantine; they get the trust `user`.
+        """Release lessons from quarantine: agents are told them.
 
-        If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
+        They stay from outside, with who released them and when. If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
         an id or an actor, and NotQuarantined after an earlier decision.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
@@ -342,7 +341,9 @@ def release_stated(
     """Release those of the examples whose sources are all stated; return their ids."""
     released = only_of_stated(db, scope, ids, keys.believed_names(db, scope, own))
     if released:
-        settle(db, scope, ids=released, action="release", by=by, why=why, trust="local")
+        settle(
+            db, scope, ids=released, action="release", by=by, why=why, is_stated=True
+        )
     return released
 
 
@@ -374,23 +375,30 @@ def settle(
     action: Action,
     by: str,
     why: str,
-    trust: Origin = "user",
+    is_stated: bool = False,
 ) -> None:
     """Release or reject the quarantined examples with these ids.
 
-    Records a ruling for each. A released example gets this `trust`. Raises NotFound,
+    Records a ruling for each. A released example stays from outside, with who released
+    it and when; if its source `is_stated`, it is local. Raises NotFound,
     NotQuarantined, InvalidInput.
     """
     require(ids, "ids", list(ids), "at least one id of the quarantine")
     ids = sorted(set(ids))
     entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     now = time.time()
+    name = storable(by)
+    settled: Plain = {"state": "retired"}
+    if action == "release":
+        settled = {"state": "unverified", "released_by": name, "released_at": now}
+    if action == "release" and is_stated:
+        settled = {"state": "unverified", "trust": "local"}
     for id in ids:
         if id not in entries:
             raise NotFound("example", str(id), f"the memory of {scope}")
 
         entry = entries[id]
-        lesson_id = _set_state(db, scope, entry, action=action, trust=trust)
+        lesson_id = _settle_waiting(db, scope, entry, settled)
         rule(
             db,
             scope,
@@ -420,17 +428,13 @@ def _entry_key(scope: Scope, entry: QuarantinedLesson) -> Plain:
     return {**scope_key(scope), "example": entry.id, "subject": subject}
 
 
-def _set_state(
-    db: Db, scope: Scope, entry: QuarantinedLesson, action: Action, trust: Origin
+def _settle_waiting(
+    db: Db, scope: Scope, entry: QuarantinedLesson, settled: Plain
 ) -> int:
-    """Set the state and trust of a waiting example; return the id of its lesson.
+    """Set these columns of a waiting example; return the id of its lesson.
 
     Raises NotQuarantined.
     """
-    if action == "release":
-        settled = {"state": "unverified", "trust": trust}
-    else:
-        settled = {"state": "retired", "trust": entry.trust}
     waiting = {"id": entry.id, "scope": token(scope), "state": "quarantined"}
     if db.update("example", waiting, settled):
         [row] = db.select("lesson_id", "example", {"id": entry.id})
@@ -450,7 +454,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     db.send("allow_words", {**values, "words": digests})
 
     lesson = _read_author(db, values)
-    shows_entry = lesson["trust"] == "outside"
+    shows_entry = lesson["unreviewed"]
     # The entry is better if it says what fixed the failure, or if the lesson leaves out
     # a part of its mistake. The words of a person stay.
     [row] = db.select("mistake", "example", {"id": entry.id})
@@ -482,7 +486,7 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
 
     lesson = _read_author(db, values)
-    if lesson["trust"] == "outside" and lesson["author"] == entry.id:
+    if lesson["unreviewed"] and lesson["author"] == entry.id:
         _bring_back(db, values, _best_example(db, values), lesson)
 
 
@@ -530,7 +534,13 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
 def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> None:
     """Put an example back into quarantine, as it was before a ruling."""
     trust = json.loads(ruling["record"])["trust"]
-    db.update("example", {"id": entry.id}, {"state": "quarantined", "trust": trust})
+    waiting = {
+        "state": "quarantined",
+        "trust": trust,
+        "released_by": "",
+        "released_at": 0.0,
+    }
+    db.update("example", {"id": entry.id}, waiting)
     if ruling["action"] == "reject":
         digests = refusable_digests(
             entry.kind, entry.lesson, entry.example, with_task=False
@@ -540,7 +550,7 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
     (row,) = db.select("lesson_id", "example", {"id": entry.id})
     values = {**key, "lesson_id": row["lesson_id"]}
     lesson = _read_author(db, values)
-    was_rejected_whole = lesson["state"] == "retired" and lesson["trust"] == "outside"
+    was_rejected_whole = lesson["state"] == "retired" and lesson["unreviewed"]
     if lesson["author"] == entry.id or was_rejected_whole:
         _bring_back(db, values, _best_example(db, values), lesson)
 
@@ -570,11 +580,11 @@ def _best_example(db: Db, values: Plain) -> int | None:
 def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     """Give a lesson the text, trust and state of an example.
 
-    A retired or superseded lesson keeps its state, unless its old text is from outside.
+    A retired or superseded lesson keeps its state, unless nobody has reviewed its text.
     """
     kept_state = ""
     is_ended = lesson["state"] in ("retired", "superseded")
-    if is_ended and lesson["trust"] != "outside":
+    if is_ended and not lesson["unreviewed"]:
         kept_state = lesson["state"]
     values = {**values, "example": example, "kept": kept_state}
     db.send("bring_back", values)

@@ -546,7 +546,7 @@ class _Reflector:
     async def _stored_rule(self, study: Study) -> str:
         """Return the rule that memory has about the main mistake of a run, or "".
 
-        What waits or is from outside is not taken: written again, it would be local.
+        What waits is not taken: written again, it would be local.
         """
         if self.memory is None or study.main is None:
             return ""
@@ -558,7 +558,7 @@ class _Reflector:
             for row in rows
             if row["kind"] == "strategy"
             and row["state"] != "quarantined"
-            and row["trust"] != "outside"
+            and not row["unreviewed"]
         )
         return next(rules, "")
 

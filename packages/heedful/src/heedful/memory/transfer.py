@@ -116,6 +116,8 @@ class ExampleRecord:
     example: Example
     words: str
     sources: tuple[str, ...]
+    released_by: str = ""
+    released_at: Time = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,8 @@ class LessonRecord:
     mistake: Mistake | None = None
     examples: tuple[ExampleRecord, ...]
     links: tuple[LinkRecord, ...]
+    released_by: str = ""
+    released_at: Time = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +353,7 @@ def _import_untrusted(
 ) -> Counter[str]:
     """Store the new texts of a lesson that nobody confirms, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
-    rows = db.select("id, trust, seen, last_seen", "lesson", key)
+    rows = db.select("id, unreviewed, seen, last_seen", "lesson", key)
     stored_digests: set[str] = set()
     for row in rows:
         examples = db.select("digest", "example", {"lesson_id": row["id"]})
@@ -365,7 +369,7 @@ def _import_untrusted(
     new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
     answers = lesson_store.upsert(db, scope, new_lessons, time.time())
     for row in rows:
-        if row["trust"] != "outside":
+        if not row["unreviewed"]:
             # A stranger's file does not change how often an error was seen here.
             counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
             db.update("lesson", {"id": row["id"]}, counters)
@@ -415,6 +419,8 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
         "signature": record.signature,
         "words": record.words,
         "trust": record.trust,
+        "released_by": storable(record.released_by),
+        "released_at": record.released_at,
         "importance": record.importance,
         "pinned": record.pinned,
         "error_type": storable(record.error_type),
@@ -469,6 +475,8 @@ def _write_example(
         "mistake": lesson_store.mistake_json(record.mistake),
         "state": state_from_older(record.state),
         "trust": record.trust,
+        "released_by": storable(record.released_by),
+        "released_at": record.released_at,
         "source": next(iter(record.sources), ""),
         "sources": record.sources,
         "parents": "[]",

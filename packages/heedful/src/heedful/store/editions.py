@@ -122,7 +122,7 @@ def _with_edition(row: Row) -> Mapping[str, Any]:
 
     The `meta` of tools and documents is left empty.
     """
-    meta = json.loads(row["meta"]) if row["trust"] != "outside" else {}
+    meta = {} if row["unreviewed"] else json.loads(row["meta"])
     lesson = {**lessons.plain(row), "meta": meta}
 
     fields_json = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)

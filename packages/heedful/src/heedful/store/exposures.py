@@ -285,7 +285,7 @@ def check_of(row: Row) -> LessonCheck:
     check = from_row(LessonCheck, row)
     if not check.taught_by:
         check = replace(check, taught_by=(check.error_type,))
-    if check.trust == "outside":  # a text from outside is shown nowhere
+    if check.is_unreviewed:  # its text is shown nowhere
         check = replace(check, text="", about="", rule={})
     reason = check.retired(time.time()) if check.state == "accepted" else ""
     return replace(check, state="retired", why=reason) if reason else check

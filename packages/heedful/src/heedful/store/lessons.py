@@ -38,7 +38,13 @@ from heedful.lessons.mistake import (
     with_words,
     without_outside,
 )
-from heedful.lessons.origin import Origin, is_below, keys_in, lowest_origin
+from heedful.lessons.origin import (
+    Origin,
+    is_below,
+    keys_in,
+    lowest_origin,
+    standing_of,
+)
 from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.scope import State, digest_of, short_digest, source_of
@@ -164,6 +170,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         db.send("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
         trust = "outside"
+        lesson = replace(lesson, released_by="", released_at=0.0)
 
     if lesson.pinned and trust == "outside":
         raise InvalidInput("pinned", value=True, allowed="False for text from outside")
@@ -180,7 +187,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
     return replace(
         lesson,
         trust=trust,
-        state=initial_state(trust, lesson.state),
+        state=initial_state(trust, lesson.state, lesson.released_by),
         source=source,
         parents=tuple(sorted(parents)),
         sources=sources,
@@ -213,12 +220,12 @@ def _listener(lesson: Lesson) -> str:
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
-    """Return the trust of each parent. Raises InvalidInput if one is not stored."""
+    """Return how far each parent is believed. Raises InvalidInput if one is not stored."""
     rows = db.run("some_examples", ids).fetchall()
     if len(rows) < len(parents):
         unknown = sorted(parents - {row["id"] for row in rows})
         raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    return [row["trust"] for row in rows]
+    return [standing_of(row["trust"], row["released_by"]) for row in rows]
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
@@ -385,7 +392,7 @@ def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:
     It is of both sources then, and it is believed as much as its words.
     """
     stored_mistake = from_json(row["mistake"])
-    if lesson.mistake is None or stored_mistake is None or row["trust"] == "outside":
+    if lesson.mistake is None or stored_mistake is None or row["unreviewed"]:
         return lesson
     mistake = merged(lesson.mistake, stored_mistake)
     if mistake == lesson.mistake:
@@ -394,6 +401,8 @@ def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:
     if mistake.words and mistake.words == stored_mistake.words:
         changes |= {
             "trust": row["trust"],
+            "released_by": row["released_by"],
+            "released_at": row["released_at"],
             "source": row["source"],
             "sources": (*lesson.sources, lesson.source),
             "meta": {},
@@ -422,9 +431,11 @@ def _takes_place(db: Db, lesson: Lesson, row: Row) -> Plain:
         if earlier is not None and lesson.mistake is not None:
             has_words = has_words or earlier.error != lesson.mistake.error
 
-    has_place = has_other_fix or not is_below(lesson.trust, row["trust"])
+    stored_standing = standing_of(row["trust"], row["released_by"])
+    standing = standing_of(lesson.trust, lesson.released_by)
+    has_place = has_other_fix or not is_below(standing, stored_standing)
     return {
-        "raises": int(is_below(row["trust"], lesson.trust)),
+        "raises": int(is_below(stored_standing, standing)),
         "renews": int(bool(fix or has_words) and is_other and has_place),
     }
 
@@ -453,6 +464,8 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
         "about": "",
         "state": "quarantined",
         "trust": "outside",
+        "released_by": "",
+        "released_at": 0.0,
     }
     return add_words(db, {**values, **columns}).entry
 
@@ -475,6 +488,8 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "kind": lesson.kind,
         "state": lesson.state,
         "trust": lesson.trust,
+        "released_by": storable(lesson.released_by),
+        "released_at": lesson.released_at,
         "importance": lesson.importance,
         "pinned": lesson.pinned,
         "loop": lesson.loop,
@@ -591,9 +606,9 @@ def _write_texts(
 
     # If the lesson does not show the words of this sighting, they are quarantined or
     # less trusted than its own.
-    is_less_trusted = (
-        lesson.trust == "outside"
-        or lowest_origin([lesson.trust, row["trust"]]) != lesson.trust
+    stored_standing = standing_of(row["trust"], row["released_by"])
+    is_less_trusted = lesson.trust == "outside" or is_below(
+        stored_standing, lesson.trust
     )
 
     written = None
@@ -691,7 +706,8 @@ def add_example(
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
 
-    row = db.first("insert_example", {"renews": 0, **values})
+    unreleased = {"released_by": "", "released_at": 0.0}
+    row = db.first("insert_example", {"renews": 0, **unreleased, **values})
     wrote = "nothing"
     if row is None:
         db.send("verify_example", values)
@@ -840,13 +856,13 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
 def plain(row: Row) -> Mapping[str, Any]:
     """Return the row of a lesson as plain data.
 
-    The words of tools and documents are left empty.
+    The words of tools and documents are left empty until a person has released them.
     """
     lesson = dict(row)
     # They are of no use outside the store.
     del lesson["tenant"], lesson["project"]
-    del lesson["words"], lesson["author"], lesson["meta"]
-    if row["trust"] == "outside":
+    del lesson["words"], lesson["author"], lesson["meta"], lesson["unreviewed"]
+    if row["unreviewed"]:
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
     mistake = from_json(lesson["mistake"])
     if mistake is not None and mistake.error_origin == "outside":
@@ -955,8 +971,8 @@ def edit(
         text != lesson["text"], "text", text, "other words than those of the lesson"
     )
 
-    is_untrusted = lesson["trust"] == "outside"
-    trust: Origin = lesson["trust"] if is_untrusted else "user"
+    is_untrusted = lesson["unreviewed"]
+    trust: Origin = "outside" if is_untrusted else "user"
     trust_and_state = {"trust": trust, "state": initial_state(trust)}
 
     now = time.time()

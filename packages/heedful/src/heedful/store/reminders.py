@@ -18,6 +18,7 @@ from heedful.lessons.holdout import (
     plan_holdout,
 )
 from heedful.lessons.mistake import Call, from_json
+from heedful.lessons.origin import standing_of
 from heedful.lessons.scope import Scope, lesson_name, source_of
 from heedful.store import exposures
 from heedful.store.connection import (
@@ -102,10 +103,11 @@ def _remind_of_lesson(
     That is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`.
     What was shown or withheld before in this session is again.
     """
-    columns = "kind, signature, source, seen, trust, author"
+    columns = "kind, signature, source, seen, trust, released_by, author"
     for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
         is_own = lesson["source"] == storable(source_of(session))
-        if is_own and lesson["seen"] == 1 and lesson["trust"] != "user":
+        standing = standing_of(lesson["trust"], lesson["released_by"])
+        if is_own and lesson["seen"] == 1 and standing != "user":
             return False
 
         signature = lesson["signature"]

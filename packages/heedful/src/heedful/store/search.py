@@ -31,6 +31,7 @@ from heedful.lessons.lesson import (
     Scope,
     clip,
 )
+from heedful.lessons.origin import standing_of
 from heedful.lessons.scope import TOLD_STATES
 from heedful.lessons.words import coverage, overlap, weights, words
 from heedful.store.connection import (
@@ -819,7 +820,11 @@ def _rule_texts(
     without particulars. A text stays that somebody has written, or that is about this
     very `task`.
     """
-    written = {row["lesson_id"] for row in rows if row["trust"] == "user"}
+    written = {
+        row["lesson_id"]
+        for row in rows
+        if standing_of(row["trust"], row["released_by"]) == "user"
+    }
     findings = list[tuple[Row, Example]]()
     for sighting in sightings:
         example = example_of(sighting)

@@ -24,9 +24,9 @@ from heedful.store.rulings import change_state
 if TYPE_CHECKING:  # a hook of a call stores no lessons
     from heedful.lessons.lesson import Lesson
 
-# With the index lesson_type, which has no texts from outside.
+# With the index lesson_type, which has no texts that nobody reviewed.
 TOLD_RULES_SQL = """
-and trust <> 'outside' and state in ('unverified', 'verified')
+and not unreviewed and state in ('unverified', 'verified')
 order by last_seen desc, id desc limit 40
 """
 # Who retires a rule that a later one ends.

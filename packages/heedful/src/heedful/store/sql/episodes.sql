@@ -107,7 +107,7 @@ with named (name) as (
   where l.id = :id and k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select id, kind || '/' || signature in (select name from named) as own, text, mistake, state, trust,
-       case when state = 'quarantined' or trust = 'outside' then author else 0 end as entry
+       case when state = 'quarantined' or unreviewed then author else 0 end as entry
 from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select substr(name, instr(name, '/') + 1) from named

@@ -6,7 +6,7 @@ with recursive before (id) as (
 
 -- part: check
 -- A check that a lesson became, with its lesson, and the checks that taught it.
-h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
+h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.released_by, l.state as lesson_state, coalesce((
          select c.checks from cause c
          where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
            and c.kind = l.kind and c.signature = l.signature
@@ -24,7 +24,7 @@ where digest like 'lesson%' and state in ('unverified', 'verified') and (lesson_
 
 -- name: upsert_lesson
 -- Insert a lesson, or count another sighting of it.
-insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust,
+insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust, released_by, released_at,
                     importance, source, pinned, meta, mistake, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
@@ -37,7 +37,7 @@ values (coalesce((select lesson from tally where tenant = :tenant and project = 
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
                order by id desc limit 1) then 'retired' else :state end,
-        :trust, :importance, :source, :pinned, :meta, :mistake, :now, :now,
+        :trust, :released_by, :released_at, :importance, :source, :pinned, :meta, :mistake, :now, :now,
         coalesce((select max(at) from ruling where tenant = :tenant and project = :project
                     and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
 on conflict (tenant, project, kind, signature) do update
@@ -50,20 +50,20 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
                  then 'verified' else lesson.state end,
     useful = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then 1 else lesson.useful end,
     judged_from = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
-    (trust, text, source, tags, importance, meta, mistake, author) = (
-      select excluded.trust, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
+    (trust, released_by, released_at, text, source, tags, importance, meta, mistake, author) = (
+      select excluded.trust, excluded.released_by, excluded.released_at, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
       where :raises = 1
       union all
       -- The newest words of the same origin, or of a higher one.
-      select excluded.trust, excluded.text, excluded.source, lesson.tags, lesson.importance,
+      select excluded.trust, excluded.released_by, excluded.released_at, excluded.text, excluded.source, lesson.tags, lesson.importance,
              case when excluded.meta = '{}' then lesson.meta else excluded.meta end, excluded.mistake, cast(null as bigint)
       where :renews = 1 and :raises = 0
       union all
-      select lesson.trust, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
+      select lesson.trust, lesson.released_by, lesson.released_at, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
       where :renews = 0 and :raises = 0
     ),
     pinned = lesson.pinned or excluded.pinned
-returning id, seen, text, trust, author, state, tags;
+returning id, seen, text, trust, released_by, author, state, tags;
 
 -- name: upsert_cause
 -- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
@@ -78,7 +78,7 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
 
 -- name: read_failure
 -- The lesson about a failure, and the strategies that are linked to it.
-select id, kind, signature, error_type, text, tags, state, trust, importance, meta, mistake from lesson
+select id, kind, signature, error_type, text, tags, state, trust, unreviewed, importance, meta, mistake from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select :signature
   union select substr(child, length('strategy/') + 1) from link
@@ -104,7 +104,7 @@ order by meta like '%"mended": false%', seen desc, last_seen desc, id limit :lim
 -- name: newest_example
 -- The newest example of a lesson that a person may be shown outside quarantine.
 select record from example where lesson_id = :lesson and scope = :token
-  and state in ('unverified', 'verified') and trust <> 'outside'
+  and state in ('unverified', 'verified') and not unreviewed
   and not (digest like 'lesson%' and lesson = (select text from lesson where id = :lesson))
 order by at desc, id desc limit 1;
 
@@ -114,9 +114,9 @@ select * from lesson
 where tenant = :tenant and project = :project and id < :before
   and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type
-       and (:reviews or state <> 'quarantined' and trust <> 'outside'))
+       and (:reviews or state <> 'quarantined' and not unreviewed))
   and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
-  and (:tag = '' or trust <> 'outside' and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+  and (:tag = '' or not unreviewed and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
 -- name: lessons_of
@@ -145,11 +145,11 @@ select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
 from lesson l
-where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust <> 'outside'
+where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and not l.unreviewed
 order by l.id desc limit :limit;
 
 -- name: some_examples
-select id, lesson_id, trust from example where scope = :scope and id in (select atom from json_each(:ids));
+select id, lesson_id, trust, released_by from example where scope = :scope and id in (select atom from json_each(:ids));
 
 -- name: count_traced
 -- How many of these examples still have an origin.
@@ -192,7 +192,7 @@ where tenant = :tenant and project = :project and words in (select value from js
 select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
 -- name: quarantine_entries
-select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
+select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust, e.released_by, e.released_at,
        case when l.author = e.id then l.tags else '[]' end as tags,
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
          select /*postgres string_agg *//*sqlite group_concat */ (source, ', ') from (select source from origin where example = e.id order by source) as named
@@ -214,12 +214,12 @@ where tenant = :tenant and project = :project and subject = :subject and action 
 order by at desc, id desc;
 
 -- name: best_example
--- The best next author of a lesson: by trust, the oldest first.
+-- The best next author of a lesson: by trust, the oldest first. What a person released is trusted as far as that person.
 select id from example where lesson_id = :lesson_id
-order by state = 'retired', (select key from json_each(:order) where value = trust), id limit 1;
+order by state = 'retired', (select key from json_each(:order) where value = case when released_by <> '' then 'user' else trust end), id limit 1;
 
 -- name: bring_back
-update example set state = case when trust = 'outside' then 'quarantined' else 'unverified' end
+update example set state = case when unreviewed then 'quarantined' else 'unverified' end
 where id = :example and state = 'superseded';
 
 -- name: set_voice
@@ -229,8 +229,8 @@ set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
     meta = case when author = :example then meta else '{}' end,
     judged_from = case when text = (select lesson from example where id = :example) then judged_from else max(:now, last_shown) end,
-    (text, mistake, trust, state, author, source) = (
-  select lesson, mistake, trust, case when :kept <> '' then :kept else e.state end, id,
+    (text, mistake, trust, released_by, released_at, state, author, source) = (
+  select lesson, mistake, trust, released_by, released_at, case when :kept <> '' then :kept else e.state end, id,
          coalesce((select min(source) from origin where example = e.id), '')
   from example e where id = :example
 )
@@ -331,14 +331,15 @@ limit :limit;
 
 -- name: insert_example
 -- Insert an example, or replace it by the same one of higher trust.
-insert into example (id, lesson_id, scope, task, record, digest, state, trust, lesson, mistake, at, words, memory_key)
+insert into example (id, lesson_id, scope, task, record, digest, state, trust, released_by, released_at, lesson, mistake, at, words, memory_key)
 values (coalesce((select example from corpus where scope = :scope),
                  cast(:lesson_id as bigint) / 100000000 * 100000000) + 1,
-        :lesson_id, :scope, :task, :record, :digest, :state, :trust, :lesson, :mistake, :now, :words, :memory_key)
+        :lesson_id, :scope, :task, :record, :digest, :state, :trust, :released_by, :released_at, :lesson, :mistake, :now, :words, :memory_key)
 on conflict (lesson_id, digest) do update
-set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson, mistake = excluded.mistake,
+set state = excluded.state, trust = excluded.trust, released_by = excluded.released_by,
+    released_at = excluded.released_at, lesson = excluded.lesson, mistake = excluded.mistake,
     task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
-where (example.trust = 'outside' and excluded.trust <> 'outside')
+where (example.unreviewed and (excluded.trust <> 'outside' or excluded.released_by <> ''))
   or (example.state = 'superseded' and :renews = 1)
 returning id, state, trust;
 
@@ -370,7 +371,7 @@ select {check}
 from hardened h join lesson l on l.id = h.lesson_id
 where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h.memory_key = coalesce(
     (select memory_key from loop where tenant = :tenant and project = :project and id = :id), :memory_key
-  ) and (h.kind = 'call') = :calls and l.state in ('unverified', 'verified') and l.trust <> 'outside'
+  ) and (h.kind = 'call') = :calls and l.state in ('unverified', 'verified') and not l.unreviewed
 order by h.lesson_id;
 
 -- name: hardenable
@@ -385,7 +386,7 @@ from lesson l where l.tenant = :tenant and l.project = :project and l.id = :id;
 select e.record, e.lesson_id, l.kind, l.error_type
 from example e join lesson l on l.id = e.lesson_id
 where e.scope = :scope and (:memory_key = '' or e.memory_key = :memory_key)
-  and e.state in ('unverified', 'verified') and e.trust <> 'outside'
+  and e.state in ('unverified', 'verified') and not e.unreviewed
 order by case when e.lesson_id = :id then 0 else 1 end, e.id desc limit :limit;
 
 -- name: trusted_rules

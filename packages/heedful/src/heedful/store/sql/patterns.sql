@@ -2,7 +2,7 @@
 with mine as (
   select id, signature, state, seen from lesson
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
-    and (trust <> 'outside' or signature = :signature)
+    and (not unreviewed or signature = :signature)
 )
 select *, (
          select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
@@ -35,5 +35,5 @@ order by l.seen desc, l.id limit :limit;
 -- name: learnt_patterns
 -- The oldest patterns of an error type, from which its templates are learnt.
 select signature, pattern from lesson /*sqlite indexed by lesson_type */
-where tenant = :tenant and project = :project and error_type = :error_type and trust <> 'outside'
+where tenant = :tenant and project = :project and error_type = :error_type and not unreviewed
 order by id limit :most;

@@ -67,7 +67,7 @@ create function set_indexed() returns trigger language plpgsql as $$
 begin
   new.indexed := new.state in ('unverified', 'verified') and exists (
     select 1 from lesson l where l.id = new.lesson_id
-      and (l.state in ('unverified', 'verified') or l.trust = 'outside')
+      and (l.state in ('unverified', 'verified') or l.unreviewed)
   );
   return new;
 end $$;

@@ -12,13 +12,13 @@ create trigger example_added after insert on example begin
   insert into corpus (scope, example) values (new.scope, new.id)
   on conflict (scope) do update set example = new.id;
   update example set indexed = 1 where id = new.id and state in ('unverified', 'verified')
-    and (select state in ('unverified', 'verified') or trust = 'outside' from lesson where id = new.lesson_id);
+    and (select state in ('unverified', 'verified') or unreviewed from lesson where id = new.lesson_id);
 end;
 -- A statement that changes words also sets `indexed` to false, so that the old words leave the index first.
 create trigger example_changed after update of state, words, lesson_id on example begin
   update example set indexed = not indexed where id = old.id and indexed <> (
     state in ('unverified', 'verified')
-    and (select state in ('unverified', 'verified') or trust = 'outside' from lesson where id = new.lesson_id)
+    and (select state in ('unverified', 'verified') or unreviewed from lesson where id = new.lesson_id)
   );
 end;
 create trigger example_shown after update of indexed on example when new.indexed and not old.indexed begin

@@ -1,4 +1,4 @@
--- Schema 9. Raise the number with each change of a schema, so that heedful refuses files with the old one.
+-- Schema 10. Raise the number with each change of a schema, so that heedful refuses files with the old one.
 -- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
@@ -108,7 +108,8 @@ create table note (
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those whose first attempt passed, `hurt` those that repeated its error.
 -- `words` is the digest of the pattern without its type and tool. `meta` is JSON. `mistake` is the record of what went wrong
--- (JSON), '' without one; then `text` has its words, or those of a person.
+-- (JSON), '' without one; then `text` has its words, or those of a person. A text from outside stays so if a person releases
+-- it: `released_by` says who did, '' if nobody, and `released_at` when. An `unreviewed` text is told to nobody.
 create table lesson (
   id integer primary key,
   tenant text not null,
@@ -122,6 +123,9 @@ create table lesson (
   tags text not null default '[]',
   state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
   trust text not null check (trust in ('user', 'local', 'outside')),
+  released_by text not null default '',
+  released_at real not null default 0,
+  unreviewed boolean not null generated always as (trust = 'outside' and released_by = '') stored,
   importance real not null default 0.5 check (importance between 0 and 1),
   seen integer not null default 1,
   source text not null default '',
@@ -146,7 +150,7 @@ create index lesson_words on lesson (tenant, project, words);
 create index lesson_listed on lesson (tenant, project, id);
 -- The patterns of an error type from which templates are learnt, oldest first.
 create index lesson_type on lesson (tenant, project, error_type, id, signature, trust)
-where trust <> 'outside';
+where not unreviewed;
 -- The least useful lessons first. A query that orders by the same expressions needs no sort.
 create index lesson_useful on lesson (
   tenant, project, pinned,
@@ -186,7 +190,7 @@ create index occurrence_finding on occurrence (finding) where finding <> '';
 
 -- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
 -- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
--- lesson that came with the example, and `mistake` its record. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
+-- lesson that came with the example, and `mistake` its record. `released_by`, `released_at` and `unreviewed` are as in a lesson. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
 -- a loop that was shown a deleted example must not seem to have been shown another one. `corpus` has the last id.
 create table example (
   /*postgres tenant text not null, */
@@ -198,6 +202,9 @@ create table example (
   digest text not null,
   state text not null check (state in ('unverified', 'verified', 'quarantined', 'retired', 'superseded')),
   trust text not null default 'outside',
+  released_by text not null default '',
+  released_at real not null default 0,
+  unreviewed boolean not null generated always as (trust = 'outside' and released_by = '') stored,
   lesson text not null default '',
   mistake text not null default '',
   words text not null default '',
@@ -610,7 +617,7 @@ create trigger lesson_gone after delete on lesson begin
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
 end;
-create trigger lesson_trusted after update of trust on lesson when new.trust <> old.trust begin
+create trigger lesson_trusted after update of trust, released_by on lesson when new.unreviewed <> old.unreviewed or new.trust <> old.trust begin
   update tally set trust = trust + 1 where tenant = new.tenant and project = new.project;
 end;
 create trigger exposure_shown after insert on exposure when new.shown begin
@@ -620,12 +627,12 @@ end;
 
 -- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
 -- not hide examples from other sources.
-create trigger lesson_changed after update of state, trust on lesson
-when (old.state in ('unverified', 'verified') or old.trust = 'outside')
-  <> (new.state in ('unverified', 'verified') or new.trust = 'outside') begin
+create trigger lesson_changed after update of state, trust, released_by on lesson
+when (old.state in ('unverified', 'verified') or old.unreviewed)
+  <> (new.state in ('unverified', 'verified') or new.unreviewed) begin
   update example set indexed = not indexed where lesson_id = new.id and indexed <> (
     state in ('unverified', 'verified')
-    and (new.state in ('unverified', 'verified') or new.trust = 'outside')
+    and (new.state in ('unverified', 'verified') or new.unreviewed)
   );
 end;
 -- The origins of a deleted example are deleted too if it was never shown and nothing derives from it.

@@ -20,11 +20,11 @@ where l.tenant = :tenant and l.project = :project and e.indexed and {passes};
 -- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for,
-       e.trust, case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.text else e.lesson end as text,
-       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.tags else '[]' end as tags,
-       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
-       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
-       case when (l.author = e.id or l.trust <> 'outside' and e.state <> 'quarantined') then l.author else e.id end as author,
+       e.trust, e.released_by, e.released_at, case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.text else e.lesson end as text,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.tags else '[]' end as tags,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.author else e.id end as author,
        {passes} as passes,
        e.memory_key = :memory_key and exists (select 1 from cause where tenant = :tenant and project = :project and memory_key = :memory_key) as own
 from json_each(:ids) i cross join example e cross join lesson l
@@ -63,8 +63,8 @@ with recursive line (memory_key, rule, kind, signature) as (
 )
 select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
        case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust = 'outside' then e.lesson else l.text end as text,
-       case when l.trust = 'outside' then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
+       l.state, l.seen, l.importance, c.at, l.error_type, case when l.unreviewed then e.lesson else l.text end as text,
+       case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.meta,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
 from line p cross join cause c cross join lesson l cross join example e
 where c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
