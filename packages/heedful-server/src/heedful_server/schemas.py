@@ -591,7 +591,7 @@ class TrialResult(Body):
 
 
 QuarantineRow = Annotated[
-    quarantine.QuarantinedLesson, Shape(omit=("provenance",), state=SentLessonState)
+    quarantine.QuarantinedLesson, Shape(omit=("provenance", "texts"), state=SentLessonState)
 ]
 QuarantineEntry = Annotated[quarantine.QuarantinedLesson, Shape(state=SentLessonState)]
 

@@ -89,12 +89,19 @@ def sanitize(text: str, most: int | None = None) -> str:
         text = re.sub(_LOOSE_SELECTORS, "", text)
         text = re.sub(_LOOSE_JOINERS, "", text)
 
-    if any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
+    if find_chat_tokens(text):
         text = re.sub(_CHAT_TOKENS, "…", text)
 
     if most is not None and len(text) > most:
         text = f"{text[: most - 1]}…"
     return text
+
+
+def find_chat_tokens(text: str) -> list[re.Match[str]]:
+    """Return the tokens of chat templates in a text, and what imitates them."""
+    if not any(map(text.__contains__, _CHAT_TOKEN_STARTS)):
+        return []
+    return list(re.finditer(_CHAT_TOKENS, text))
 
 
 def _is_control(character: str) -> bool:

@@ -1,4 +1,4 @@
-"""The inbox: texts that wait for a review, as a prompt would show them, and decisions.
+"""The inbox: what waits for a review, every text that a release frees, and decisions.
 
 A case is what a person decides about at once: the texts that one run taught, or texts
 that a prompt would show alike.
@@ -15,10 +15,14 @@ from urllib.parse import unquote
 from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import quote_words, trust_words
-from heedful.lessons.lesson import Example, Match
-from heedful.lessons.origin import NETWORK_SOURCE, is_outside, names_to_state
+from heedful.lessons.origin import (
+    NETWORK_SOURCE,
+    is_outside,
+    marked_parts,
+    names_to_state,
+)
 from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
-from heedful.lessons.render import as_messages, as_text, error_type_words
+from heedful.lessons.render import error_type_words
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
@@ -32,6 +36,7 @@ from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, V
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones
 RUN_PREFIX = "episode:"
+_NAMES_FORM = "the names of sources, as a JSON list"
 DECISION_WORDS = {
     **quarantine_store.RULING_WORDS,
     "trust": "stated",
@@ -123,16 +128,13 @@ async def _case_facts(
     caller = visit.caller
     case = await caller.read(quarantine_store.read_entries, ids)
     lesson_ids = await caller.read(counts.lessons_of_texts, ids)
-    # A rule has no error of its own.
-    errors = [text.pattern for text in case if text.kind != "strategy"]
     sources = text.provenance.sources
     stated = await caller.memory.quarantine.believed()
     names = text.provenance.names_to_state(stated)
     return {
         "text": asdict(text),
         "ids": ids,
-        "prompt": _preview_prompt(case, lesson_ids),
-        "errors": list(dict.fromkeys(errors)),
+        "freed": _freed_rows(case),
         "run": _run_of(text),
         "names": names,
         "unstated": names_to_state(sources, stated),
@@ -144,15 +146,16 @@ async def _case_facts(
     }
 
 
-def _preview_prompt(case: Case, lesson_ids: Mapping[int, int]) -> str:
-    """Return what a prompt would show of the texts of a case, once they are released.
+def _freed_rows(case: Case) -> list[Document]:
+    """Return every text that the release of a case frees, each once.
 
-    `lesson_ids` maps the ids of texts to those of their lessons. Of texts that would be
-    shown alike, one is enough.
+    Its `parts` say which of its words are marked.
     """
-    texts = {_shown_parts(text): text for text in case}.values()
-    matches = [_match_of(text, lesson_ids[text.id]) for text in texts]
-    return as_text(as_messages(matches), 0, matches)
+    texts = chain.from_iterable(entry.texts for entry in case)
+    return [
+        {"part": freed.part, "text": freed.text, "parts": marked_parts(freed.text)}
+        for freed in dict.fromkeys(texts)
+    ]
 
 
 def _trust_command(names: Sequence[str], scope: Scope) -> str:
@@ -186,23 +189,6 @@ async def _count_freed(
         quarantine_store.only_of_stated, waiting, stated.union(names)
     )
     return len(freed)
-
-
-def _match_of(text: QuarantinedLesson, lesson: int) -> Match:
-    """Return a text as recall would find it, once it is released."""
-    return Match(
-        text.id,
-        lesson,
-        example=text.example or Example(text.lesson or text.pattern, ""),
-        kind=text.kind,
-        state="unverified",
-        seen=text.seen,
-        importance=text.importance,
-        at=text.at,
-        error_type=text.error_type,
-        lesson=text.lesson,
-        trust="user",
-    )
 
 
 async def _preview_revocation(visit: Visit) -> Document | None:
@@ -290,9 +276,17 @@ def _decision_row(
 def _names_in(visit: Visit) -> list[str]:
     """Return the names of sources of a form.
 
-    They are percent-encoded, because a page shows hidden characters in another way.
+    They are a JSON list, percent-encoded, because a page shows hidden characters in
+    another way. Raises InvalidInput.
     """
-    return list(json.loads(unquote(visit.form.get("names", "")) or "[]"))
+    sent_names = unquote(visit.form.get("names", ""))
+    try:
+        names = json.loads(sent_names or "[]")
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("names", sent_names, _NAMES_FORM) from error
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput("names", sent_names, _NAMES_FORM)
+    return names
 
 
 async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
@@ -322,7 +316,6 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     note = f" {counted(earlier, 'text')} had been decided before." if earlier else ""
     if ruling == "undo":
         return f"{number} {'waits' if len(open_ids) == 1 else 'wait'} again.{note}"
-    visit.session.reasons[ruling] = why
     visit.session.undo = {"ids": open_ids, "names": ()}
     return f"{number} {quarantine_store.RULING_WORDS[ruling]}.{note}"
 
@@ -359,7 +352,6 @@ async def trust(visit: Visit) -> str:
     caller.record("trust", ", ".join(names), why=why)
     freed = await caller.memory.quarantine.state(*names, by=caller.by, why=why)
     await caller.setup.embed_soon(caller.scope, since="")
-    visit.session.reasons["trust"] = why
     visit.session.undo = {"ids": freed, "names": names}
     # The next text may be of the same source.
     visit.following = visit.link("/inbox")

@@ -32,10 +32,9 @@ class Session:
     "" for the person at this machine, who needs none. `invited` is True for a visitor
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
-    session. `note` says what the last form did, and is shown once. `reasons` has for
-    each kind of review the last reason, for the next one of this kind. `undo` has the
-    `ids` of the texts that the last form decided about, and the `names` that it stated;
-    their way back is shown once, with the note.
+    session. `note` says what the last form did, and is shown once. `undo` has the `ids`
+    of the texts that the last form decided about, and the `names` that it stated; their
+    way back is shown once, with the note.
     """
 
     authorization: str
@@ -45,7 +44,6 @@ class Session:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
     note: str = ""
-    reasons: dict[str, str] = field(default_factory=dict)
     undo: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
 
     @property

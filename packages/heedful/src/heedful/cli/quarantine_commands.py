@@ -69,8 +69,8 @@ def list_waiting(limit: Limit = 50) -> int:
     sources: list[str] = []
     for entry in waiting:
         row = asdict(entry)
-        # Only `show` prints where a text comes from.
-        del row["provenance"]
+        # Only `show` prints all of it, and where it comes from.
+        del row["provenance"], row["texts"]
         rows.append({**row, "of": lesson_ids.get(entry.id, 0)})
         sources += entry.sources
 

@@ -19,6 +19,7 @@ from heedful.lessons.shell import (
     simple_commands,
 )
 from heedful.lessons.words import compiled
+from heedful.sanitize import find_chat_tokens
 from heedful.validation import MAX_NAME_CHARS, require
 
 Origin = Literal["user", "local", "outside"]
@@ -63,6 +64,13 @@ _BRINGING_PROGRAMS = INSTALLING_PROGRAMS | frozenset(
     "code corepack deno docker flatpak nix nix-shell pnpx podman snap terraform "
     "tofu".split()
 )
+# Who writes these to a model tells it what to do.
+ORDERING_WORDS = frozenset("disregard forget ignore instructions".split())
+_MARKED_WORDS = (
+    FETCHING_PROGRAMS | FETCHING_WORDS | INSTALLING_PROGRAMS | ORDERING_WORDS
+)
+# What stands between the words of a line.
+_BREAKS = r"\s'\"`;|&()<>"
 # A host behind an option, a variable or a word that sets another registry.
 _REGISTRY_PATTERN = (
     r"(?i)(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
@@ -253,6 +261,35 @@ def installs(call: str) -> bool:
     return False
 
 
+def marked_parts(text: str) -> list[tuple[str, bool]]:
+    """Return the parts of a text, each with whether a reviewer should look at it.
+
+    Marked are programs that fetch or install, addresses, and words that give orders to
+    a model: those of a chat's turns, and those of `ORDERING_WORDS`. It is no verdict.
+
+    >>> marked_parts("Run `npm test`.")
+    [('Run `', False), ('npm', True), (' test`.', False)]
+    """
+    parts: list[tuple[str, bool]] = []
+    end = 0
+    for start, stop in _marked_places(text):
+        if start >= end:
+            parts += [(text[end:start], False), (text[start:stop], True)]
+            end = stop
+    parts.append((text[end:], False))
+    return [part for part in parts if part[0]]
+
+
+def _marked_places(text: str) -> list[tuple[int, int]]:
+    """Return the places of what is marked in a text, in their order."""
+    places = [token.span() for token in find_chat_tokens(text)]
+    for word in compiled(rf"[^{_BREAKS}]+").finditer(text):
+        name = program_name(word[0].strip(".,:;!?"))
+        if name in _MARKED_WORDS or compiled(_ADDRESS_PATTERN).search(word[0]):
+            places.append(word.span())
+    return sorted(places)
+
+
 def is_shell(tool: str) -> bool:
     """Return True if a tool is a shell: what fails is the program that it ran."""
     return compiled(_SHELL_TOOL_PATTERN).fullmatch(tool.casefold()) is not None
@@ -316,7 +353,7 @@ def _has_interpreter(words: Iterable[str]) -> bool:
 
 def _words_in(line: str) -> list[str]:
     """Return the words of a line, those in quotes, too."""
-    return compiled(r"[\s'\"`;|&()<>]+").split(line)
+    return compiled(rf"[{_BREAKS}]+").split(line)
 
 
 def check_name(name: str) -> None:

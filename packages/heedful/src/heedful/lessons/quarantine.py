@@ -4,16 +4,22 @@ Its entry has the lesson, the example and the source; what a revocation removes 
 counted.
 """
 
-from collections.abc import Mapping, Set
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Literal
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, get_args
 
 from heedful.lessons.lesson import Example, Lesson, clip
-from heedful.lessons.origin import NETWORK_SOURCE, Origin, names_to_state
+from heedful.lessons.mistake import FixKind
+from heedful.lessons.origin import NETWORK_SOURCE, ORIGINS, Origin, names_to_state
 from heedful.lessons.scope import State
 
 Action = Literal["release", "reject"]
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
+# What a record says in heedful's own words: digests, kinds of fixes, and origins.
+_CODE_PATTERN = re.compile(
+    "|".join(("[0-9a-f]{16}(?:[0-9a-f]{48})?", *get_args(FixKind), *ORIGINS))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,21 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class FreedText:
+    """A text that the release of an entry frees, and the `part` of the entry it is."""
+
+    part: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantinedLesson:
     """An entry in quarantine: the lesson, its example and its source.
 
     `id` is the id of the example's row. `example` is None if no prompt shows its words.
     `source` is the source of this entry, and `seen` counts the sightings of its
-    pattern.
+    pattern. `texts` are all texts that its release frees. It was released by
+    `released_by` at `released_at`, in seconds since 1970; "" and 0 if nobody did.
     """
 
     id: int
@@ -70,6 +85,7 @@ class QuarantinedLesson:
     at: float
     released_by: str = ""
     released_at: float = 0.0
+    texts: tuple[FreedText, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
     @property
@@ -105,6 +121,40 @@ class RevocationResult:
     loop_ids: tuple[str, ...] = ()
     lesson_ids: tuple[int, ...] = ()
     reopened: tuple[str, ...] = ()
+
+
+def freed_texts(parts: Mapping[str, Any]) -> tuple[FreedText, ...]:
+    """Return all texts in the parts of an entry, which may be records.
+
+    Each is returned once: a text that an earlier one contains is left out, and so are
+    digests and the words by which heedful names kinds and origins.
+    """
+    freed: list[FreedText] = []
+    for part, value in parts.items():
+        texts: list[str] = []
+        for text in _texts_in(value):
+            is_listed = any(text in other.text for other in freed) or text in texts
+            if text.strip() and not is_listed and not _CODE_PATTERN.fullmatch(text):
+                texts.append(text)
+        if texts:
+            freed.append(FreedText(part, "\n".join(texts)))
+    return tuple(freed)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a part of an entry, with those that name other values."""
+    if isinstance(value, str):
+        yield value
+    elif is_dataclass(value):
+        for item in fields(value):
+            yield from _texts_in(getattr(value, item.name))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts_in(name)
+            yield from _texts_in(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts_in(item)
 
 
 def initial_state(

@@ -12,11 +12,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import render
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import (
     KEY_SOURCE_PREFIX,
@@ -26,9 +26,11 @@ from heedful.lessons.origin import (
 )
 from heedful.lessons.quarantine import (
     Action,
+    FreedText,
     Provenance,
     QuarantinedLesson,
     RevocationResult,
+    freed_texts,
 )
 from heedful.store import exposures, keys, session_marks
 from heedful.store.connection import (
@@ -239,10 +241,40 @@ def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[Quarantined
             QuarantinedLesson,
             row,
             example=example if is_shown else None,
+            texts=_texts_of(row, example),
             provenance=Provenance(),
         )
         entries.append(entry)
     return entries
+
+
+def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
+    """Return every text that the release of an example frees.
+
+    Whatever is stored of it may be told afterwards, by a prompt, a page, an answer or
+    an export. Only its sightings stay from outside.
+    """
+    mistake = from_json(row["mistake"])
+    parts: Plain = {"lesson": row["lesson"]}
+    for item in fields(example):
+        parts[item.name] = getattr(example, item.name)
+    if mistake is not None:
+        for item in fields(mistake):
+            parts[f"mistake: {item.name}"] = getattr(mistake, item.name)
+    parts |= {
+        "error": row["pattern"],
+        "error type": row["error_type"],
+        "tags": json.loads(row["tags"]),
+        "data": "" if row["meta"] == "{}" else row["meta"],
+        "function": row["memory_key"],
+        "source": row["source"].split(", "),
+    }
+
+    # The words by which a search finds it: those of its context stand nowhere else.
+    listed = "\n".join(text.text for text in freed_texts(parts)).casefold()
+    others = [word for word in row["words"].split(" ") if word not in listed]
+    parts["found by"] = " ".join(others)
+    return freed_texts(parts)
 
 
 def count_waiting(db: Db, scope: Scope) -> int:

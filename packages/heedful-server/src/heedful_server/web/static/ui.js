@@ -60,12 +60,12 @@ function fail() {
   next.scrollIntoView({ block: "center" });
 }
 
-// A button that decides asks for its reason: a key only asks, and Enter in the reason or a second click decides. The reason
-// that was last given for the same decision is offered, never that of another one.
+// A button that decides asks for its reason: a key only asks, and Enter in the reason or a second click decides. No reason is
+// offered, and one that was typed for another decision goes.
 let asked;
 const asks = (button) => (asked ? asked !== button : !button.form.why.value);
 function ask(button) {
-  if (asks(button)) button.form.why.value = button.dataset.why;
+  if (asked && asked !== button) button.form.why.value = "";
   asked = button;
   button.form.why.focus();
   button.form.why.select();
@@ -84,7 +84,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-why]");
+  const button = event.target.closest("[data-decides]");
   if (button && asks(button)) { event.preventDefault(); ask(button); }
 });
 

@@ -192,8 +192,9 @@ where tenant = :tenant and project = :project and words in (select value from js
 select id from example where scope = :scope and state = 'quarantined' and id < :before order by id desc limit :most;
 
 -- name: quarantine_entries
-select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust, e.released_by, e.released_at,
+select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.mistake, e.words, e.memory_key, e.state, e.trust, e.released_by, e.released_at,
        case when l.author = e.id then l.tags else '[]' end as tags,
+       case when l.author = e.id then l.meta else '{}' end as meta,
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
          select /*postgres string_agg *//*sqlite group_concat */ (source, ', ') from (select source from origin where example = e.id order by source) as named
        ), '') as source
