@@ -239,6 +239,39 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
         asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("origin", ["user", "local", "outside"])
+async def test_a_further_sighting_leaves_what_a_person_released(memory, origin):
+    await memory.remember("u", "x", lesson="Units!", origin="outside", source="page")
+    await memory.quarantine.release([1], by="ann")
+    await memory.remember("u", "x", origin=origin)
+    (lesson,) = await memory.top()
+    assert lesson["text"] == "Units!"
+    assert lesson["trust"] == "outside"
+    assert lesson["released_by"] == "ann"
+    await memory.quarantine.revoke("page", by="bob")
+    assert "Units!" not in str(await memory.top())
+
+
+async def test_what_is_undone_is_released_by_nobody(memory):
+    await memory.remember("u", "x", lesson="Units!", origin="outside")
+    await memory.quarantine.release([1], by="ann")
+    await memory.quarantine.undo([1], by="bob")
+    (entry,) = await memory.quarantine.waiting()
+    assert entry.released_by == ""
+    (lesson,) = await memory.top()
+    assert lesson["text"] == ""
+
+
+async def test_what_derives_from_a_released_text_is_told_and_nobody_s_own(memory):
+    page = await memory.remember("u", "x", lesson="Units!", origin="outside")
+    await memory.quarantine.release([page.entry], by="ann")
+    derived = await memory.remember(
+        "v", "y", lesson="Units, too!", derived_from=[page.entry]
+    )
+    assert derived.state == "unverified"
+    assert derived.trust == "local"
+
+
 async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
     await memory.remember(
         "u",

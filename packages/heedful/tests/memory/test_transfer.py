@@ -51,6 +51,38 @@ async def list_rulings(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, exposures.rulings, limit=99)
 
 
+async def hold_parcel(memory: Memory) -> None:
+    await memory.remember(
+        "unit", "no unit", lesson="Units!", example=PARCEL, origin="outside"
+    )
+
+
+@pytest.mark.both_nightly
+async def test_what_a_person_released_is_released_where_it_is_moved():
+    memory = new_memory()
+    await hold_parcel(memory)
+    await memory.quarantine.release([1], by="ann")
+    other = new_memory()
+    await import_own(await export_bytes(memory), other)
+    (match,) = await other.recall(TASK)
+    assert match.lesson == "Units!"
+    assert match.trust == "outside"
+    assert match.released_by == "ann"
+    assert match.released_at > 0
+
+
+@pytest.mark.both_nightly
+async def test_a_file_of_a_stranger_releases_nothing():
+    memory = new_memory()
+    await hold_parcel(memory)
+    await memory.quarantine.release([1], by="ann")
+    other = new_memory()
+    await other.import_(BytesIO(await export_bytes(memory)))
+    assert await other.recall(TASK) == []
+    (entry,) = await list_waiting(other)
+    assert entry.released_by == ""
+
+
 @pytest.mark.both_nightly
 async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     memory = await fill_memory_fully()

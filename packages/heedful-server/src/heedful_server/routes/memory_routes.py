@@ -501,7 +501,9 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
 
 @quarantine.get("/{id}")
 async def show(id: Id, caller: Reviewing) -> schemas.QuarantineEntry:
-    """Return a lesson from quarantine: its text, its origin, and its reviews."""
+    """Return a lesson from quarantine: its origin, its reviews, and as `texts` every
+    text that a release frees.
+    """
     return await caller.memory.quarantine.show(id)
 
 
@@ -519,10 +521,11 @@ async def rule(
     body: schemas.Reason,
     caller: Approving,
 ) -> Document:
-    """Release a lesson from quarantine with the trust `user`, or reject and retire it;
-    or undo the last decision, so that the lesson waits again.
+    """Release a lesson from quarantine, or reject and retire it; or undo the last
+    decision, so that the lesson waits again.
 
-    The text of a rejected lesson is never recalled. The ruling is recorded.
+    A released lesson stays from `outside`, with `released_by` and `released_at`. The
+    text of a rejected lesson is never recalled. The ruling is recorded.
     """
     await review.decide(caller, ruling, [id], body.why)
     state = STATES_AFTER_RULING[ruling]

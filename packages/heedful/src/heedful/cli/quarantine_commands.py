@@ -107,7 +107,7 @@ def show_waiting(id: Id) -> int:
 
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
-    """Release lessons from quarantine: recall may show them as your own words."""
+    """Release lessons from quarantine: agents are told all that `show` prints."""
     return _review("release", Quarantine.release, ids, by=by, why=why)
 
 

@@ -285,7 +285,8 @@ def _marked_places(text: str) -> list[tuple[int, int]]:
     places = [token.span() for token in find_chat_tokens(text)]
     for word in compiled(rf"[^{_BREAKS}]+").finditer(text):
         name = program_name(word[0].strip(".,:;!?"))
-        if name in _MARKED_WORDS or compiled(_ADDRESS_PATTERN).search(word[0]):
+        hosts = map("".join, compiled(_ADDRESS_PATTERN).findall(word[0]))
+        if name in _MARKED_WORDS or any(map(_is_elsewhere, hosts)):
             places.append(word.span())
     return sorted(places)
 

@@ -126,14 +126,14 @@ class RevocationResult:
 def freed_texts(parts: Mapping[str, Any]) -> tuple[FreedText, ...]:
     """Return all texts in the parts of an entry, which may be records.
 
-    Each is returned once: a text that an earlier one contains is left out, and so are
-    digests and the words by which heedful names kinds and origins.
+    Each is returned once, without digests and the words by which heedful names kinds
+    and origins.
     """
     freed: list[FreedText] = []
     for part, value in parts.items():
         texts: list[str] = []
-        for text in _texts_in(value):
-            is_listed = any(text in other.text for other in freed) or text in texts
+        for text in texts_in(value):
+            is_listed = text in texts or any(text == other.text for other in freed)
             if text.strip() and not is_listed and not _CODE_PATTERN.fullmatch(text):
                 texts.append(text)
         if texts:
@@ -141,20 +141,20 @@ def freed_texts(parts: Mapping[str, Any]) -> tuple[FreedText, ...]:
     return tuple(freed)
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a part of an entry, with those that name other values."""
     if isinstance(value, str):
         yield value
     elif is_dataclass(value):
         for item in fields(value):
-            yield from _texts_in(getattr(value, item.name))
+            yield from texts_in(getattr(value, item.name))
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _texts_in(name)
-            yield from _texts_in(item)
+            yield from texts_in(name)
+            yield from texts_in(item)
     elif isinstance(value, Sequence):
         for item in value:
-            yield from _texts_in(item)
+            yield from texts_in(item)
 
 
 def initial_state(

@@ -31,6 +31,7 @@ from heedful.lessons.quarantine import (
     QuarantinedLesson,
     RevocationResult,
     freed_texts,
+    texts_in,
 )
 from heedful.store import exposures, keys, session_marks
 from heedful.store.connection import (
@@ -259,21 +260,24 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
     for item in fields(example):
         parts[item.name] = getattr(example, item.name)
     if mistake is not None:
+        # The text of the lesson is its rendering, and has most of its words.
         for item in fields(mistake):
-            parts[f"mistake: {item.name}"] = getattr(mistake, item.name)
+            texts = texts_in(getattr(mistake, item.name))
+            others = [text for text in texts if text not in row["lesson"]]
+            parts[f"mistake: {item.name}"] = others
     parts |= {
         "error": row["pattern"],
         "error type": row["error_type"],
         "tags": json.loads(row["tags"]),
-        "data": "" if row["meta"] == "{}" else row["meta"],
         "function": row["memory_key"],
         "source": row["source"].split(", "),
+        "data": "" if row["meta"] == "{}" else row["meta"],
     }
 
     # The words by which a search finds it: those of its context stand nowhere else.
     listed = "\n".join(text.text for text in freed_texts(parts)).casefold()
-    others = [word for word in row["words"].split(" ") if word not in listed]
-    parts["found by"] = " ".join(others)
+    unlisted = [word for word in row["words"].split(" ") if word not in listed]
+    parts["found by"] = " ".join(unlisted)
     return freed_texts(parts)
 
 

@@ -220,12 +220,16 @@ def _listener(lesson: Lesson) -> str:
 
 
 def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
-    """Return how far each parent is believed. Raises InvalidInput if one is not stored."""
+    """Return how far each parent is believed. Raises InvalidInput if one is not stored.
+
+    What derives from a text that a person released does not wait, but is nobody's own
+    words.
+    """
     rows = db.run("some_examples", ids).fetchall()
     if len(rows) < len(parents):
         unknown = sorted(parents - {row["id"] for row in rows})
         raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    return [standing_of(row["trust"], row["released_by"]) for row in rows]
+    return ["local" if row["released_by"] else row["trust"] for row in rows]
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
