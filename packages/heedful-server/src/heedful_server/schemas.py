@@ -591,7 +591,8 @@ class TrialResult(Body):
 
 
 QuarantineRow = Annotated[
-    quarantine.QuarantinedLesson, Shape(omit=("provenance", "texts"), state=SentLessonState)
+    quarantine.QuarantinedLesson,
+    Shape(omit=("provenance", "texts"), state=SentLessonState),
 ]
 QuarantineEntry = Annotated[quarantine.QuarantinedLesson, Shape(state=SentLessonState)]
 

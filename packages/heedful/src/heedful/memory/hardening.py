@@ -26,7 +26,7 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.lesson_check import CheckState, LessonCheck
 from heedful.lessons.loop_lessons import rule_digest
 from heedful.lessons.mistake import from_json
-from heedful.lessons.origin import Origin, standing_of
+from heedful.lessons.origin import standing_of
 from heedful.memory.memory import Memory
 from heedful.store.connection import (
     Db,

@@ -119,8 +119,9 @@ class Quarantine:
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Release lessons from quarantine: agents are told them.
 
-        They stay from outside, with who released them and when. If one lesson cannot be released, none is. Raises NotFound, InvalidInput without
-        an id or an actor, and NotQuarantined after an earlier decision.
+        They stay from outside, with who released them and when. If one lesson cannot be
+        released, none is. Raises NotFound, InvalidInput without an id or an actor, and
+        NotQuarantined after an earlier decision.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
