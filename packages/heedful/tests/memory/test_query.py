@@ -84,7 +84,7 @@ async def test_what_waits_is_marked_for_people_and_in_no_prompt(memory):
     (entry,) = await memory.query(SAID)
     assert entry.state == "unverified"
     assert entry.trust == "outside"
-    assert entry.released_by == "ann"
+    assert entry.released_by == "ada"
     assert entry.release == ""
     assert [match.id for match in await memory.recall(SAID)] == [remembered.entry]
 
