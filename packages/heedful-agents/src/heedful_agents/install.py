@@ -59,7 +59,7 @@ TEAM_COMMAND = "heedful-hook"
 # "python -m heedful_agents.hook Stop || true".
 HOOK_COMMAND_PATTERN = re.compile(
     r"""(?i)^((\S*[/\\]|'.*[/\\])?heedful-hook(\.exe)?'?"""
-    r"""|\S.* -m heedful(_agents|\.integrations)\.hook) """
+    r"""|\S.* -m heedful_agents\.hook) """
     r"""\w+( --\S.*?)?( \|\| (true|echo '.*')|; exit 0)?$"""
 )
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +152,6 @@ def await_learning(folder: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
         learnt = rows(folder, "select * from learnt where steps > 0")
-
-
-def test_the_earlier_name_of_the_module_is_the_hook() -> None:
-    assert import_module("heedful.integrations.hook") is hook
 
 
 def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
