@@ -46,7 +46,7 @@ READERS = 2
 STREAMS = 6
 SCOPE = Scope("acme", "main")
 POLICY = policy_to(Policy((MaxAttempts(3),)))
-PAGES = ("", "/loops", "/work", "/lessons", "/quarantine", "/proof")
+PAGES = ("", "/loops", "/work", "/lessons", "/inbox", "/proof")
 NAMES = [name for name, agent in AGENTS.items() if agent.events]
 KINDS: tuple[Kind, Kind] = ("before", "after")
 # The log has a line for each call, and one for each lesson that it stored or counted.

@@ -273,19 +273,3 @@ def test_what_was_decided_says_who_and_why(browser):
     assert re.search("Rejected by .*: an order", words)
     note = browser.do("reject", id=both, why="poison")
     assert note == "3 texts rejected. 1 text had been decided before."
-
-
-@cases(
-    ("old", "new"),
-    {
-        "the list": ("/quarantine", "/inbox"),
-        "a text": ("/quarantine/7", "/inbox/7"),
-        "data": ("/projects.json", "/home.json"),
-        "home": ("/spend", ""),
-    },
-)
-def test_an_earlier_address_leads_to_its_page(browser, old, new):
-    get = browser.client.get(f"/ui{old}?project=main&text=x")
-    answer = browser.api.run(get)
-    assert answer.status_code == 301
-    assert answer.headers["location"] == f"/ui{new}?project=main&text=x"

@@ -1,6 +1,5 @@
-"""The menu of the pages, and where the pages of earlier versions are now."""
+"""The menu of the pages."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -33,17 +32,3 @@ MENU = (
     MenuPage(name="Proof", address="/proof"),
     MenuPage(name="Keys", address="/keys", may="admin"),
 )
-# The addresses of earlier versions, and those of the pages that show the same now.
-MOVED: Mapping[str, str] = {
-    "/quarantine": "/inbox",
-    "/quarantine/decided": "/inbox",
-    "/quarantine/{n:int}": "/inbox/{n}",
-    "/runs": "/work",
-    "/traces": "/work",
-    "/search": "/loops",
-    "/recall": "/lessons",
-    "/dreams": "/lessons",
-    "/policies": "/",
-    "/spend": "/",
-    "/projects": "/",
-}

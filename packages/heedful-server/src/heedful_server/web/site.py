@@ -59,8 +59,7 @@ from heedful_server.web.addresses import (
     proxy_scheme,
     raw_path,
 )
-from heedful_server.web.menu import MOVED
-from heedful_server.web.page_templates import DATA_ENDING, address, page_text
+from heedful_server.web.page_templates import address, page_text
 from heedful_server.web.session import Session, Sessions, check_origin, check_token
 
 EVENTS_PATH = "/events"  # below it
@@ -298,7 +297,6 @@ class Site:
                 Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
-                *(Route(old, lead_to(place)) for old, place in MOVED.items()),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
@@ -706,24 +704,6 @@ async def _menu_facts(visit: Visit) -> Document:
         texts = await visit.caller.read(quarantine.count_waiting)
     has_keys = await visit.caller.read(keys.any_key)
     return {"inbox_texts": texts, "has_keys": has_keys}
-
-
-def lead_to(place: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return the function that leads from an address of an earlier version to a page.
-
-    The query stays, and data lead to data.
-    """
-
-    async def lead(request: Request) -> Response:
-        """Lead to the page that shows the same now."""
-        path = place.format(**request.path_params).rstrip("/")
-        if is_data(request):
-            path = f"{path or '/home'}{DATA_ENDING}"
-        return RedirectResponse(
-            f"{SITE_PATH}{path}?{request.url.query}".rstrip("?"), 301
-        )
-
-    return lead
 
 
 def _html(

@@ -1,6 +1,7 @@
 """All pages and forms of the site, and how a service gets them."""
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
@@ -17,7 +18,7 @@ from heedful_server.web import (
     work,
 )
 from heedful_server.web.addresses import SITE_PATH
-from heedful_server.web.site import Site, SiteAction, SitePage, lead_to
+from heedful_server.web.site import Site, SiteAction, SitePage
 
 PAGES: tuple[SitePage, ...] = (
     *home.PAGES,
@@ -54,10 +55,16 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     app.routes.extend(
         [
             # Browsers send the cookie only to addresses below `/ui`.
-            Route(f"{SITE_PATH}.json", lead_to("/")),
+            Route(f"{SITE_PATH}.json", _lead_to_home_data),
             Route(f"{SITE_PATH}{{rest:path}}", site),
             Route("/", RedirectResponse(SITE_PATH, 303)),
             Route("/favicon.ico", RedirectResponse(icon, 303)),
         ]
     )
     return site
+
+
+async def _lead_to_home_data(request: Request) -> RedirectResponse:
+    """Lead from `/ui.json` to the data of Home, with the query."""
+    home_data = f"{SITE_PATH}/home.json"
+    return RedirectResponse(f"{home_data}?{request.url.query}".rstrip("?"), 301)
