@@ -65,7 +65,7 @@ learn: ## quality ONLY=learn, hours on a real model [MODEL=openai:NAME] [STREAMS
 	@$(MAKE) --no-print-directory quality ONLY=learn
 
 # The long runs look at the machine, so each runs alone. pytest exits with 5 where nothing is selected.
-soak: setup ## what make test leaves out, and the long runs at SOAK times their length, for docs/reliability.md
+soak: setup ## what make test leaves out, and the long runs at SOAK times their length, for docs/appendix/reliability.md
 	@export HEEDFUL_SOAK='$(SOAK)'; \
 	echo '1 of 2: what make test leaves out'; \
 	$(PY) -m pytest --numprocesses $(TEST_WORKERS) --dist worksteal -m 'nightly and not soak' $(ARGS); tables=$$?; \

@@ -1,4 +1,4 @@
-"""Write docs/reliability.md from what the long runs broke and counted.
+"""Write docs/appendix/reliability.md from what the long runs broke and counted.
 
 `make soak` ends with `python -m scripts.reliability`. Each line of build/soak.jsonl
 is a trial, or how a test ended. The newest trial of the same damage on the same engine
@@ -19,7 +19,7 @@ from bench.page import table
 
 ROOT = Path(__file__).resolve().parent.parent
 LEDGER = ROOT / "build" / "soak.jsonl"
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "appendix" / "reliability.md"
 FULL_SOAK = 100  # the factor of `make soak`
 COUNTS = ("lost", "doubled", "exceeded", "leaked")
 NOT_COUNTED = "–"
@@ -37,7 +37,7 @@ UNEXPLAINED = """\
 file could not be opened afterwards, and heedful said so (`StoreCorrupt`).
 Versions of SQLite before 3.51.3, such as the one above, have a
 [rare fault](https://sqlite.org/wal.html) that may be the cause.
-[Keep backups](howto/deploy.md#back-up-and-restore)."""
+[Keep backups](../howto/deploy.md#back-up-and-restore)."""
 COLUMNS = """\
 - **times**: how often the test broke something.
 - **at work**: how often heedful was at work at that moment. At work means: a call, a

@@ -95,7 +95,7 @@ def parse_arguments() -> argparse.Namespace:
         "minutes each, 8 GB of memory, 5 GB of disk)"
     )
     parser.add_argument("--million", action="store_true", help=million)
-    written = "write the table of docs/growth.md, too"
+    written = "write the table of docs/appendix/growth.md, too"
     parser.add_argument("--write", action="store_true", help=written)
     return parser.parse_args()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "appendix" / "benchmarks.md"
 
 
 def read_report(path: Path, command: str) -> Any:
@@ -55,12 +55,12 @@ def replace_section(page: str, name: str, section: str) -> str:
 
 
 def write_text(name: str, section: str) -> None:
-    """Write a section of docs/benchmarks.md."""
+    """Write a section of docs/appendix/benchmarks.md."""
     PAGE.write_text(replace_section(PAGE.read_text("utf-8"), name, section), "utf-8")
 
 
 def write_section(name: str, section: str, picture: bytes, path: str) -> None:
-    """Write a section of docs/benchmarks.md, and its picture into a file beside it."""
+    """Write a section of docs/appendix/benchmarks.md, and its picture beside it."""
     write_text(name, section)
     PAGE.with_name(path).write_bytes(picture)
 

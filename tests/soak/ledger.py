@@ -2,7 +2,7 @@
 
 A test says what it did and what it counted; a count that is not 0 fails the test after
 the line is written, so a failure is in the file too. `scripts/reliability.py` makes
-docs/reliability.md of it.
+docs/appendix/reliability.md of it.
 """
 
 from __future__ import annotations

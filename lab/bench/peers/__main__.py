@@ -92,7 +92,9 @@ def parse_arguments() -> argparse.Namespace:
         "--smoke", action="store_true", help="a short run: whether all of it works"
     )
     parser.add_argument(
-        "--write", action="store_true", help="write docs/benchmarks.md and its picture"
+        "--write",
+        action="store_true",
+        help="write docs/appendix/benchmarks.md and its picture",
     )
     return parser.parse_args()
 

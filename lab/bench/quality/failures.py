@@ -1,8 +1,8 @@
 """Reflections by rules on forty failures of real tools, for a reader who judges them.
 
 The job writes what the reader sees to `bench/out/failures.json`, and the verdicts of
-`failures_verdicts.json` to docs/failures.md. A verdict holds only for the lesson that
-was read.
+`failures_verdicts.json` to docs/appendix/failures.md. A verdict holds only for the
+lesson that was read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.quality.rows import Row, write_json
 
 HERE = Path(__file__).parent
 PAIRS = Path("bench/out/failures.json")
-PAGE = HERE.parents[2] / "docs" / "failures.md"
+PAGE = HERE.parents[2] / "docs" / "appendix" / "failures.md"
 # What follows this line in the page is generated.
 MARK = "<!-- From here on written by `make quality ONLY=failures`. -->\n"
 HEADER = (

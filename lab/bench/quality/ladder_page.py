@@ -1,9 +1,9 @@
 """The tables and the picture of `ladder`, for the README and the docs.
 
 `python -m bench.quality.ladder_page` reads `bench/out/ladder.json` and writes its
-tables between the two marks in docs/benchmarks.md, and the picture beside the docs. A
-stream on which the large model solves less than `MIN_GAIN` more is told as one on which
-a ladder cannot help.
+tables between the two marks in docs/appendix/benchmarks.md, and the picture beside it.
+A stream on which the large model solves less than `MIN_GAIN` more is told as one on
+which a ladder cannot help.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The tables and the picture of `learn`, for the docs.
 
 `python -m bench.quality.learn_page` reads `bench/out/learn.json` and writes, for each
-model in it, a table between the two marks in docs/benchmarks.md, and the picture beside
-the docs. Won and lost stand beside every gain. With `arms`, it writes only the table
-of a plain memory and of retries without one, from a run of one order.
+model in it, a table between the two marks in docs/appendix/benchmarks.md, and the
+picture beside it. Won and lost stand beside every gain. With `arms`, it writes only the
+table of a plain memory and of retries without one, from a run of one order.
 """
 
 from __future__ import annotations

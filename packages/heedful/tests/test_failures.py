@@ -1,5 +1,5 @@
-"""The failures of docs/failures.md: every run is read and reflected on, and the page is
-current.
+"""The failures of docs/appendix/failures.md: every run is read and reflected on, and
+the page is current.
 """
 
 import pytest
