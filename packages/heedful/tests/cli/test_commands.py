@@ -54,8 +54,8 @@ GOOD = {
         "insufficient data",
         "model pooled models lessons pending ended holdout trials",
     ),
-    "dream --dry-run": ("lessons: ", "id at by before proposals after nothing"),
-    "dream log": ("no dream yet", "dreams"),
+    "consolidate --dry-run": ("lessons: ", "id at by before proposals after nothing"),
+    "consolidate log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
     "loops override r/stopped attempts --by ann": (
@@ -255,7 +255,6 @@ def test_the_example_of_a_command_in_the_help_runs(name, heedful_):
     [
         pytest.param("lessons list", "lessons", id="lessons are listed by their name"),
         pytest.param("loops list", "loops", id="loops are listed by their name"),
-        pytest.param("dream log", "consolidate", id="the earlier word for consolidate"),
     ],
 )
 def test_another_word_for_a_command_works_and_the_name_is_said(line, name, heedful_):

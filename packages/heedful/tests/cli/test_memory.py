@@ -236,29 +236,34 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
     reason = "supersede: one negates what the other says"
     session(
         (
-            "dream --dry-run",
+            "consolidate --dry-run",
             0,
             "a dry run: by heedful, ",
             f"{reason}; propose",
             "  into ",
             "lessons: 2 before, 1 after\nNext: heedful consolidate\n",
         ),
-        ("dream log", 0, "no dream yet"),
-        ("dream --by ada", 0, f"{reason}; done", "heedful consolidate show 1"),
-        ("dream log", 0, "1 lesson superseded", "Next: heedful consolidate show 1"),
+        ("consolidate log", 0, "no dream yet"),
+        ("consolidate --by ada", 0, f"{reason}; done", "heedful consolidate show 1"),
         (
-            "dream show 1",
+            "consolidate log",
+            0,
+            "1 lesson superseded",
+            "Next: heedful consolidate show 1",
+        ),
+        (
+            "consolidate show 1",
             0,
             "dream 1: by ada, ",
             "Next: heedful consolidate rollback 1 --by NAME",
         ),
         (
-            "dream rollback 1 --by bo --why 'too bold'",
+            "consolidate rollback 1 --by bo --why 'too bold'",
             0,
             "dream 1 is undone: 1 lesson restored",
         ),
-        ("dream log", 0, "rolled back 2"),
-        ("dream rollback 1 --by bo", 2, "heedful: dream 1 cannot be rolled back"),
+        ("consolidate log", 0, "rolled back 2"),
+        ("consolidate rollback 1 --by bo", 2, "heedful: dream 1 cannot be rolled back"),
         ("quarantine log", 0, "too bold"),
     )
 

@@ -114,7 +114,7 @@ OWN_GROUPS = {
         "export": ("transfer_commands:export", "Write all lessons to a file."),
         "import": (
             "transfer_commands:import_",
-            "Import lessons, also those of earlier systems.",
+            "Import the lessons of a file of heedful export.",
         ),
         "replay": (
             "replay_command:replay",
@@ -138,17 +138,10 @@ COMMANDS_ELSEWHERE = {
     **dict.fromkeys(("key", "serve", "worker"), "server"),
     "ui": "ui",
 }
-# What people write, also from earlier versions, and how the command is called.
-RENAMED_COMMANDS = {
-    "ask": "why",
-    "audit list": "key audit",
-    "cancel": "loops cancel",
-    "correct": "loops correct",
-    "dream": "consolidate",
+# What a person types who has not read the help, and the command that is meant: the
+# singular, `list` after a name that lists already, another word for retiring.
+COMMAND_SYNONYMS = {
     "forget": "lessons retire",
-    "harden": "lessons harden",
-    "jobs": "worker jobs",
-    "judge check": "model judge",
     "lesson": "lessons",
     "lessons delete": "lessons retire",
     "lessons forget": "lessons retire",
@@ -156,14 +149,7 @@ RENAMED_COMMANDS = {
     "lessons remove": "lessons retire",
     "loop": "loops",
     "loops list": "loops",
-    "migrate": "db migrate",
-    "override": "loops override",
-    "pin": "lessons pin",
-    "prune": "lessons prune",
-    "reembed": "lessons reembed",
     "rules list": "rules",
-    "runs": "loops runs",
-    "share": "rules share",
 }
 # The options that commands share. Those of a group are those of its commands, too,
 # unless a command has a line of its own.
@@ -402,7 +388,7 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         words_before_dashes = words[:end]
         command_words = [word for word in words_before_dashes if word != "--debug"]
-        arguments = _renamed(command_words) + words[end:]
+        arguments = _without_synonym(command_words) + words[end:]
 
         running = printing.CommandLine(
             arguments=arguments,
@@ -425,13 +411,13 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _renamed(words: list[str]) -> list[str]:
-    """Return a command line with the name of a command that has another one."""
-    for name, new_name in RENAMED_COMMANDS.items():
-        old_words = name.split()
-        if words[: len(old_words)] == old_words:
-            printing.say(f"heedful {name} is called heedful {new_name}")
-            words = new_name.split() + words[len(old_words) :]
+def _without_synonym(words: list[str]) -> list[str]:
+    """Return a command line with the name of the command, if it has a synonym."""
+    for synonym, name in COMMAND_SYNONYMS.items():
+        synonym_words = synonym.split()
+        if words[: len(synonym_words)] == synonym_words:
+            printing.say(f"heedful {synonym} is called heedful {name}")
+            return name.split() + words[len(synonym_words) :]
     return words
 
 

@@ -40,7 +40,7 @@ DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # settings before it.
 _LESSON_COMMAND_PATTERN = (
     r"\b(?:HEEDFUL_\w+=\S+ )*"
-    r"heedful (?:quarantine|lessons|proof|trust|reembed|prune)\b"
+    r"heedful (?:quarantine|lessons|proof|trust)\b"
 )
 
 
