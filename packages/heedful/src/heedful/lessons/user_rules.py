@@ -1,8 +1,9 @@
 """The rules that a user gives an agent, in his own words. Pure.
 
-A sentence with a plain marker is a rule: "never …", "use … not …". There is no grammar
-beyond the table of markers below. A rule is told at the start of a session, and before
-a call that it names: a program, an option, a path or another word that looks like one.
+A sentence with a plain marker is a rule: "never …", "use … not …". The table of markers
+below is a small grammar of such sentences in four languages. A rule is told at the
+start of a session, and before a call that it names: a program, an option, a path or
+another word that looks like one.
 """
 
 import re

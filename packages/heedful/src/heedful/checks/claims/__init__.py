@@ -2,7 +2,7 @@
 
 No model is asked; fixed rules for English judge each claim, in four steps:
 
-1. `words` finds the words, numbers and dates in a text, and says how well a word
+1. `text_parts` finds the words, numbers and dates in a text, and says how well a word
    matches the name of a column.
 2. `evidence` indexes evidence of any shape as rows, tables and columns, with the words
    that name them.
