@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 8ffc1e6f178a0cbbc2b86b2c26cf0d0e67d9a7a39f6d9a94f05a9515b80cdb40.
+// 7eb4cc9272ed08992b7894daba5e174584bb43494ce65d7c689fc0812094e27e.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -269,6 +269,201 @@ export interface components {
              * @default 1
              */
             rung: number;
+        };
+        /**
+         * KnownFailure
+         * @description A failure of earlier calls with the same path, name or command.
+         *
+         *     `kind`, `name`, `tool` and `digest` describe the path, name or command; `name` is ""
+         *     for a whole call. The calls failed in `runs` runs, last at the time `failed`, in
+         *     seconds since 1970. `error` is the last error, `words` is what a person or a model
+         *     said about it, and `fix` is what fixed it; each is "" if unknown or held back.
+         *     `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
+         *     its `lesson_state`. `text` says all this in words.
+         */
+        KnownFailure: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "contract" | "path" | "name" | "call" | "command";
+            /**
+             * Name
+             * @default
+             */
+            name: string;
+            /**
+             * Tool
+             * @default
+             */
+            tool: string;
+            /**
+             * Digest
+             * @default
+             */
+            digest: string;
+            /**
+             * Error
+             * @default
+             */
+            error: string;
+            /**
+             * Words
+             * @default
+             */
+            words: string;
+            /**
+             * Fix
+             * @default
+             */
+            fix: string;
+            /**
+             * Runs
+             * @default 1
+             */
+            runs: number;
+            /**
+             * Failed
+             * @default 0
+             */
+            failed: number;
+            /**
+             * Lesson
+             * @default 0
+             */
+            lesson: number;
+            /**
+             * Trust
+             * @default local
+             * @enum {string}
+             */
+            trust: "user" | "local" | "outside";
+            /**
+             * Lesson State
+             * @default unverified
+             * @enum {string}
+             */
+            lesson_state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
+            /**
+             * Text
+             * @default
+             */
+            text: string;
+        };
+        /**
+         * LessonCheck
+         * @description A check that a lesson became.
+         *
+         *     `lesson` is the id of the lesson, `text` its words. `error_type` is the check or the
+         *     tool that found its mistake, and `taught_by` are the names of the loop's checks that
+         *     can find it again. `kind` and `rule` say what is checked, and `about` says it in
+         *     words. The check judges loops of its `memory_key`; a "call" judges the calls of an
+         *     agent. It was executed on outputs: `failed` counts the rejected outputs of the
+         *     lesson, `passed` its accepted outputs, and `harmless` the accepted outputs of other
+         *     lessons.
+         *
+         *     Only a check in the state "accepted" judges. `by` accepted or rejected it at the
+         *     time `decided`, and said `why`. Since then it has found something `hits` times, last
+         *     at the time `last_hit`; `false_alarms` counts the wrong findings. Times are in
+         *     seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`.
+         */
+        LessonCheck: {
+            /** Lesson */
+            lesson: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "object" | "form" | "bound" | "word" | "call";
+            /** Rule */
+            rule: {
+                [key: string]: unknown;
+            };
+            /** About */
+            about: string;
+            /**
+             * Memory Key
+             * @default
+             */
+            memory_key: string;
+            /**
+             * State
+             * @default proposed
+             * @enum {string}
+             */
+            state: "proposed" | "accepted" | "rejected" | "retired";
+            /**
+             * Failed
+             * @default 0
+             */
+            failed: number;
+            /**
+             * Passed
+             * @default 0
+             */
+            passed: number;
+            /**
+             * Harmless
+             * @default 0
+             */
+            harmless: number;
+            /**
+             * Hits
+             * @default 0
+             */
+            hits: number;
+            /**
+             * False Alarms
+             * @default 0
+             */
+            false_alarms: number;
+            /**
+             * Last Hit
+             * @default 0
+             */
+            last_hit: number;
+            /**
+             * Decided
+             * @default 0
+             */
+            decided: number;
+            /**
+             * By
+             * @default
+             */
+            by: string;
+            /**
+             * Why
+             * @default
+             */
+            why: string;
+            /**
+             * Text
+             * @default
+             */
+            text: string;
+            /**
+             * Error Type
+             * @default
+             */
+            error_type: string;
+            /**
+             * Taught By
+             * @default []
+             */
+            taught_by: string[];
+            /**
+             * Trust
+             * @default local
+             * @enum {string}
+             */
+            trust: "user" | "local" | "outside";
+            /**
+             * Lesson State
+             * @default unverified
+             * @enum {string}
+             */
+            lesson_state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
         };
         /**
          * Message
@@ -585,7 +780,7 @@ export interface components {
                  * State
                  * @enum {string}
                  */
-                state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
+                state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
                 /** Seen */
                 seen: number;
                 /** Importance */
@@ -682,104 +877,7 @@ export interface components {
              * Checks
              * @default []
              */
-            checks: {
-                /** Lesson */
-                lesson: number;
-                /**
-                 * Kind
-                 * @enum {string}
-                 */
-                kind: "object" | "form" | "bound" | "word" | "call";
-                /** Rule */
-                rule: {
-                    [key: string]: unknown;
-                };
-                /** About */
-                about: string;
-                /**
-                 * Memory Key
-                 * @default
-                 */
-                memory_key: string;
-                /**
-                 * State
-                 * @default proposed
-                 * @enum {string}
-                 */
-                state: "proposed" | "accepted" | "rejected" | "retired";
-                /**
-                 * Failed
-                 * @default 0
-                 */
-                failed: number;
-                /**
-                 * Passed
-                 * @default 0
-                 */
-                passed: number;
-                /**
-                 * Harmless
-                 * @default 0
-                 */
-                harmless: number;
-                /**
-                 * Hits
-                 * @default 0
-                 */
-                hits: number;
-                /**
-                 * False Alarms
-                 * @default 0
-                 */
-                false_alarms: number;
-                /**
-                 * Last Hit
-                 * @default 0
-                 */
-                last_hit: number;
-                /**
-                 * Decided
-                 * @default 0
-                 */
-                decided: number;
-                /**
-                 * By
-                 * @default
-                 */
-                by: string;
-                /**
-                 * Why
-                 * @default
-                 */
-                why: string;
-                /**
-                 * Text
-                 * @default
-                 */
-                text: string;
-                /**
-                 * Error Type
-                 * @default
-                 */
-                error_type: string;
-                /**
-                 * Taught By
-                 * @default []
-                 */
-                taught_by: string[];
-                /**
-                 * Trust
-                 * @default local
-                 * @enum {string}
-                 */
-                trust: "user" | "local" | "outside";
-                /**
-                 * Lesson State
-                 * @default candidate
-                 * @enum {string}
-                 */
-                lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
-            }[];
+            checks: components["schemas"]["LessonCheck"][];
         };
         /**
          * RecallRequest
@@ -1089,75 +1187,7 @@ export interface operations {
                          * Failures
                          * @default []
                          */
-                        failures: {
-                            /**
-                             * Kind
-                             * @enum {string}
-                             */
-                            kind: "contract" | "path" | "name" | "call" | "command";
-                            /**
-                             * Name
-                             * @default
-                             */
-                            name: string;
-                            /**
-                             * Tool
-                             * @default
-                             */
-                            tool: string;
-                            /**
-                             * Digest
-                             * @default
-                             */
-                            digest: string;
-                            /**
-                             * Error
-                             * @default
-                             */
-                            error: string;
-                            /**
-                             * Words
-                             * @default
-                             */
-                            words: string;
-                            /**
-                             * Fix
-                             * @default
-                             */
-                            fix: string;
-                            /**
-                             * Runs
-                             * @default 1
-                             */
-                            runs: number;
-                            /**
-                             * Failed
-                             * @default 0
-                             */
-                            failed: number;
-                            /**
-                             * Lesson
-                             * @default 0
-                             */
-                            lesson: number;
-                            /**
-                             * Trust
-                             * @default local
-                             * @enum {string}
-                             */
-                            trust: "user" | "local" | "outside";
-                            /**
-                             * Lesson State
-                             * @default candidate
-                             * @enum {string}
-                             */
-                            lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
-                            /**
-                             * Text
-                             * @default
-                             */
-                            text: string;
-                        }[];
+                        failures: components["schemas"]["KnownFailure"][];
                         /**
                          * Waiting
                          * @default []
@@ -1167,104 +1197,7 @@ export interface operations {
                          * Checks
                          * @default []
                          */
-                        checks: {
-                            /** Lesson */
-                            lesson: number;
-                            /**
-                             * Kind
-                             * @enum {string}
-                             */
-                            kind: "object" | "form" | "bound" | "word" | "call";
-                            /** Rule */
-                            rule: {
-                                [key: string]: unknown;
-                            };
-                            /** About */
-                            about: string;
-                            /**
-                             * Memory Key
-                             * @default
-                             */
-                            memory_key: string;
-                            /**
-                             * State
-                             * @default proposed
-                             * @enum {string}
-                             */
-                            state: "proposed" | "accepted" | "rejected" | "retired";
-                            /**
-                             * Failed
-                             * @default 0
-                             */
-                            failed: number;
-                            /**
-                             * Passed
-                             * @default 0
-                             */
-                            passed: number;
-                            /**
-                             * Harmless
-                             * @default 0
-                             */
-                            harmless: number;
-                            /**
-                             * Hits
-                             * @default 0
-                             */
-                            hits: number;
-                            /**
-                             * False Alarms
-                             * @default 0
-                             */
-                            false_alarms: number;
-                            /**
-                             * Last Hit
-                             * @default 0
-                             */
-                            last_hit: number;
-                            /**
-                             * Decided
-                             * @default 0
-                             */
-                            decided: number;
-                            /**
-                             * By
-                             * @default
-                             */
-                            by: string;
-                            /**
-                             * Why
-                             * @default
-                             */
-                            why: string;
-                            /**
-                             * Text
-                             * @default
-                             */
-                            text: string;
-                            /**
-                             * Error Type
-                             * @default
-                             */
-                            error_type: string;
-                            /**
-                             * Taught By
-                             * @default []
-                             */
-                            taught_by: string[];
-                            /**
-                             * Trust
-                             * @default local
-                             * @enum {string}
-                             */
-                            trust: "user" | "local" | "outside";
-                            /**
-                             * Lesson State
-                             * @default candidate
-                             * @enum {string}
-                             */
-                            lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
-                        }[];
+                        checks: components["schemas"]["LessonCheck"][];
                         /**
                          * Rules
                          * @default []

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError, WrapValidator
 import heedful
 from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
-from heedful.lessons.lesson import Remembered, state_from_older
+from heedful.lessons.lesson import Remembered
 from heedful.lessons.render import facts
 from heedful.lessons.scope import TOLD_STATES
 from heedful.loop.codec import verdict_from
@@ -183,7 +183,7 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     texts = {
         lesson["id"]: lesson["text"]
         for lesson in answer["lessons"]
-        if lesson["text"] and state_from_older(lesson["state"]) in TOLD_STATES
+        if lesson["text"] and lesson["state"] in TOLD_STATES
     }
     return SeenAnswer(
         count=answer["count"],
@@ -240,8 +240,7 @@ async def remember(
 
     answer = await _ask_route("POST", "/v1/reflections", body)
     quarantine = _take_release("the lesson", answer)
-    state = state_from_older(answer.pop("state"))
-    return RememberAnswer(Remembered(**answer, state=state), quarantine)
+    return RememberAnswer(Remembered(**answer), quarantine)
 
 
 async def report_attempt(

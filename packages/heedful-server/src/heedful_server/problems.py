@@ -24,7 +24,7 @@ from heedful import errors
 from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
 from heedful.telemetry import LogThrottle
-from heedful.wire import ERROR_RESPONSES, lesson_to_wire
+from heedful.wire import ERROR_RESPONSES
 
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()
@@ -115,8 +115,6 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
         # part of a text, such as a check with its argument.
         case errors.InvalidInput() if error.field.isidentifier():
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
-        case errors.NotQuarantined() if "state" in fields:
-            fields = lesson_to_wire(fields)
         case errors.NotFound():
             # The error's own text says where the store is, which is private.
             detail = f"no {error.kind} {error.id!r}{error.remedy}"

@@ -35,7 +35,7 @@ from heedful.redact import redact
 from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key, Permission
 from heedful.validation import MAX_NAME_CHARS, MAX_SCORE, MAX_STORED_TEXT_CHARS
-from heedful.wire import CommandText, Document, Page, SentLessonState, Shape
+from heedful.wire import CommandText, Document, Page, Shape
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -359,7 +359,7 @@ class NewLesson(Body):
 
 RememberedAnswer = Annotated[
     lessons.Remembered,
-    Shape(also={"release": "release"}, release=CommandText, state=SentLessonState),
+    Shape(also={"release": "release"}, release=CommandText),
 ]
 
 
@@ -398,15 +398,13 @@ class ActionQuestion(Body):
     arguments: dict[str, Any] | ErrorText
 
 
-_KnownFailure = Annotated[KnownFailure, Shape(lesson_state=SentLessonState)]
-CheckRow = Annotated[LessonCheck, Shape(lesson_state=SentLessonState)]
 ActionAnswer = Annotated[
     ActionHistory,
     Shape(
         also={"release": "release"},
         release=CommandText,
-        failures=tuple[_KnownFailure, ...],
-        checks=tuple[CheckRow, ...],
+        failures=tuple[KnownFailure, ...],
+        checks=tuple[LessonCheck, ...],
     ),
 ]
 
@@ -448,7 +446,6 @@ QueriedLesson = Annotated[
         also={name: name for name in ("verified", "relevance", "release")},
         names={"lesson_id": "reflection"},
         release=CommandText,
-        state=SentLessonState,
     ),
 ]
 
@@ -465,7 +462,6 @@ RecallItem = Annotated[
         omit=("author", "meta"),
         also={"verified": "verified", "relevance": "relevance"},
         names={"lesson_id": "reflection"},
-        state=SentLessonState,
     ),
 ]
 
@@ -499,7 +495,7 @@ class RecallAnswer:
     silence: CommandText
     exposure: Document | None
     briefing: Document | None
-    checks: tuple[CheckRow, ...] = ()
+    checks: tuple[LessonCheck, ...] = ()
 
 
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
@@ -591,10 +587,8 @@ class TrialResult(Body):
 
 
 QuarantineRow = Annotated[
-    quarantine.QuarantinedLesson,
-    Shape(omit=("provenance", "texts"), state=SentLessonState),
+    quarantine.QuarantinedLesson, Shape(omit=("provenance", "texts"))
 ]
-QuarantineEntry = Annotated[quarantine.QuarantinedLesson, Shape(state=SentLessonState)]
 
 
 class Revocation(Body):

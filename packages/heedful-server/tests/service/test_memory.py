@@ -81,12 +81,12 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     {
         "a loop is shown lessons": ("recall", {"task": "a", "loop": "b"}, ["read"]),
         "an operator's episode": (
-            "episodes?origin=operator",
+            "episodes?origin=user",
             {"events": [{"type": "a"}]},
             ["read", "write"],
         ),
         "an operator's traces": (
-            "traces?origin=operator",
+            "traces?origin=user",
             {"resourceSpans": []},
             ["write"],
         ),
@@ -129,7 +129,7 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer, blind):
     project.refused(422, "invalid_request", "POST", "reflections/query", odd)
     project.post(f"quarantine/{lesson['entry']}/release", {"why": "read"})
     (item,) = blind.post("reflections/query", {"text": LESSON["lesson"]})["items"]
-    assert item["state"] == "candidate"
+    assert item["state"] == "unverified"
     assert item["release"] == ""
 
 

@@ -98,7 +98,7 @@ def test_an_episode_is_taken_once_and_handed_over(project):
 
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
-    project.post("episodes?origin=operator", {**RUN, "events": events}, 202)
+    project.post("episodes?origin=user", {**RUN, "events": events}, 202)
     digest = project.listed()[0]["digest"]
     store = project.api.setup.store
     work = tasks()["reflect"].run(Tools(store=store), project.scope, digest=digest)
@@ -106,7 +106,7 @@ def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     lessons = project.get("reflections?kind=reflection")["items"]
     # Its words are of the agent and of programs here all the same.
     assert [lesson["trust"] for lesson in lessons] == ["local"]
-    project.post("traces?origin=operator", document(genai()))
+    project.post("traces?origin=user", document(genai()))
     project.gathered()
     read = store.read(project.scope, episodes.page, 1, whole=True)
     [newest] = project.api.run(read)

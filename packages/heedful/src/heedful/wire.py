@@ -15,8 +15,7 @@ from pydantic_core import core_schema
 
 from heedful import errors
 from heedful.errors import HeedfulError
-from heedful.lessons.lesson import older_state, state_from_older
-from heedful.lessons.scope import Scope, State, name_scope
+from heedful.lessons.scope import Scope, name_scope
 from heedful.loop import codec, decide
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import figure_ladders
@@ -141,27 +140,16 @@ class Shape:
         return {**field, "schema": kind}
 
 
-def lesson_to_wire(lesson: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lesson as it is sent."""
-    return {**lesson, "state": older_state(lesson["state"])}
-
-
 def lesson_from_wire(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a lesson, a match or a known failure that was sent.
 
-    The id of a lesson that was found is sent as its `reflection`, the word of the first
-    version, on which callers rely.
+    The id of a lesson that was found is sent as its `reflection`.
     """
     lesson = dict(plain)
-    for name in ("state", "lesson_state"):
-        if name in lesson:
-            lesson[name] = state_from_older(lesson[name])
     if "reflection" in lesson:
         lesson["lesson_id"] = lesson.pop("reflection")
     return lesson
 
-
-SentLessonState = Annotated[State, PlainSerializer(older_state)]
 
 Row = TypeVar("Row")
 

@@ -1,9 +1,10 @@
-"""Whose words a call, a result and an older word have."""
+"""Whose words a call and a result have."""
 
 import pytest
 
 from heedful.errors import InvalidInput
 from heedful.lessons.origin import (
+    ORIGINS,
     installs,
     is_outside,
     lowest_origin,
@@ -196,22 +197,12 @@ def test_a_stated_name_ends_the_wait_of_its_source(source, name):
     assert not is_outside(source, {name})
 
 
-@pytest.mark.parametrize(
-    ("word", "origin"),
-    [
-        ("user", "user"),
-        ("operator", "user"),
-        ("measured", "local"),
-        ("model", "local"),
-        ("tool", "outside"),
-        ("external", "outside"),
-    ],
-)
-def test_an_older_word_is_read(word, origin):
-    assert read_origin(word) == origin
+@pytest.mark.parametrize("word", ORIGINS)
+def test_an_origin_is_read(word):
+    assert read_origin(word) == word
 
 
-@pytest.mark.parametrize("word", ["", "root", None, 3])
+@pytest.mark.parametrize("word", ["", "root", "operator", None, 3])
 def test_another_word_is_refused(word):
     with pytest.raises(InvalidInput):
         read_origin(word)

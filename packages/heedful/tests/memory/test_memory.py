@@ -61,9 +61,9 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
 @cases(
     "new, told",
     {
-        "the same origin": ("operator", "new"),
-        "a lower origin": ("model", "old"),
-        "from outside": ("external", "old"),
+        "the same origin": ("user", "new"),
+        "a lower origin": ("local", "old"),
+        "from outside": ("outside", "old"),
     },
 )
 async def test_the_newest_words_of_a_known_error_win(store, new, told):

@@ -222,6 +222,11 @@ async def test_text_that_derives_from_a_page_waits(memory):
     assert own_lesson.trust == "outside"
 
 
+def test_a_text_is_no_list_of_trusted_sources():
+    with pytest.raises(heedful.errors.InvalidInput, match="a list of names"):
+        heedful.Memory(":memory:", trust="gh")
+
+
 # Commands to paste
 
 HOSTILE_NAMES = {

@@ -18,10 +18,8 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson, render
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
-from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.origin import (
-    OLDER_WORDS,
     ORIGINS,
     Origin,
     names_to_state,
@@ -30,7 +28,8 @@ from heedful.lessons.origin import (
 )
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
-from heedful.lessons.scope import name_scope, short_digest
+from heedful.lessons.quarantine import QuarantinedLesson
+from heedful.lessons.scope import State, name_scope, short_digest
 from heedful.lessons.signature import signature
 from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
@@ -46,7 +45,7 @@ from heedful.store import (
 )
 from heedful.store.offload import offload
 from heedful.validation import MAX_INTEGER
-from heedful.wire import Document, Page, lesson_to_wire
+from heedful.wire import Document, Page
 from heedful_server import review, schemas
 from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful_server.auth import (
@@ -294,9 +293,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
             body.error_type, redact_start(body.text, MAX_SIGNED_CHARS)
         ).digest,
         "count": answer.count,
-        "lessons": [
-            lesson_to_wire(review.visible(caller, lesson)) for lesson in answer.lessons
-        ],
+        "lessons": [review.visible(caller, lesson) for lesson in answer.lessons],
         "grouped": answer.group is not None,
         "lines": answer.lines,
         "release": name_scope(answer.release, caller.scope),
@@ -389,7 +386,7 @@ async def listed(
     kind: schemas.Kind | None = None,
     error_type: Word = "",
     tag: Word = "",
-    state: OlderState | None = None,
+    state: State | None = None,
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
@@ -397,7 +394,6 @@ async def listed(
     If a lesson waits in quarantine or was rejected, a key with `recall` instead of
     `read` does not get its words, type, source and tags.
     """
-    stored_state = state_from_older(state) if state else ""
     rows = await caller.read(
         editions.list_lessons,
         page.limit + 1,
@@ -406,10 +402,10 @@ async def listed(
         kind=kind or "",
         error_type=error_type,
         tag=tag,
-        state=stored_state,
+        state=state or "",
     )
     return Page[Document].of(
-        [lesson_to_wire(review.visible(caller, row)) for row in rows], page.limit, "id"
+        [review.visible(caller, row) for row in rows], page.limit, "id"
     )
 
 
@@ -465,7 +461,7 @@ async def edit(
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     """Return a lesson as the API sends it, and add its entity tag to the response."""
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return lesson_to_wire(lesson)
+    return dict(lesson)
 
 
 quarantine: APIRouter = APIRouter(
@@ -500,7 +496,7 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> Document:
 
 
 @quarantine.get("/{id}")
-async def show(id: Id, caller: Reviewing) -> schemas.QuarantineEntry:
+async def show(id: Id, caller: Reviewing) -> QuarantinedLesson:
     """Return a lesson from quarantine: its origin, its reviews, and as `texts` every
     text that a release frees.
     """
@@ -529,8 +525,7 @@ async def rule(
     """
     await review.decide(caller, ruling, [id], body.why)
     state = STATES_AFTER_RULING[ruling]
-    answer = {"id": id, "state": state, "by": caller.by, "why": body.why}
-    return lesson_to_wire(answer)
+    return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
 episodes_router: APIRouter = APIRouter(
@@ -540,9 +535,8 @@ _JSON_MEDIA_TYPE = "application/json"
 SentOrigin = Annotated[
     str,
     Query(
-        description="`user`, `local` or `outside`, or an older word; `user` "
-        "needs a key that may approve.",
-        json_schema_extra={"enum": [*ORIGINS, *OLDER_WORDS]},
+        description="`user` needs a key that may approve.",
+        json_schema_extra={"enum": [*ORIGINS]},
     ),
 ]
 

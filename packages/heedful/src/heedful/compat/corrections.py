@@ -13,8 +13,9 @@ from inspect import isawaitable
 from typing import Any, Self
 
 from heedful.compat.answers import Record
+from heedful.compat.lesson_words import earlier_state
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example, Lesson, Remembered, older_state
+from heedful.lessons.lesson import Example, Lesson, Remembered
 from heedful.lessons.scope import State
 from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from heedful.loop.record import thousandths
@@ -228,7 +229,7 @@ class StoredId(int):
     def of(cls, remembered: Remembered) -> Self:
         """Return the id of what was remembered."""
         id = cls(remembered.id)
-        id.state = older_state(remembered.state)
+        id.state = earlier_state(remembered.state)
         id.trust = remembered.trust
         id.release = remembered.release
         return id

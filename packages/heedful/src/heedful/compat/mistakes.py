@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any
 
 from heedful.compat.answers import Records
+from heedful.compat.lesson_words import read_trust
 from heedful.lessons.lesson import Example, Match
-from heedful.lessons.origin import read_origin
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
@@ -47,7 +47,7 @@ async def store(
         MISTAKE_ERROR_TYPE,
         mistake,
         example=example,
-        origin=read_origin(trust, "trust"),
+        origin=read_trust(trust),
         tags=("reflexion",),
     )
     return _mistake_entry(example, time.time())

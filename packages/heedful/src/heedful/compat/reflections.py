@@ -17,6 +17,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from heedful.compat.answers import Record, Records
+from heedful.compat.lesson_words import earlier_state, read_trust
 from heedful.episodes.episode import Episode, EventType, Limits, safe_id
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput
@@ -25,9 +26,7 @@ from heedful.lessons.lesson import (
     Lesson,
     Match,
     Scope,
-    older_state,
 )
-from heedful.lessons.origin import read_origin
 from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.scope import short_digest
 from heedful.lessons.signature import signature, strategy_signature
@@ -220,7 +219,7 @@ async def generate_reflection(
     A failure that is already known is not sent to the model. Equal failures have equal
     ids. Without a strategy, `strategy_id` and `strategy_text` are None; without an
     error, `error_category` is None. `trust` is the origin of the run, by default that
-    of the memory: "user", "local" or "outside"; older words are read, too. `trust`,
+    of the memory: "user", "local" or "outside", or a word of earlier systems. `trust`,
     `prompts`, `score`, `on_model_error` and `keys` are arguments of `reflect`. A
     `model` may be a function of the messages. Raises InvalidInput, ModelError,
     StoreError.
@@ -243,7 +242,7 @@ async def generate_reflection(
         model=model,
         prompts=prompts,
         score=score,
-        origin=read_origin(trust, "trust") if trust else None,
+        origin=read_trust(trust) if trust else None,
         on_model_error=on_model_error,
         store=False,
         related=[str(id) for id in related],
@@ -295,7 +294,7 @@ async def keep_reflection(
     return {
         "reflection_id": lesson_of(reflected).signature.digest,
         "strategy_id": strategy.signature.digest if strategy else None,
-        "state": older_state(reflected.state),
+        "state": earlier_state(reflected.state),
         "trust": reflected.trust,
         "release": reflected.release,
         "hint": reflected.hint,
@@ -545,7 +544,7 @@ def _record_of(match: Match) -> dict[str, Any]:
         "metadata": metadata,
         "source": "reflection_engine_v2",
         "layer": "rm",
-        "state": older_state(match.state),
+        "state": earlier_state(match.state),
         "trust": match.trust,
         "release": match.release,
         "model_error": _meta_value(match, "model_error", "") or None,

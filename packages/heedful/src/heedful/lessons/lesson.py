@@ -23,7 +23,6 @@ from heedful.lessons.scope import (
     MAX_SOURCE_NAME_CHARS,
     MIN_UNBROKEN_CASES,
     Figures,
-    JudgedState,
     Remembered,
     Scope,
     State,
@@ -47,9 +46,6 @@ from heedful.validation import (
 
 # The records that quick modules declare, and that are found with those of memory.
 __all__ = ["Exposure", "Outcome", "Remembered", "Scope"]
-# Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
-# a `candidate`: callers rely on the word of the first version.
-OlderState = Literal["candidate", JudgedState]
 LessonKind = Literal["check", "error", "example", "reflection", "strategy"]
 LESSON_KINDS: tuple[LessonKind, ...] = get_args(LessonKind)
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
@@ -298,16 +294,6 @@ def _example_lines(example: Example | None) -> list[str]:
         "accepted": example.accepted,
     }
     return [f"{name}: {text}" for name, text in texts.items() if text]
-
-
-def older_state(state: State) -> OlderState:
-    """Return the state of a lesson in the words of the first version."""
-    return "candidate" if state == "unverified" else state
-
-
-def state_from_older(state: OlderState) -> State:
-    """Return the state of a lesson that is named in the words of the first version."""
-    return "unverified" if state == "candidate" else state
 
 
 @refuses_unknown_options

@@ -7,7 +7,7 @@ part from outside is left out of all words until a person releases it or states 
 source. A hook process imports this module, so it stays light.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Literal
 
 from heedful.errors import InvalidInput
@@ -25,18 +25,6 @@ from heedful.validation import MAX_NAME_CHARS, require
 Origin = Literal["user", "local", "outside"]
 # From the most believed to the least.
 ORIGINS: tuple[Origin, ...] = ("user", "local", "outside")
-# The words of earlier versions, which callers and exported files still have.
-OLDER_WORDS: Mapping[str, Origin] = {
-    "operator": "user",
-    "measured": "local",
-    "model": "local",
-    "tool": "outside",
-    "external": "outside",
-}
-_ORIGIN_BY_WORD: Mapping[str, Origin] = {
-    **OLDER_WORDS,
-    **dict(zip(ORIGINS, ORIGINS, strict=True)),
-}
 # The programs that fetch: they print what is on other computers.
 FETCHING_PROGRAMS = frozenset(
     "aria2c curl curlie dig gh glab http https invoke-restmethod invoke-webrequest irm "
@@ -124,17 +112,15 @@ def standing_of(origin: Origin, released_by: str) -> Origin:
 
 
 def read_origin(word: object, name: str = "origin") -> Origin:
-    """Return the origin that a word means, also a word of an earlier version.
+    """Return a word as an origin, if it is one. Raises InvalidInput.
 
-    Raises InvalidInput.
-
-    >>> read_origin("operator")
-    'user'
+    >>> read_origin("local")
+    'local'
     """
-    origin = _ORIGIN_BY_WORD.get(word) if isinstance(word, str) else None
-    if origin is None:
-        raise InvalidInput(name, word, f"one of {', '.join(ORIGINS)}")
-    return origin
+    for origin in ORIGINS:
+        if word == origin:
+            return origin
+    raise InvalidInput(name, word, f"one of {', '.join(ORIGINS)}")
 
 
 def server_of(tool: str) -> str:

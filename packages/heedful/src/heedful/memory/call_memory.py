@@ -45,6 +45,7 @@ class CallMemory:
         strict: bool = False,
         trust: Collection[str] = (),
     ) -> None:
+        require(not isinstance(trust, str), "trust", trust, "a list of names")
         for name in trust:
             check_name(name)
         require(isinstance(strict, bool), "strict", strict, "True or False")

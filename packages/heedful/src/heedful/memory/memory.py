@@ -116,8 +116,7 @@ class Memory(CallMemory):
     `origin` says whose words are remembered and reflected on here: "user", "local" or
     "outside". With `strict`, a fix also waits if it installs something, or if the agent
     read something from outside shortly before it. `trust` are names of sources that
-    are stated, as with `Quarantine.state`; a text is `origin` in a word of earlier
-    versions. Raises InvalidInput.
+    are stated, as with `Quarantine.state`. Raises InvalidInput.
     """
 
     def __init__(
@@ -130,11 +129,8 @@ class Memory(CallMemory):
         quota: int = 1_000,
         origin: Origin = "user",
         strict: bool = False,
-        trust: str | Collection[str] = (),
+        trust: Collection[str] = (),
     ) -> None:
-        if isinstance(trust, str):
-            origin = read_origin(trust, "trust")
-            trust = ()
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)
@@ -159,7 +155,6 @@ class Memory(CallMemory):
         lesson: str = "",
         example: Example | None = None,
         origin: Origin | None = None,
-        trust: str = "",
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
@@ -173,8 +168,7 @@ class Memory(CallMemory):
         Both are one transaction. `recall` finds the lesson by the task of its example,
         or by its own text if it has no example. It also finds the lesson by `context`,
         the text around the error. `origin` says who wrote the text, by default that of
-        the memory: text from "outside" is quarantined; `trust` is the same in a word of
-        earlier versions. `source` names where the text is
+        the memory: text from "outside" is quarantined. `source` names where the text is
         from, so that it can be revoked. `derived_from` are ids of examples; the lesson
         has at most their origin. `tags` and `importance` (0..1) apply to a new lesson.
         Only a lesson of an operator may be `pinned`. A call that is made again with
@@ -183,7 +177,7 @@ class Memory(CallMemory):
         another call; it never fails silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        author = read_origin(trust or origin or self.origin)
+        author = read_origin(origin or self.origin)
         check_memory(
             text,
             author,

@@ -24,7 +24,7 @@ from itertools import chain, islice
 from shutil import copyfileobj
 from typing import Annotated, Any, BinaryIO, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.faults import allowed_value
@@ -33,15 +33,12 @@ from heedful.lessons.lesson import (
     Example,
     Lesson,
     LessonKind,
-    OlderState,
     Scope,
     Signature,
     clip,
-    older_state,
-    state_from_older,
 )
 from heedful.lessons.mistake import Mistake, from_json, with_origin
-from heedful.lessons.origin import OLDER_WORDS, Origin
+from heedful.lessons.origin import Origin
 from heedful.lessons.quarantine import clip_lesson
 from heedful.lessons.scope import State
 from heedful.store import lessons as lesson_store
@@ -77,10 +74,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Time = Annotated[float, Field(ge=0, le=253_402_300_800)]
 # The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
-# An origin; a file of an earlier version may have its older words.
-Trust = Annotated[
-    Origin, BeforeValidator(lambda word: OLDER_WORDS.get(str(word), word))
-]
 # The kind and signature of a lesson, such as `error/0f3a9c51d2e87b64`.
 LessonName = Annotated[
     str, Field(pattern=f"^({'|'.join(LESSON_KINDS)})/[0-9a-f]{{16}}$")
@@ -110,8 +103,8 @@ class ExampleRecord:
     author: bool
     lesson: str
     mistake: Mistake | None = None
-    state: OlderState
-    trust: Trust
+    state: State
+    trust: Origin
     at: Time
     example: Example
     words: str
@@ -147,8 +140,8 @@ class LessonRecord:
     words: Digest
     text: str
     tags: tuple[str, ...]
-    state: OlderState
-    trust: Trust
+    state: State
+    trust: Origin
     importance: Share
     source: str
     pinned: bool
@@ -226,7 +219,6 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             LessonRecord,
             row,
             type="lesson",
-            state=older_state(row["state"]),
             meta=_load_json(row["meta"]),
             mistake=from_json(row["mistake"]),
             examples=tuple(
@@ -254,7 +246,6 @@ def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
         row,
         digest=digest,
         author=row["id"] == author,
-        state=older_state(row["state"]),
         example=Example(**_load_json(row["record"])),
         mistake=from_json(row["mistake"]),
         sources=tuple(sorted(sources)),
@@ -431,7 +422,7 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
         "tags": json.dumps([storable(tag) for tag in record.tags]),
         "meta": storable_json(record.meta),
         "mistake": lesson_store.mistake_json(record.mistake),
-        "state": state_from_older(record.state),
+        "state": record.state,
     }
     [row] = db.run(
         "upsert_lesson", {**columns, "now": now, "renews": 0, "raises": 0}
@@ -473,7 +464,7 @@ def _write_example(
         **key,
         "text": text,
         "mistake": lesson_store.mistake_json(record.mistake),
-        "state": state_from_older(record.state),
+        "state": record.state,
         "trust": record.trust,
         "released_by": storable(record.released_by),
         "released_at": record.released_at,

@@ -30,12 +30,7 @@ from heedful.errors import InvalidInput
 from heedful.validation import check_integer, require
 
 # What an event of our own format may state: it lowers the trust of the event's words.
-# Earlier versions wrote "external".
-EVENT_ORIGINS: Mapping[Any, Origin] = {
-    "tool": "tool",
-    "outside": "outside",
-    "external": "outside",
-}
+EVENT_ORIGINS: Mapping[Any, Origin] = {"tool": "tool", "outside": "outside"}
 # The names that the code and the message of an event's error may have.
 ERROR_CODE_NAMES = ("code", "error_code", "status", "error_type", "error_category")
 ERROR_MESSAGE_NAMES = ("message", "error_message", "detail")
@@ -180,7 +175,7 @@ def _number_or_text(value: Mapping[str, Any], name: str) -> str:
 
 
 def _read_fault(value: Any) -> Fault | None:
-    """Return the fault of an episode, by the names that heedful writes or older ones.
+    """Return the fault of an episode, by heedful's names or those of requests.
 
     None stays None. Raises InvalidInput.
     """
