@@ -10,6 +10,7 @@ from heedful.episodes.episode import Event
 from heedful.integrations.host import HostRun
 from heedful.lessons import render
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
+from heedful.lessons.mistake import Call
 from heedful.loop.record import Finding
 from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief, tool_mistakes
 from heedful.validation import MAX_SHOWN_ITEMS
@@ -166,7 +167,8 @@ async def test_a_fix_is_told_once_beside_a_contract(memory):
         await learn(memory, f"s{number}", mistake, fix, *edits)
     contract, line = await lines_of(memory, "new")
     assert UNREAD in contract
-    assert "What put it right: Bash `npm run build`" in line
+    working_call = render.call_words(Call(tool="Bash", text="npm run build"))
+    assert f"{render.FIX_HEADING}: {working_call}" in line
     run = patient_host(memory=memory, strict=True).run("new")
     again = await run.seen("Bash", error, "c1")
     assert again.silence == "it was told in this session"
