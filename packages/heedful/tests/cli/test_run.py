@@ -241,8 +241,8 @@ def test_a_file_that_was_only_found_names_no_model_in_python(desk, session):
         ]
     )
     desk.write("heedful.toml", 'model = "toy:model"')
-    found = "model in heedful.toml names Python code"
+    refusal = "model in heedful.toml names Python code"
     session(
-        ("run tasks.jsonl", 2, found, "--settings heedful.toml"),
-        ("model judge toy:nothing", 1, f"!{found}"),
+        ("run tasks.jsonl", 2, refusal, "--settings heedful.toml"),
+        ("model judge toy:nothing", 1, f"!{refusal}"),
     )
