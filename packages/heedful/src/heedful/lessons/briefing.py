@@ -508,14 +508,12 @@ def choose_for_loop(
             continue
         obstacle = _model_obstacle(match, model)
         if match.cause is None:
+            says_fix = match.own and match.lesson_id in varying
             is_barred = (
-                form_obstacle
-                or obstacle
-                or find_obstacle(
-                    match, says_fix=match.own and match.lesson_id in varying
-                )
+                form_obstacle or obstacle or find_obstacle(match, says_fix=says_fix)
             )
-            (barred if is_barred else similar).append(match)
+            group = barred if is_barred else similar
+            group.append(match)
             continue
 
         if before is None:
@@ -529,15 +527,11 @@ def choose_for_loop(
         else:
             others.append((match, obstacle))
 
-    # A rule that rests was not drawn, and is named again.
     if before is not None:
-        others += [
-            (match, obstacle)
-            for match in found
-            if match.cause and _name_of(match) not in before
-            if (obstacle := match.cause.rests(task, checks, match.verified, check_ids))
-        ]
-    if before is None:
+        others += _resting_rules(
+            found, task, checks=checks, check_ids=check_ids, drawn=before
+        )
+    else:
         if tell == "both":
             others += _set_vague_apart(rules, similar, task, now)
         others += _set_foreign_apart(similar, task, memory_key)
@@ -551,14 +545,35 @@ def choose_for_loop(
     listed = chosen_ids | {match.id for match, _ in others}
     rule_lessons = {match.lesson_id for match in matches if match.cause}
     barred = [match for match in barred if match.lesson_id not in rule_lessons]
-    hidden = [match for match in hidden if Likeness.of(match).nearness]
-    unlisted = sorted([*similar, *barred, *hidden], key=_distance)
     others += [
         (match, _obstacle_of(match, tell, model, memory_key))
-        for match in unlisted
+        for match in _nearest_first([*similar, *barred], hidden)
         if match.id not in listed
     ]
     return Selection(chosen, others, memory_key=memory_key)
+
+
+def _nearest_first(found: Sequence[Match], hidden: Sequence[Match]) -> list[Match]:
+    """Return the lessons, for the most similar task first, with hidden ones if near."""
+    near_hidden = [match for match in hidden if Likeness.of(match).nearness]
+    return sorted([*found, *near_hidden], key=_distance)
+
+
+def _resting_rules(
+    found: Sequence[Match],
+    task: str,
+    *,
+    checks: Sequence[str],
+    check_ids: Sequence[str],
+    drawn: frozenset[DrawnName],
+) -> Iterator[tuple[Match, Obstacle]]:
+    """Yield the rules that were not drawn for a resumed loop because they rest."""
+    for match in found:
+        if match.cause is None or _name_of(match) in drawn:
+            continue
+        obstacle = match.cause.rests(task, checks, match.verified, check_ids)
+        if obstacle is not None:
+            yield match, obstacle
 
 
 def _considered(
@@ -568,7 +583,9 @@ def _considered(
 
     There may be no room for all rules: those that name most of the task come first.
     """
-    matches = [match for match in found if before is None or _name_of(match) in before]
+    matches = list(found)
+    if before is not None:
+        matches = [match for match in found if _name_of(match) in before]
     if tell == "rules":
         matches = [replace(match, worked=None) for match in matches]
     task_words = frozenset(words(task))
@@ -590,7 +607,10 @@ def _set_foreign_apart(
     not answer the task that this loop has, nor any near one once this key has answers
     of its own. That both have a check of one name, such as `regex`, says nothing.
     """
-    answers = [match for match in similar if match.example.accepted and memory_key]
+    if not memory_key:
+        return []
+
+    answers = [match for match in similar if match.example.accepted]
     has_own = any(
         match.memory_key == memory_key and Likeness.of(match).nearness
         for match in answers
@@ -615,7 +635,8 @@ def _choose_with(
     lessons = _with_shown_answers(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
     # A prompt has one lesson of a run at most, the best.
-    surplus = [match for match in ranked if match.is_from_run][1:]
+    lessons_of_runs = [match for match in ranked if match.is_from_run]
+    surplus = lessons_of_runs[1:]
     candidates = [match for match in ranked if match not in surplus]
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     return choose(candidates, now=now, advice=advice, rules=rules), lessons
@@ -626,23 +647,31 @@ def _set_vague_apart(
 ) -> list[tuple[Match, Obstacle]]:
     """Take away and return the rules that accepted answers of a prompt stand for.
 
-    They are rules that do not say what to do, unless an operator wrote them or a
-    proof says that they help. They stand aside if the prompt is full of answers of the
+    They are the vague ones. They stand aside if the prompt is full of answers of the
     loop's key.
     """
-    clear_rules = [
-        rule
-        for rule in rules
-        if (rule.cause and rule.cause.says_fix(rule.verified))
-        or rule.is_confirmed
-        or rule.useful > 1
-    ]
-    vague_rules = [rule for rule in rules if rule not in clear_rules]
-    chosen, _ = _choose_with(clear_rules, similar, task, now)
-    if not vague_rules or sum(match.own for match in chosen) < MAX_PROMPT_LESSONS:
+    vague_rules = [rule for rule in rules if _is_vague(rule)]
+    if not vague_rules:
         return []
+
+    clear_rules = [rule for rule in rules if rule not in vague_rules]
+    chosen, _ = _choose_with(clear_rules, similar, task, now)
+    own_answers = sum(match.own for match in chosen)
+    if own_answers < MAX_PROMPT_LESSONS:
+        return []
+
     rules[:] = clear_rules
     return [(rule, Obstacle("answers")) for rule in vague_rules]
+
+
+def _is_vague(rule: Match) -> bool:
+    """Return whether a rule does not say what to do.
+
+    A rule that an operator wrote, or of which a proof says that it helps, is not vague.
+    """
+    if rule.is_confirmed or rule.useful > 1:
+        return False
+    return rule.cause is None or not rule.cause.says_fix(rule.verified)
 
 
 def _obstacle_of(

@@ -182,7 +182,8 @@ def worth(match: Match, now: float = 0.0) -> float:
     days = max(0.0, now - match.at) // DAY_SECONDS
     faded = 1 - exp2(-days / HALF_LIFE_DAYS)
     by_importance = 1 + IMPORTANCE_WEIGHT * (match.importance - 0.5)
-    return match.useful * by_importance * (1 - RECENCY_WEIGHT * faded)
+    by_age = 1 - RECENCY_WEIGHT * faded
+    return match.useful * by_importance * by_age
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +238,15 @@ def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
     texts = {match.lesson_id: frozenset(words(match.lesson)) for match in near}
     counts = Counter(chain.from_iterable(texts.values()))
     telling = {word for word in task_words if counts[word] * 2 <= len(texts)}
+    is_crowded = len(texts) > MAX_NEAR_LESSONS
     for match in matches:
-        is_crowded = len(texts) > MAX_NEAR_LESSONS and _is_of_run(match)
-        if (
-            not is_crowded
-            or frame == _without_figures(match.example.task)
-            or len(telling.intersection(words(match.lesson))) >= MIN_SHARED_WORDS
-        ):
+        if not is_crowded or not _is_of_run(match):
+            yield match
+            continue
+
+        shared = telling.intersection(words(match.lesson))
+        is_same_but_figures = frame == _without_figures(match.example.task)
+        if is_same_but_figures or len(shared) >= MIN_SHARED_WORDS:
             yield match
 
 
@@ -273,12 +276,8 @@ def _sort_key(fit: float, match: Match, now: float) -> tuple[float, bool, int, i
 
     Among equals, it puts verified ones first, then those seen more often, then newer.
     """
-    return (
-        -round(fit * worth(match, now), 6),
-        not match.verified,
-        -match.seen,
-        -match.id,
-    )
+    rank_value = round(fit * worth(match, now), 6)
+    return -rank_value, not match.verified, -match.seen, -match.id
 
 
 def choose(

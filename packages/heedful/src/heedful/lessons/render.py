@@ -393,9 +393,8 @@ def _advice_parts(advice: Sequence["Match"]) -> list[tuple[str, str, str]]:
             label = "what earlier answers got wrong, and how to put it right"
         elif match.is_from_run:
             label = "a rule drawn from an earlier run"
-        texts_by_head.setdefault((label, provenance(match)), []).append(
-            sanitize(_advice_text(match))
-        )
+        texts = texts_by_head.setdefault((label, provenance(match)), [])
+        texts.append(sanitize(_advice_text(match)))
     return [(*head, "\n".join(texts)) for head, texts in texts_by_head.items()]
 
 

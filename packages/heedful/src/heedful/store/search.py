@@ -669,18 +669,9 @@ def memory_keys(db: Db, scope: Scope) -> list[str]:
 
 def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
     """Return the memory keys whose loops broke the rule of a lesson."""
-    return sorted(
-        row["memory_key"]
-        for row in db.select(
-            "distinct memory_key",
-            "cause",
-            {
-                **key_of(scope),
-                "kind": lesson["kind"],
-                "signature": lesson["signature"],
-            },
-        )
-    )
+    rule = {**key_of(scope), "kind": lesson["kind"], "signature": lesson["signature"]}
+    rows = db.select("distinct memory_key", "cause", rule)
+    return sorted(row["memory_key"] for row in rows)
 
 
 def by_cause(
@@ -713,13 +704,13 @@ def by_cause(
     )
     for row in rows:
         example = example_of(row)
+        chars = len(example.task) + len(example.rejected) + len(example.accepted)
+
+        worked = None
+        is_whole = example.accepted and example.rejected
         is_own = row["example_key"] in ("", memory_key)
-        is_short = (
-            len(example.task + example.rejected + example.accepted)
-            <= MAX_RULE_EXAMPLE_CHARS
-        )
-        is_shown = is_own and is_short and example.accepted and example.rejected
-        worked = example if is_shown else None
+        if is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS:
+            worked = example
 
         rows_by_key = broken[row["rule"]]
         if memory_key in rows_by_key:  # its own loops say enough
