@@ -383,9 +383,8 @@ def in_words(comparison: Document) -> Document:
     if uplift.gain is not None:
         words = word_gain(uplift)
         if "recurrence" in comparison:
-            words = word_effects(
-                uplift, Effect(**comparison["recurrence"]), comparison["conclusion"]
-            )
+            recurrence = Effect(**comparison["recurrence"])
+            words = word_effects(uplift, recurrence, comparison["conclusion"])
         gain = words.sentence
 
     lacks = ""

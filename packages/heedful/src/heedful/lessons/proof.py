@@ -178,10 +178,10 @@ class Comparison:
     passed at the first attempt. `recurrence` compares the share in which the lesson's
     error occurred again, `calls` the model calls of a loop, and `climbs` the share of
     loops with a ladder that needed a higher rung than the first; their gain is the
-    reduction. `climbs` is None without a ladder. `missing` is about how many more loops
-    with a random draw a conclusion needs, if they end as the earlier ones did. It is 0
-    if there is a conclusion, and None without loops of both kinds or if more than
-    10,000 are missing.
+    reduction. `climbs` is None without a ladder. The `conclusion` comes from `uplift`
+    and `recurrence`. `missing` is about how many more loops with a random draw a
+    conclusion needs, if they end as the earlier ones did. It is 0 if there is a
+    conclusion, and None without loops of both kinds or if more than 10,000 are missing.
     """
 
     lesson: str | None
@@ -429,12 +429,11 @@ def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     # Without memory, each loop would have made from none to `MAX_COUNTED_CALLS` calls.
     calls_made = pooled.shown * (pooled.calls.shown or 0.0)
     most_saved = pooled.shown * MAX_COUNTED_CALLS - calls_made
+    saved = Total.of(pooled.calls, pooled.shown)
     return Balance(
         right=right,
         net=net.within(right - pooled.shown, right),
-        calls_saved=Total.of(pooled.calls, pooled.shown).within(
-            -calls_made, most_saved
-        ),
+        calls_saved=saved.within(-calls_made, most_saved),
         missing=pooled.missing,
     )
 
@@ -713,7 +712,8 @@ def compare_pairs(pairs: Pairs) -> Effect:
         gains[with_texts - without_texts] += n
     gain = fsum(n * gain for gain, n in gains.items()) / tasks
     low = min(_least_pair_gain(gains), gain)
-    high = max(-_least_pair_gain({-gain: n for gain, n in gains.items()}), gain)
+    losses = {-gain: n for gain, n in gains.items()}
+    high = max(-_least_pair_gain(losses), gain)
     return Effect(first, second, gain=gain, low=low, high=high)
 
 
@@ -783,13 +783,17 @@ def forecast_verdict(
     # A loop is worth as much as its draw is even: the share that is withheld times the
     # share that is shown.
     worth = pooled.shown * pooled.withheld / (pooled.shown + pooled.withheld) ** 2
-    sooner = min(
-        pooled.missing,
-        ceil(pooled.missing * worth / (PROOF_HOLDOUT * (1 - PROOF_HOLDOUT))),
-    )
-    loops = sooner if holdout >= PROOF_HOLDOUT else pooled.missing
+    worth_at_proof_holdout = PROOF_HOLDOUT * (1 - PROOF_HOLDOUT)
+    fewer_loops = ceil(pooled.missing * worth / worth_at_proof_holdout)
+    sooner = min(pooled.missing, fewer_loops)
+
+    loops = pooled.missing
+    if not holdout:
+        loops = 0
+    elif holdout >= PROOF_HOLDOUT:
+        loops = sooner
     return Forecast(
-        loops=loops if holdout else 0,
+        loops=loops,
         sooner=sooner,
         recent=recent,
         of_days=of_days,
@@ -842,10 +846,14 @@ def _mean(cells: Cells, was_shown: bool) -> float | None:
 
     The loops are weighted as `Effect` says.
     """
-    weights = [
-        (n / (1 - share if was_shown else share), value)
-        for (share, shown, value), n in cells.items()
-        if shown == was_shown
-    ]
-    total = fsum(weight for weight, _ in weights)
-    return fsum(weight * value for weight, value in weights) / total if total else None
+    weights = []
+    weighted_values = []
+    for (share, shown, value), n in cells.items():
+        if shown == was_shown:
+            probability = 1 - share if was_shown else share
+            weight = n / probability
+            weights.append(weight)
+            weighted_values.append(weight * value)
+
+    total = fsum(weights)
+    return fsum(weighted_values) / total if total else None

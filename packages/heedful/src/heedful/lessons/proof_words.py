@@ -254,9 +254,8 @@ def _why_no_verdict(proof: Proof, holdout: float, ended: int) -> str:
     if proof.pooled.shown:
         return why_nothing_withheld(holdout, ended, proof.coins)
     loop = "loop of this model" if ended else "loop"
-    return f"no {loop} with lessons has ended" + (
-        f"; {proof.pending:,} run" if proof.pending else ""
-    )
+    running = f"; {proof.pending:,} run" if proof.pending else ""
+    return f"no {loop} with lessons has ended{running}"
 
 
 def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
