@@ -194,9 +194,7 @@ def values(text: str) -> frozenset[str]:
     ['5200000', 'mission bay']
     """
     text = LIST_MARK_PATTERN.sub("", text)
-    names = (match[0] for match in _CAPITALISED_NAME_PATTERN.finditer(text))
-    lower_names = (name.strip(" .:,'’").lower() for name in names)
-    return frozenset(chain(_numbers(text), lower_names))
+    return frozenset(chain(_numbers(text), _names(text)))
 
 
 def _new_values(
@@ -222,6 +220,12 @@ def _numbers(text: str) -> Iterator[str]:
 
         if "." in number or len(number) > 2 or int(number) > 10:
             yield number
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the capitalised names in a text, in lower case."""
+    for match in _CAPITALISED_NAME_PATTERN.finditer(text):
+        yield match[0].strip(" .:,'’").lower()
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:

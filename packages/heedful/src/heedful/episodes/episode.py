@@ -285,10 +285,7 @@ class EpisodeBuilder:
         events = _behind_calls(events)
 
         if task is None:
-            # The first message of a user, if possible of the main chain.
-            prompts = [event for event in events if event.type == "user_message"]
-            prompts.sort(key=lambda prompt: prompt.agent != "")
-            task = prompts[0].content if prompts else ""
+            task = _first_prompt(events)
 
         if fault is not None:
             fault = Fault(
@@ -335,6 +332,15 @@ def _sorted_by_time(events: list[Event]) -> list[Event]:
 
     order = sorted(range(len(events)), key=times.__getitem__)
     return [events[position] for position in order]
+
+
+def _first_prompt(events: list[Event]) -> str:
+    """Return the first message of a user, if possible of the main chain."""
+    prompts = [event for event in events if event.type == "user_message"]
+    for prompt in prompts:
+        if prompt.agent == "":  # side chains have an agent
+            return prompt.content
+    return prompts[0].content if prompts else ""
 
 
 def _behind_calls(events: list[Event]) -> list[Event]:

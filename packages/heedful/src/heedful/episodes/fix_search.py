@@ -583,8 +583,9 @@ def asked_delay(run: Course, call: int) -> float | None:
     match = _DELAY_PATTERN.search(_result_text(run, call))
     if match is None:
         return None
-    factor = {"ms": 0.001, "m": 60.0, "min": 60.0}.get((match[2] or "").lower(), 1.0)
-    return float(match[1]) * factor
+    unit = (match[2] or "").lower()
+    seconds_in_unit = {"ms": 0.001, "m": 60.0, "min": 60.0}.get(unit, 1.0)
+    return float(match[1]) * seconds_in_unit
 
 
 def asks_to_wait(run: Course, call: int) -> bool:

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 
 from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
@@ -179,7 +178,12 @@ def _without_branch(text: str, branch: str) -> str:
 
     A branch with a plain word for a name is one only in commands of git.
     """
-    replace = partial(branch_pattern(branch).sub, "<branch>")
+    pattern = branch_pattern(branch)
+
+    def mask_in_command(command: re.Match[str]) -> str:
+        """Return a command of git with `<branch>` in place of the branch."""
+        return pattern.sub("<branch>", command[0])
+
     if branch.isalnum():
-        return _GIT_COMMAND_PATTERN.sub(lambda command: replace(command[0]), text)
-    return replace(text)
+        return _GIT_COMMAND_PATTERN.sub(mask_in_command, text)
+    return pattern.sub("<branch>", text)

@@ -586,7 +586,8 @@ def _value_text(value: Any) -> str:
     Figures in data, such as the amounts in a list of payments, are of the task.
     """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _DATA_FIGURE_PATTERN.sub("…", text) if text[:1] in "[{" else text
+    is_data = text[:1] in "[{"
+    return _DATA_FIGURE_PATTERN.sub("…", text) if is_data else text
 
 
 def _is_said(value: Any, error: str) -> bool:

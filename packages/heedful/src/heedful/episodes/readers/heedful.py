@@ -121,8 +121,7 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     error = fields.get("error")
     code = _number_or_text(fields, "code")
     if isinstance(error, Mapping):
-        codes = [_number_or_text(error, name) for name in ERROR_CODE_NAMES]
-        code = next(filter(None, codes), "")
+        code = _first_number_or_text(error, ERROR_CODE_NAMES)
         error = texts_of(error, ERROR_MESSAGE_NAMES) or text_of(error)
 
     meta = fields.get("meta")
@@ -164,6 +163,12 @@ def _read_event(value: Mapping[str, Any]) -> Event:
         meta={**others, **(meta or {})},
         origin=origin,
     )
+
+
+def _first_number_or_text(value: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Return the first of these fields that is not empty. Raises InvalidInput."""
+    texts = [_number_or_text(value, name) for name in names]
+    return next(filter(None, texts), "")
 
 
 def _number_or_text(value: Mapping[str, Any], name: str) -> str:
