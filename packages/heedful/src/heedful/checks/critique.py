@@ -292,16 +292,9 @@ class Judge:
 
         schema = self.role.schema()
         mark = delimiter(self.role.name, shown_texts)
-        key_lines = [
-            f'"{key}": {value["description"]}'
-            for key, value in schema["properties"].items()
-        ]
-        rules = _CRITIC_PROMPT.format(
-            instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
-        )
         opinion, usage = await ask_for_json(
             self.model,
-            rules,
+            self._write_rules(schema, mark),
             parts=[
                 *delimit(mark, shown_texts),
                 f"Judge the candidate of {mark} now, as JSON.",
@@ -334,6 +327,16 @@ class Judge:
 
         texts["candidate"] = plain_text(candidate)
         return texts
+
+    def _write_rules(self, schema: Mapping[str, Any], mark: str) -> str:
+        """Return the system prompt; `mark` delimits the texts that are data."""
+        key_lines = [
+            f'"{key}": {value["description"]}'
+            for key, value in schema["properties"].items()
+        ]
+        return _CRITIC_PROMPT.format(
+            instruction=self.role.instruction, mark=mark, keys="\n".join(key_lines)
+        )
 
     def goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; an at_most score counts as 1 minus its value."""

@@ -645,9 +645,8 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
         if isinstance(item, Finding):
             findings.append(_redact_finding(item))
         elif item is False:
-            findings.append(
-                _redact_finding(Finding(rule_name(check), _failed_condition(check)))
-            )
+            finding = Finding(rule_name(check), _failed_condition(check))
+            findings.append(_redact_finding(finding))
         elif isinstance(item, str) and item:
             findings.append(_redact_finding(Finding(rule_name(check), item)))
         elif item is not None and item is not True and item != "":

@@ -510,9 +510,7 @@ def results(
         if not asks_for_table and isfile(file) and file.stat().st_size:
             return  # nothing else can be checked in a file of another format
 
-        table = tables.open_table(file)
-        batches = table.batches(names or table.columns[:1])
-        count = sum(len(batch[0]) for batch in batches if batch)
+        count = _count_rows(tables.open_table(file), names)
         if count < at_least_rows:
             yield table_finding(
                 MISSING_TABLE_CHECK,
@@ -528,6 +526,13 @@ def results(
     return TableCheck(
         name="results", source=path, judge=judge, names=(MISSING_TABLE_CHECK,)
     )
+
+
+def _count_rows(table: tables.DataTable, names: Sequence[str]) -> int:
+    """Read the columns `names`, by default the first column, and count their rows."""
+    columns = names or table.columns[:1]
+    # A batch without columns is empty.
+    return sum(len(batch[0]) for batch in table.batches(columns) if batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

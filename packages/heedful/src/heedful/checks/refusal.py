@@ -179,7 +179,8 @@ def findings_of(
     gets the place.
     """
     raised = describe_place(error)
-    problems = list((_reader_of(error) or _read_text)(error))
+    read = _reader_of(error) or _read_text
+    problems = list(read(error))
     if message_if_silent and not str(error):
         problems = [RaisedProblem(message_if_silent)]
 

@@ -78,13 +78,13 @@ class Lexicon:
         if isinstance(value, Lexicon):
             return value
 
-        fields = {} if value is None else value
-        is_lexicon = isinstance(fields, Mapping) and fields.keys() <= {
-            "synonyms",
-            "pairs",
-        }
+        if value is None:
+            return cls()
+
+        fields = {"synonyms", "pairs"}
+        is_lexicon = isinstance(value, Mapping) and value.keys() <= fields
         require(is_lexicon, "lexicon", value, "a mapping with synonyms and pairs")
-        return cls(**fields)
+        return cls(**value)
 
     def read(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens, with the words of the evidence in place of synonyms."""
@@ -459,9 +459,8 @@ class EvidenceTable:
         best = max(scores.values(), default=0)
         if best == 0:
             return has_whole_name, []
-        return has_whole_name, [
-            column for column, score in scores.items() if score == best
-        ]
+        columns = [column for column, score in scores.items() if score == best]
+        return has_whole_name, columns
 
 
 class Mention(NamedTuple):

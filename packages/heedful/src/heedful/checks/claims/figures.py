@@ -248,9 +248,8 @@ def _stems_after(sentence: Sentence, quantity: Quantity) -> set[str]:
 def _row_cells(sentence: Sentence, rows: Sequence[EvidenceRow]) -> list[Cell]:
     """Return the numbers in rows."""
     tables = sentence.evidence.tables
-    return list(
-        chain.from_iterable(row.numbers(tables[row.table].columns) for row in rows)
-    )
+    cells = (row.numbers(tables[row.table].columns) for row in rows)
+    return list(chain.from_iterable(cells))
 
 
 def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
@@ -299,9 +298,9 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
 
     if sentence.low(quantity.first - 1) in _CHANGE_PREPOSITIONS:
         return []
-    return [
-        sentence.phrase(quantity.last + 1, 1) or sentence.phrase(quantity.first - 1, -1)
-    ]
+    after = sentence.phrase(quantity.last + 1, 1)
+    before = sentence.phrase(quantity.first - 1, -1)
+    return [after or before]
 
 
 def named_cells(
@@ -314,9 +313,8 @@ def named_cells(
     """Return the numbers of the rows in the columns that a phrase names."""
     cells: list[Cell] = []
     for row in rows:
-        cells += row.numbers(
-            evidence.tables[row.table].bind(phrase, whole=by_whole_name)
-        )
+        columns = evidence.tables[row.table].bind(phrase, whole=by_whole_name)
+        cells += row.numbers(columns)
     return cells
 
 

@@ -138,11 +138,7 @@ class Citations:
         self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
 
-        measured = metrics if self.has_metrics else None
-        if isinstance(measured, Mapping):
-            measured = {
-                name: value for name, value in measured.items() if not is_missing(value)
-            }
+        measured = _without_missing(metrics) if self.has_metrics else None
         self.metrics: Evidence = Evidence(measured)
         # False if the caller says that the run has measured nothing.
         self.has_measured: bool = not self.has_metrics or _have_content(measured)
@@ -227,6 +223,13 @@ class Citations:
 def _listed(names: Sequence[str]) -> str:
     """Return the first names as text."""
     return ", ".join(names[:12]) or "none"
+
+
+def _without_missing(metrics: Any) -> Any:
+    """Return the metrics, without the items of a mapping whose value is None or NaN."""
+    if not isinstance(metrics, Mapping):
+        return metrics
+    return {name: value for name, value in metrics.items() if not is_missing(value)}
 
 
 def _have_content(results: Any) -> bool:

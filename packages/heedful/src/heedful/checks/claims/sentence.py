@@ -104,9 +104,8 @@ class Sentence:
                 rows = [row for day, row in self.evidence.dates if day.agrees(date)]
                 mentions.append(Mention(positions[0], positions[-1], rows))
             last = positions[-1] if positions else last
-        return sorted(
-            [mention for mention in mentions if mention.rows], key=attrgetter("first")
-        )
+        with_rows = [mention for mention in mentions if mention.rows]
+        return sorted(with_rows, key=attrgetter("first"))
 
     def _positions(self, date: Date) -> list[int]:
         """Return the positions of the tokens of a date."""

@@ -440,7 +440,8 @@ def _year_month_day(
         moment = parsedate(f"1 {match['month'][:3]} 2000 00:00")
         month = moment[1] if moment else 0
         year = parts.get("after") or parts.get("before", 0)
-        return year, month, parts.get("d") or parts.get("later", 0)
+        day = parts.get("d") or parts.get("later", 0)
+        return year, month, day
 
     if match["numbered"]:
         return parts["of"], parts["numbered"], 0
