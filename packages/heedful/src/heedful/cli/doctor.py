@@ -326,14 +326,12 @@ def fetch(
         f"for one file: name {' or '.join(names)}",
     )
 
-    paths = [
-        run_interruptibly(
-            weights.fetch(
-                file, path=source, cache=values.cache, progress=printing.fetched
-            )
+    paths = []
+    for file in chosen:
+        fetching = weights.fetch(
+            file, path=source, cache=values.cache, progress=printing.fetched
         )
-        for file in chosen
-    ]
+        paths.append(run_interruptibly(fetching))
 
     files = [
         {"name": name, "path": path} for name, path in zip(names, paths, strict=True)

@@ -536,7 +536,8 @@ class LoopMemory:
         if ended and self.shares_transaction:
             return
 
-        begins = not (ended or answered or loop.is_under_way)
+        is_under_way = answered or loop.is_under_way
+        begins = not (ended or is_under_way)
         # Holding lessons back measures only the first rung; later rungs see them all.
         await self.brief(loop.id, begins, withholds=loop.rung == 1)
         if ended:

@@ -67,11 +67,9 @@ def _failed_lines(
 
     for goal in evaluation.unmet(goals):
         word = "at least" if goal.direction == "at_least" else "at most"
-        line = (
-            f"- {clean(goal.score, 60)} is "
-            f"{format_score(evaluation.scores[goal.score])}; "
-            f"it must be {word} {format_score(goal.threshold)}."
-        )
+        score = format_score(evaluation.scores[goal.score])
+        limit = format_score(goal.threshold)
+        line = f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}."
         failed.append((str(goal), line))
 
     return failed

@@ -140,5 +140,6 @@ def store_answer(
         # The loop was counted when it ended.
         sightings = {"lesson_id": remembered.id, "loop": id}
         if len(db.select("1", "occurrence", sightings)) > 1:
-            db.update("lesson", {"id": remembered.id}, {"seen": remembered.seen - 1})
+            counted_once = {"seen": remembered.seen - 1}
+            db.update("lesson", {"id": remembered.id}, counted_once)
     return answers

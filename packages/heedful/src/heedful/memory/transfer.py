@@ -610,10 +610,8 @@ def _create(file: File) -> Iterator[BinaryIO]:
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     try:
         if isinstance(file, str | os.PathLike):
-            with (
-                open(name, "xb", opener=partial(os.open, mode=0o600)) as out,
-                ExitStack() as undo,
-            ):
+            only_owner = partial(os.open, mode=0o600)
+            with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
                 undo.callback(os.unlink, name)
                 yield out
                 undo.pop_all()  # the file is complete: keep it
@@ -624,9 +622,10 @@ def _create(file: File) -> Iterator[BinaryIO]:
             "file", name, "a name that is free: a file with it exists"
         ) from error
     except OSError as error:
+        reason = error.strerror or error
         raise StoreUnavailable(
-            f"{name or 'the export'} cannot be written ({error.strerror or error}); "
-            "check the path and the disk"
+            f"{name or 'the export'} cannot be written ({reason}); check the path and "
+            "the disk"
         ) from error
 
 
@@ -642,7 +641,8 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
         with open(name, "rb") as opened:
             yield opened, name
     except OSError as error:
-        message = f"it cannot be read ({error.strerror or error}); check the path"
+        reason = error.strerror or error
+        message = f"it cannot be read ({reason}); check the path"
         raise LineError(name, 0, message) from error
 
 

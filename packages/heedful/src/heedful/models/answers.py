@@ -237,7 +237,8 @@ def _content_of(value: Any) -> Any:
     content = value_at(value, "content")
     # The answer of Anthropic is a list of blocks.
     if isinstance(content, list):
-        content = "".join([value_at(block, "text") or "" for block in content])
+        texts = [value_at(block, "text") or "" for block in content]
+        content = "".join(texts)
     return content
 
 

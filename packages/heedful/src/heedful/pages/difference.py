@@ -161,7 +161,8 @@ def _parts(
 
 def _unchanged(text: str, spans: Sequence[Span]) -> Iterator[Part]:
     """Yield a text as it is, cut where a faulty place begins or ends."""
-    yield from _parts([text], [text], iter([("equal", 0, 1, 0, 1)]), spans)
+    only_step: Step = ("equal", 0, 1, 0, 1)
+    yield from _parts([text], [text], iter([only_step]), spans)
 
 
 def _changed(before: str, after: str, spans: Sequence[Span]) -> Iterator[Part]:
