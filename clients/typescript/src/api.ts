@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 7eb4cc9272ed08992b7894daba5e174584bb43494ce65d7c689fc0812094e27e.
+// cbfb5eeef16d63af25ae2a594e0bd2ca7d43093ab605b7bd232edf7bb82176fb.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -365,7 +365,8 @@ export interface components {
          *     Only a check in the state "accepted" judges. `by` accepted or rejected it at the
          *     time `decided`, and said `why`. Since then it has found something `hits` times, last
          *     at the time `last_hit`; `false_alarms` counts the wrong findings. Times are in
-         *     seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`.
+         *     seconds since 1970. The lesson has the trust `trust` and the state `lesson_state`;
+         *     if it is from outside, `released_by` released it, "" if nobody did.
          */
         LessonCheck: {
             /** Lesson */
@@ -458,6 +459,11 @@ export interface components {
              * @enum {string}
              */
             trust: "user" | "local" | "outside";
+            /**
+             * Released By
+             * @default
+             */
+            released_by: string;
             /**
              * Lesson State
              * @default unverified
@@ -832,6 +838,16 @@ export interface components {
                  * @enum {string}
                  */
                 trust: "user" | "local" | "outside";
+                /**
+                 * Released By
+                 * @default
+                 */
+                released_by: string;
+                /**
+                 * Released At
+                 * @default 0
+                 */
+                released_at: number;
                 cause?: components["schemas"]["Cause"] | null;
                 worked?: components["schemas"]["Example"] | null;
                 /**

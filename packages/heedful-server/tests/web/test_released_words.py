@@ -29,9 +29,9 @@ from tests.web.support import SCOPE, Browser, browsing, words_of
 
 pytestmark = pytest.mark.both_nightly
 TASK = "weigh the red crate in the hall"
-WORD_PATTERN = "zQ[bcdfghj]{3}"
+WORD_PATTERN = "zQ[bcdfghj]{4}"
 Hold = Callable[[Browser, Memory], Awaitable[None] | None]
-_letters = itertools.product("bcdfghj", repeat=3)
+_letters = itertools.product("bcdfghj", repeat=4)
 
 
 def word() -> str:
@@ -272,7 +272,7 @@ def release_all(browser: Browser) -> str:
     lists = ""
     while queue := browser.data("/inbox")["queue"]:
         page = browser.get(f"/inbox/{queue[0]['id']}").text
-        _, _, rest = page.partition('<dl class="freed">')
+        _, _, rest = page.partition('<dl id="freed">')
         lists += words_of(rest.partition("</dl>")[0]) + "\n"
         ids = ",".join(map(str, queue[0]["ids"]))
         browser.do("release", id=ids, why="read")
