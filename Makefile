@@ -37,7 +37,7 @@ ui-test: setup ## the pages in Chromium, on both engines; it says what to instal
 	@PYTHONPATH=. $(PY) scripts/browser.py $(ARGS)
 
 # Frameworks change every week, so they are not in the lock.
-integrations: setup ## tests/integrations with the newest frameworks, in .venv-integrations
+integrations: setup ## packages/heedful-frameworks/tests/integrations with the newest frameworks, in .venv-integrations
 	@PYTHON="$${PYTHON:-$(PY)}" sh scripts/integrations.sh $(ARGS)
 
 check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some; COVER=1: coverage must be there

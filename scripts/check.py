@@ -31,7 +31,7 @@ def script(name: str) -> tuple[str, ...]:
 # The slow ones first, so that both workers end at about the same time.
 CHECKS: dict[str, tuple[str, ...]] = {
     "docs": script("run_docs"),
-    "types": (PYTHON, "-m", "mypy", *CODE),
+    "types": (PYTHON, "-m", "scripts.check_types", *CODE),
     "public-types": (PYTHON, "-m", "scripts.public_types"),
     "imports": (str(BIN / "lint-imports"), "--no-logo"),
     "coverage": (PYTHON, "-m", "scripts.room_coverage"),

@@ -24,9 +24,10 @@ import griffe
 import typer
 
 import heedful
-from heedful import checks, compat
+import heedful_compat
+from heedful import checks
 from heedful.cli.app import app, command_groups
-from scripts.workspace import NAMES
+from scripts.workspace import NAMES, SOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "pages"
@@ -34,7 +35,7 @@ SITE = ROOT / "build" / "site"  # as in zensical.toml
 BUILT = ROOT / "build" / "docs"
 CONFIG = ROOT / "zensical.toml"
 # What pages are, or link to.
-SOURCES = (
+PAGE_SOURCES = (
     *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("SECURITY.md", "LICENSE"),
     *("docs", "deploy", "examples", "packages/heedful/examples"),
@@ -93,14 +94,21 @@ def commands() -> str:
 
 def names() -> Mapping[str, str]:
     """Return a page for each public package or module, by its file name."""
-    package = griffe.load(
-        "heedful", search_paths=[ROOT / "packages/heedful/src"], try_relative_path=False
-    )
+    places = [folder.parent for folder in SOURCES]
+    loaded = {
+        folder.name: griffe.load(
+            folder.name, search_paths=places, try_relative_path=False
+        )
+        for folder in SOURCES
+        if folder.name in ("heedful", "heedful_compat")
+    }
+    package = loaded["heedful"]
     pages = {}
-    for room in (heedful, checks, compat):
+    for room in (heedful, checks, heedful_compat):
         lines = [NAMES_HEAD.format(title=room.__name__)]
         for name, home in sorted(room._HOMES.items(), key=lambda pair: pair[0].lower()):
-            lines += entry(package[f"{home}.{name}".removeprefix("heedful.")])
+            distribution, _, place = f"{home}.{name}".partition(".")
+            lines += entry(loaded[distribution][place])
         pages[f"api/{room.__name__}.md"] = "\n".join(lines) + "\n"
 
     for module in MODULES:
@@ -206,7 +214,7 @@ def arguments(parameters: griffe.Parameters) -> Iterator[str]:
 def assemble() -> None:
     """Write all pages and what they link to below `PAGES`."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    for name in SOURCES:
+    for name in PAGE_SOURCES:
         target = PAGES / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():

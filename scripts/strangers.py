@@ -58,8 +58,17 @@ import heedful, heedful.checks, heedful.testing
 for module in (heedful, heedful.checks):
     for name in module.__all__:
         getattr(module, name)
-others = {"heedful_server", "heedful_agents"} & set(sys.modules)
+others = [
+    name
+    for name in sys.modules
+    if name.startswith("heedful_") and "." not in name
+]
 assert not others, f"heedful has imported {others}"
+"""
+COMPATIBLE_NAMES = """
+import heedful_compat
+for name in heedful_compat.__all__:
+    getattr(heedful_compat, name)
 """
 PIPELINE = """
 import heedful
@@ -302,21 +311,21 @@ def check_packages(
 
 def plans(*, thorough: bool) -> Iterator[Plan]:
     """Yield what is installed: on the Python of this process all, else the extremes."""
-    heedful, server, agents = NAMES
+    heedful, server, agents, frameworks, compat = NAMES
     declared = project(PACKAGES[0])["project"]
     pin = f"=={declared['version']}"
     extras = list(declared["optional-dependencies"])
     yield Plan(what="heedful alone", requirement=f"heedful{pin}", packages=(heedful,))
     yield Plan(
-        what="all three, all extras",
+        what="all five, all extras",
         requirement=f"heedful[{','.join(extras)}]{pin}",
         packages=NAMES,
     )
     if not thorough:
         return
     yield Plan(
-        what="all three, from the sdists",
-        requirement=f"heedful[server,agents]{pin}",
+        what="all five, from the sdists",
+        requirement=f"heedful[server,agents,langchain,compat]{pin}",
         packages=NAMES,
         from_source=True,
     )
@@ -325,8 +334,12 @@ def plans(*, thorough: bool) -> Iterator[Plan]:
         "ui": (heedful, server),
         "fast": (heedful, server),
         "agents": (heedful, agents),
-        "mcp": NAMES,
+        "mcp": (heedful, server, agents),
+        "compat": (heedful, compat),
     }
+    for extra, (requirement, *_) in declared["optional-dependencies"].items():
+        if requirement == f"{frameworks}{pin}":
+            brought[extra] = (heedful, frameworks)
     for extra in extras:
         yield Plan(
             what=f"heedful[{extra}]",
@@ -357,11 +370,26 @@ def try_with_agents(programs: Path, folder: Path) -> None:
     run([programs / "heedful-hook", "--help"], folder, expected=1)  # says its usage
 
 
+def try_with_compat(programs: Path, folder: Path) -> None:
+    """Import the names of earlier systems. Raises Refused."""
+    run([programs / "python", "-c", COMPATIBLE_NAMES], folder)
+
+
+def try_without_framework(programs: Path, folder: Path) -> None:
+    """Import an adapter, which says that its framework is missing. Raises Refused."""
+    script = "import heedful_frameworks.langchain"
+    output = run([programs / "python", "-c", script], folder, expected=1)
+    if "No module named 'langchain'" not in output:
+        raise Refused(f"heedful_frameworks.langchain says something else:\n{output}")
+
+
 # What is tried in an environment, besides its public names.
 TRIALS = {
     "heedful alone": try_alone,
     "heedful[server]": try_with_server,
     "heedful[agents]": try_with_agents,
+    "heedful[compat]": try_with_compat,
+    "heedful[langchain]": try_without_framework,
 }
 
 
@@ -387,7 +415,7 @@ def try_on(
                 try_with_agents(programs, folder)
             if thorough and plan.what == "heedful alone":
                 run_pages(programs, folder, "README.md")
-            if thorough and plan.what == "all three, all extras":
+            if thorough and plan.what == "all five, all extras":
                 run_pages(programs, folder, "README.md", "docs/tutorial.md")
             yield measured
 

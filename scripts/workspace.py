@@ -1,4 +1,4 @@
-"""The workspace: three packages, and beside them what none of them has."""
+"""The workspace: five packages, and beside them what none of them has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 # In the order in which they are installed: each stands on those before it.
-NAMES = ("heedful", "heedful-server", "heedful-agents")
+NAMES = (
+    "heedful",
+    "heedful-server",
+    "heedful-agents",
+    "heedful-frameworks",
+    "heedful-compat",
+)
 PACKAGES = tuple(ROOT / "packages" / name for name in NAMES)
 # The folder of the modules of each.
 SOURCES = tuple(

@@ -14,7 +14,8 @@ from tests.tables import cases
 LIBRARY = "packages/heedful/tests"
 SERVER = "packages/heedful-server/tests"
 AGENTS = "packages/heedful-agents/tests"
-ALL = [LIBRARY, SERVER, AGENTS, "tests"]
+FACES = ["packages/heedful-frameworks/tests", "packages/heedful-compat/tests"]
+ALL = [LIBRARY, SERVER, AGENTS, *FACES, "tests"]
 
 
 @cases(
@@ -23,15 +24,15 @@ ALL = [LIBRARY, SERVER, AGENTS, "tests"]
         "all stands on the library": (["packages/heedful/src/heedful/errors.py"], ALL),
         "agents stand on the service": (
             ["packages/heedful-server/src/heedful_server/app.py"],
-            [SERVER, AGENTS, "tests"],
+            [SERVER, AGENTS, *FACES, "tests"],
         ),
-        "nothing stands on the agents": (
+        "packages that are listed later may stand on it": (
             ["packages/heedful-agents/README.md"],
-            [AGENTS, "tests"],
+            [AGENTS, *FACES, "tests"],
         ),
         "the lowest package counts": (
             ["packages/heedful-agents/README.md", "packages/heedful-server/LICENSE"],
-            [SERVER, AGENTS, "tests"],
+            [SERVER, AGENTS, *FACES, "tests"],
         ),
         "a file of no package": (["packages/heedful-agents/LICENSE", "Makefile"], ALL),
         "a file beside the packages": (["packages/notes.md"], ALL),

@@ -38,9 +38,9 @@ def test_an_environment_of_somebody_else_is_kept(tmp_path: Path) -> None:
     assert "No such file" not in setup.stderr
 
 
-def test_the_three_packages_are_installed_in_their_order() -> None:
+def test_every_package_is_installed() -> None:
     folders = install.HEEDFUL[install.HEEDFUL.index("--editable") + 1 :: 2]
-    assert folders == [str(package) for package in PACKAGES]
+    assert folders == sorted(str(package) for package in PACKAGES)
 
 
 def test_the_packages_have_one_version_and_ask_for_it() -> None:

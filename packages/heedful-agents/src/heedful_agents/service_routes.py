@@ -19,6 +19,7 @@ from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas
 from heedful_server.auth import Route, Writing
 from heedful_server.jobs import JobKind, Tools
+from heedful_server.routes import RouteGroup
 
 hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
 
@@ -58,6 +59,10 @@ async def hook(
 mcp_router: APIRouter = APIRouter(
     routes=[PlainRoute(mcp_server.MCP_PATH, mcp_server.Endpoint(), methods=["POST"])]
 )
+
+
+HOOK_ROUTES: RouteGroup = RouteGroup(router=hooks_router)
+MCP_ROUTES: RouteGroup = RouteGroup(router=mcp_router)
 
 
 async def learn(tools: Tools, scope: Scope, *, session: str, what: Any) -> None:

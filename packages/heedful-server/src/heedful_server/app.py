@@ -23,8 +23,7 @@ from starlette.routing import BaseRoute, Match, Route
 from heedful import __version__
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
-from heedful_server.problems import COMPATIBLE_ERROR_FIELDS
-from heedful_server.routes import routers
+from heedful_server.routes import RouteGroup, error_bodies, route_groups
 from heedful_server.routes.operations import Readiness, documentation
 from heedful_server.setup import Setup
 
@@ -32,9 +31,6 @@ JSON_TYPE = "application/json"
 _API_DESCRIPTION = json.loads(
     (Path(__file__).parent / "description.json").read_text(encoding="utf-8")
 )
-# "METHOD path" -> an example of the "request" and of the answer with each status of
-# success.
-API_EXAMPLES: Mapping[str, Mapping[str, Any]] = _API_DESCRIPTION["examples"]
 
 
 def application(setup: Setup) -> FastAPI:
@@ -50,7 +46,11 @@ def application(setup: Setup) -> FastAPI:
         middleware=[
             Middleware(SubPath, root_path=setup.root_path),
             Middleware(
-                Entrance, setup=setup, callers=Callers(setup), admission=admission
+                Entrance,
+                setup=setup,
+                callers=Callers(setup),
+                admission=admission,
+                error_bodies=error_bodies(),
             ),
         ],
         exception_handlers={
@@ -77,14 +77,27 @@ def _api_routes() -> Sequence[BaseRoute]:
     its own.
     """
     api = APIRouter(generate_unique_id_function=_operation_id)
-    for router in routers():
-        error = "problem"
-        if router.prefix in COMPATIBLE_ERROR_FIELDS:
-            error = "refusal"
-        api.include_router(
-            router, responses={"default": _API_DESCRIPTION["errors"][error]}
-        )
+    for group in route_groups():
+        error = group.description.get("error", _API_DESCRIPTION["error"])
+        api.include_router(group.router, responses={"default": error})
     return api.routes
+
+
+@cache
+def api_examples() -> Mapping[str, Mapping[str, Any]]:
+    """Return the examples of each route, by "METHOD path".
+
+    They are of the "request" and of the answer with each status of success.
+    """
+    return _described("examples")
+
+
+def _described(part: str) -> dict[str, Any]:
+    """Return a part of the description, with what other distributions add to it."""
+    merged = dict(_API_DESCRIPTION[part])
+    for group in route_groups():
+        merged |= group.description.get(part, {})
+    return merged
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -105,12 +118,17 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def _methods_of_path(request: Request) -> set[str]:
     """Return the methods of all routes that have the path of a request."""
-    routes = chain(request.app.routes, *(router.routes for router in routers()))
+    routes = chain(request.app.routes, *map(_routes_of, route_groups()))
     methods: set[str] = set()
     for route in routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
             methods.update(route.methods or ())
     return methods
+
+
+def _routes_of(group: RouteGroup) -> Sequence[BaseRoute]:
+    """Return the routes of a group."""
+    return group.router.routes
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -128,13 +146,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation[part] = operation.get(part, {}) | addition
 
         bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
-        for name, example in API_EXAMPLES.get(route, {}).items():
+        for name, example in api_examples().get(route, {}).items():
             content = bodies[name].get("content", {})
             if JSON_TYPE in content:
                 content[JSON_TYPE]["example"] = example
 
     # Problems (RFC 9457), and what heedful reads of OTLP.
-    spec["components"]["schemas"].update(_API_DESCRIPTION["schemas"])
+    spec["components"]["schemas"].update(_described("schemas"))
     return spec
 
 

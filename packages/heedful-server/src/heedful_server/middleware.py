@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -46,6 +47,7 @@ from heedful_server.bodies import body_of
 from heedful_server.problems import (
     ERROR_THROTTLE,
     RETRY_SOON_HEADERS,
+    ErrorBody,
     Problem,
     answer,
 )
@@ -331,12 +333,18 @@ class Entrance:
     """ASGI middleware that admits requests, and answers every error as a problem."""
 
     def __init__(
-        self, app: ASGIApp, setup: Setup, callers: Callers, admission: Admission
+        self,
+        app: ASGIApp,
+        setup: Setup,
+        callers: Callers,
+        admission: Admission,
+        error_bodies: Mapping[str, ErrorBody],
     ) -> None:
         self._app = app
         self._setup = setup
         self._callers = callers
         self._admission = admission
+        self._answer = partial(answer, bodies=error_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -360,7 +368,7 @@ class Entrance:
                 raise
             # The pages answer a browser with a page. No name here is bound to the
             # failure: it would keep itself, and the body in its traceback, in memory.
-            answer_error = scope["state"].get("answer", answer)
+            answer_error = scope["state"].get("answer", self._answer)
             problem = answer_error(self._failure_of(error, deadline), scope)
             await problem(scope, receive, response.send)
         finally:

@@ -10,7 +10,7 @@ unexpected error says.
 import json
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -50,12 +50,8 @@ class Problem(Exception):
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
 
-# Routes of earlier systems answer errors in their own form. Prefix of the path ->
-# fields of the request that such an answer repeats.
-COMPATIBLE_ERROR_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "/orchestrator": ("loop_id",),
-    "/api/v1/reflections": (),
-}
+# Makes the body of an answer from a problem and the fields of the request.
+ErrorBody = Callable[[Problem, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def of(error: BaseException) -> Problem:
@@ -197,17 +193,25 @@ def _of_invalid_request(error: RequestValidationError) -> Problem:
     )
 
 
-def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
-    """Return the response to an error; log the service's own, without secrets."""
+def answer(
+    error: BaseException,
+    scope: Mapping[str, Any],
+    bodies: Mapping[str, ErrorBody] | None = None,
+) -> Response:
+    """Return the response to an error; log the service's own, without secrets.
+
+    `bodies` make other bodies than that of a problem, by the prefix of the path.
+    """
     problem = of(error)
     if isinstance(error, errors.StoreCorrupt) and "app" in scope:
         scope["app"].state.readiness.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
         _log_error(error, problem.code, scope["state"]["request_id"])
 
-    for prefix, names in COMPATIBLE_ERROR_FIELDS.items():
+    for prefix, body_of in (bodies or {}).items():
         if scope["path"].startswith(prefix):
-            return _compatible_answer(problem, names, scope)
+            other_body = body_of(problem, _request_fields(scope))
+            return JSONResponse(other_body, problem.status, headers=problem.headers)
 
     body = {
         "type": "about:blank",
@@ -241,19 +245,10 @@ def _log_error(error: BaseException, code: str, request_id: str) -> None:
         log.error("%s: %s id=%s", code, line, request_id)
 
 
-def _compatible_answer(
-    problem: Problem, names: Sequence[str], scope: Mapping[str, Any]
-) -> Response:
-    """Return a problem as an earlier system answers it, with fields of the request."""
-    request = dict(scope.get("path_params", {}))
+def _request_fields(scope: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a request: those of its path, and those of its body."""
+    path_fields = scope.get("path_params", {})
     body = scope["state"].get("plain")
     if isinstance(body, dict):
-        request = {**body, **request}
-
-    fields = dict.fromkeys(names)
-    for name in names:
-        if isinstance(request.get(name), str):
-            fields[name] = redact(request[name])
-
-    refusal = {"status": "error", "message": problem.detail, **fields}
-    return JSONResponse(refusal, problem.status, headers=problem.headers)
+        return {**body, **path_fields}
+    return dict(path_fields)

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import SOAK
 from heedful.store.keys import KEY_PERMISSIONS
-from heedful_server.app import API_EXAMPLES
+from heedful_server.app import api_examples
 from tests import engines
 from tests.service.support import PROJECT, Api, problem, served
 from tests.tables import cases
@@ -146,7 +146,7 @@ FAILED_TOOL = {
 
 def documented(path: str, *before: Call, **changes: Any) -> Case:
     """Return the call of a path with its documented body."""
-    body = API_EXAMPLES[f"POST {path}"]["request"]
+    body = api_examples()[f"POST {path}"]["request"]
     return Case(path, {**body, **changes}, before)
 
 
@@ -282,7 +282,7 @@ def test_of_two_calls_with_one_key_at_once_the_other_is_refused(tmp_path, pair):
 
 
 def test_every_route_that_a_caller_may_repeat_is_sent_at_once():
-    routes = {name.split()[1] for name in API_EXAMPLES if name.startswith("POST ")}
+    routes = {name.split()[1] for name in api_examples() if name.startswith("POST ")}
     sent = [*OVERRIDES.values(), *WRITING_CALLS.values(), *READING_CALLS.values()]
     paths = [case.path.split("/") for case in sent]
     missing = {

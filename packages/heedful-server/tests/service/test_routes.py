@@ -19,10 +19,9 @@ from pydantic import BaseModel
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.store.sqlite import in_file
 from heedful.wire import ERROR_RESPONSES
-from heedful_server.app import API_EXAMPLES, application, operations
+from heedful_server.app import api_examples, application, operations
 from heedful_server.auth import CallerDependency
-from heedful_server.problems import COMPATIBLE_ERROR_FIELDS
-from heedful_server.routes import routers
+from heedful_server.routes import error_bodies, route_groups
 from heedful_server.setup import Setup
 from tests.service.support import PROJECT, TENANT, Api, problem
 
@@ -31,8 +30,8 @@ pytestmark = pytest.mark.both_nightly
 PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
 ROUTES = {
     f"{method} {route.path.replace(':path}', '}')}": route
-    for router in routers()
-    for route in router.routes
+    for group in route_groups()
+    for route in group.router.routes
     if isinstance(route, APIRoute)
     for method in route.methods or ()
     if method != "HEAD"  # of a route that also has GET
@@ -105,7 +104,7 @@ def asked(
 ) -> Any:
     """Send the example of a route, its body (if it has one) with these changes."""
     method, path = name.split()
-    body = API_EXAMPLES.get(name, {}).get("request")
+    body = api_examples().get(name, {}).get("request")
     real = re.sub(r"{(id|loop_id)}", str(id), path)
     for part, value in {"n": "1", "ruling": "reject", "agent": "claude-code"}.items():
         real = real.replace(f"{{{part}}}", value)
@@ -210,7 +209,7 @@ def test_every_route_says_what_it_does_with_an_example_that_fits(name, described
     operation = described[name]
     path = name.split()[1]
     assert operation["description"].endswith(".")
-    has_own_errors = path.startswith(tuple(COMPATIBLE_ERROR_FIELDS))
+    has_own_errors = path.startswith(tuple(error_bodies()))
     kind = "application/json" if has_own_errors else "application/problem+json"
     assert list(operation["responses"]["default"]["content"]) == [kind]
     assert name in PUBLIC or operation["security"] == [{"key": []}]

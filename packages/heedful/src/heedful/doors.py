@@ -137,7 +137,7 @@ QUEUES: Door[Callable[[str], AbstractAsyncContextManager[JobQueue]]] = Door(
     "heedful.queues"
 )
 
-# Routes of the service: an `APIRouter` of FastAPI.
+# Routes of the service: a `heedful_server.routes.RouteGroup`.
 ROUTERS: Door[Any] = Door("heedful.routers")
 
 # Jobs that workers of the service do, by their names: a `heedful_server.jobs.JobKind`.

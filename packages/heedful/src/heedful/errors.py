@@ -151,6 +151,7 @@ EXTRA_PACKAGES: Mapping[str, str] = {
     "ui": "{server}",
     "fast": "'{server}[fast]'",
     "agents": "./packages/heedful-agents",
+    "compat": "./packages/heedful-compat",
     "mcp": "{server} './packages/heedful-agents[mcp]'",
 }
 

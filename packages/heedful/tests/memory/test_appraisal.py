@@ -5,7 +5,6 @@ import json
 import pytest
 
 import heedful
-import heedful.compat
 from heedful import Episode
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.testing import ScriptedModel

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from heedful import checks
-from heedful.compat import GuardrailCheckResult, StageGuardrail, StageGuardrailReport
 from heedful.loop.record import Evaluation
 from heedful.pipeline import Guardrails, Pipeline
+from heedful_compat import GuardrailCheckResult, StageGuardrail, StageGuardrailReport
 from tests.pipeline.support import run_pipeline
 from tests.service.support import Api, served
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.compat import StageGuardrail
 from heedful.errors import StageFailed
 from heedful.pipeline import Pipeline
+from heedful_compat import StageGuardrail
 from tests.pipeline.support import read_statuses, run_pipeline, run_stage
 
 pd = pytest.importorskip("pandas")

@@ -1,11 +1,30 @@
 """The routes of the service, one module for each group."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from fastapi import APIRouter
 
 from heedful import doors
-from heedful_server.routes import compatible, loop_routes, memory_routes, operations
+from heedful_server.problems import ErrorBody
+from heedful_server.routes import loop_routes, memory_routes, operations
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteGroup:
+    """Routes that another distribution adds to the service by the door `ROUTERS`.
+
+    `description` has parts of the OpenAPI description, in the form of
+    `description.json`: `examples`, `schemas`, and the `error` of each route. Errors
+    below the prefix of the router are problems, unless `error_body` makes another body.
+    """
+
+    router: APIRouter
+    description: Mapping[str, Any] = field(default_factory=dict)
+    error_body: ErrorBody | None = None
+
 
 OWN_ROUTERS: tuple[APIRouter, ...] = (
     loop_routes.router,
@@ -17,12 +36,20 @@ OWN_ROUTERS: tuple[APIRouter, ...] = (
     memory_routes.quarantine,
     memory_routes.episodes_router,
     memory_routes.traces_router,
-    compatible.router,
-    compatible.reflections,
 )
 
 
 @cache
-def routers() -> tuple[APIRouter, ...]:
-    """Return all routers, in the order in which the application includes them."""
-    return (*OWN_ROUTERS, *doors.ROUTERS.load_all().values())
+def route_groups() -> tuple[RouteGroup, ...]:
+    """Return all routes, in the order in which the application includes them."""
+    own_groups = (RouteGroup(router=router) for router in OWN_ROUTERS)
+    return (*own_groups, *doors.ROUTERS.load_all().values())
+
+
+def error_bodies() -> Mapping[str, ErrorBody]:
+    """Return what makes the bodies of errors, by the prefix of the path."""
+    return {
+        group.router.prefix: group.error_body
+        for group in route_groups()
+        if group.error_body is not None
+    }

@@ -278,7 +278,7 @@ Evaluate = Callable[
     [Any, Context], "Evaluation | Critique | Awaitable[Evaluation | Critique]"
 ]
 # The keys of a critique as many critics write it, also in the answer of
-# `heedful.compat.run_iteration`: how bad the worst issue is (0..1), what is wrong, and
+# `heedful_compat.run_iteration`: how bad the worst issue is (0..1), what is wrong, and
 # what to do about it.
 CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 # Returns a finding for a check that raised; called with the name of the check and the

@@ -1,7 +1,7 @@
 """heedful in other people's agents: the core (`Host`), and a module a framework.
 
 A module imports its framework and the core, nothing else, and is imported by its own
-name, such as `heedful.integrations.langchain`. No framework is pinned. An adapter for
+name, such as `heedful_frameworks.langchain`. No framework is pinned. An adapter for
 another framework drives the `Attempts` of each run.
 """
 
