@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from inspect import isawaitable
 from typing import Any, Self
 
-from heedful_compat.lesson_words import earlier_state
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example, Lesson, Remembered
 from heedful.lessons.scope import State
@@ -36,6 +35,7 @@ from heedful.validation import (
     require,
 )
 from heedful_compat.answers import Record
+from heedful_compat.lesson_words import earlier_state
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
 MIN_QUALITY_RISE = 0.1

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from heedful_compat.lesson_words import read_trust
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.words import words
 from heedful.loop.runs import iso
@@ -19,6 +18,7 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import lessons
 from heedful.validation import check_integer, check_share, check_texts, require
 from heedful_compat.answers import Records
+from heedful_compat.lesson_words import read_trust
 
 # The error type of stored mistakes.
 MISTAKE_ERROR_TYPE = "mistake"

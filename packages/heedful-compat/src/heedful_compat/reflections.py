@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from heedful_compat.lesson_words import earlier_state, read_trust
 from heedful.episodes.episode import Episode, EventType, Limits, safe_id
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput
@@ -49,6 +48,7 @@ from heedful.validation import (
     require,
 )
 from heedful_compat.answers import Record, Records
+from heedful_compat.lesson_words import earlier_state, read_trust
 
 # As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
 MIN_MILLISECONDS = 253_402_300_800
