@@ -47,12 +47,11 @@ FOREIGN_TEXTS = frozenset(
         "has no column",
     )
 )
-# Where a text of heedful comes back by a way that has no other place for a mark: the
-# input of a run that the framework stored, and what a client cut. The cases of adapters
+# Where a text of heedful comes back by a way that has no other place for a mark: what a
+# client cut. The cases of adapters
 # look for what heedful says to a model. The texts of the last one are SQL.
 READ_BACK = frozenset(
     (
-        "integrations/openai_agents.py",
         "sanitize.py",
         "testing/conformance.py",
         "store/statements.py",

@@ -74,7 +74,7 @@ def test_any_content_is_rules_or_a_typed_error(content):
 
 
 def test_of_two_levels_of_trust_the_lower_one_counts():
-    lines = b"- No tabs. | trust: operator\n- No tabs. | trust: tool\n"
+    lines = b"- No tabs. | trust: user\n- No tabs. | trust: outside\n"
     assert [rule.trust for rule in read_rules(lines)] == ["outside"]
     both = [rule_of("No tabs.", trust="local"), rule_of("No tabs.")]
     assert "trust: local" in write_rules(both)

@@ -660,7 +660,7 @@ COMMAND_RULES = (
         pattern=_command_pattern(
             r"\s",
             # A command ends with its line, unless a backslash continues it.
-            gap=r"(?:[^\S\n]|(?<=\\)\n|(?<=\\\r)\n){1,9}+",
+            gap=r"(?>(?:[^\S\n]|(?<=\\)\n|(?<=\\\r)\n){1,9})",
             word=r"""(?:"[^"\n]{0,400}+"|'[^'\n]{0,400}+'|(?>[^\s;|&"']+))+""",
             quote=r"""["']?""",
             secret=r"""(?:(?<=["'])[^"'\n]{4,}+(?=["'])|[^\s"'`;|&()<>]{4,}+)""",

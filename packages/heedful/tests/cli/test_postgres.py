@@ -14,7 +14,7 @@ from tests.service.jobs import SCOPE
 # In this order: each works on what those before it have left.
 COMMANDS = """
 loops
-runs
+loops runs
 why {run}/red
 lessons
 seen contains red
@@ -22,15 +22,15 @@ recall red
 proof
 quarantine list
 quarantine log
-pin 1 --by ada
-prune --by ada --keep 1 --dry-run
-prune --by ada --keep 1
-dream
-dream log
+lessons pin 1 --by ada
+lessons prune --by ada --keep 1 --dry-run
+lessons prune --by ada --keep 1
+consolidate
+consolidate log
 export lessons.jsonl
 import lessons.jsonl
 replay
-override {run}/never attempts --by ada --why again
+loops override {run}/never attempts --by ada --why again
 doctor --model toy:answer
 key create --name ci --may read
 key list
@@ -107,7 +107,7 @@ URLS = {
 
 
 @pytest.mark.parametrize("url", URLS, ids=URLS.values())
-@pytest.mark.parametrize("command", ["loops", "doctor", "migrate", "proof --json"])
+@pytest.mark.parametrize("command", ["loops", "doctor", "db migrate", "proof --json"])
 def test_an_error_is_shown_without_the_password(invoke, monkeypatch, url, command):
     monkeypatch.setenv("HEEDFUL_DB", url)
     for line in (command, f"{command} --debug"):

@@ -261,11 +261,8 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
     for item in fields(example):
         parts[item.name] = getattr(example, item.name)
     if mistake is not None:
-        # The text of the lesson is its rendering, and has most of its words.
         for item in fields(mistake):
-            texts = texts_in(getattr(mistake, item.name))
-            others = [text for text in texts if text not in row["lesson"]]
-            parts[f"mistake: {item.name}"] = others
+            parts[f"mistake: {item.name}"] = texts_in(getattr(mistake, item.name))
     parts |= {
         "error": row["pattern"],
         "error type": row["error_type"],
