@@ -187,6 +187,6 @@ def test_one_s_own_rules_are_accepted(home: Home) -> None:
     run_sync(memory.remember("", "Sort imports."))
     close_stores()
 
-    assert "+ Sort imports." in run_command(home, "rules", "share")
+    assert "+ Sort imports." in run_command(home, "rules share")
     assert "is not what you accepted" not in run_command(home, "hook status")
-    assert "nothing new to share" in run_command(home, "rules", "share")
+    assert "nothing new to share" in run_command(home, "rules share")

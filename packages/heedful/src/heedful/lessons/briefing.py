@@ -553,14 +553,14 @@ def choose_for_loop(
     return Selection(chosen, others, memory_key=memory_key)
 
 
-def _nearest_first(found: Sequence[Match], hidden: Sequence[Match]) -> list[Match]:
+def _nearest_first(matches: Sequence[Match], hidden: Sequence[Match]) -> list[Match]:
     """Return the lessons, for the most similar task first, with hidden ones if near."""
     near_hidden = [match for match in hidden if Likeness.of(match).nearness]
-    return sorted([*found, *near_hidden], key=_distance)
+    return sorted([*matches, *near_hidden], key=_distance)
 
 
 def _resting_rules(
-    found: Sequence[Match],
+    matches: Sequence[Match],
     task: str,
     *,
     checks: Sequence[str],
@@ -568,7 +568,7 @@ def _resting_rules(
     drawn: frozenset[DrawnName],
 ) -> Iterator[tuple[Match, Obstacle]]:
     """Yield the rules that were not drawn for a resumed loop because they rest."""
-    for match in found:
+    for match in matches:
         if match.cause is None or _name_of(match) in drawn:
             continue
         obstacle = match.cause.rests(task, checks, match.verified, check_ids)
