@@ -94,13 +94,11 @@ def commands() -> str:
 
 def names() -> Mapping[str, str]:
     """Return a page for each public package or module, by its file name."""
-    places = [folder.parent for folder in SOURCES]
+    # One loader: names of the one package are found in the other.
+    loader = griffe.GriffeLoader(search_paths=[folder.parent for folder in SOURCES])
     loaded = {
-        folder.name: griffe.load(
-            folder.name, search_paths=places, try_relative_path=False
-        )
-        for folder in SOURCES
-        if folder.name in ("heedful", "heedful_compat")
+        name: loader.load(name, try_relative_path=False)
+        for name in ("heedful", "heedful_compat")
     }
     package = loaded["heedful"]
     pages = {}

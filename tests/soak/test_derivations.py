@@ -37,7 +37,8 @@ LESSONS = [
 ]
 ROWS = """
 select e.id, e.lesson_id, e.digest, e.state, e.trust, e.lesson, l.kind, l.signature,
-       l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text
+       l.project, l.state as lesson_state, l.trust as lesson_trust, l.author, l.text,
+       e.released_by, l.released_by as lesson_released_by
 from example e join lesson l on l.id = e.lesson_id
 """
 Rows = dict[int, dict[str, Any]]
@@ -80,6 +81,7 @@ class World:
     texts: dict[int, Text] = field(default_factory=dict)
     said: dict[int, list[Saying]] = field(default_factory=lambda: defaultdict(list))
     refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    released: set[int] = field(default_factory=set)
     derivations: int = 0
     leaked: int = 0
 
@@ -122,7 +124,7 @@ class World:
             source=source,
         )
         self.derivations += bool(parents)
-        low = lowest_origin([trust, *(self.texts[id].trust for id in parents)])
+        low = lowest_origin([trust, *(self.standing(before[id]) for id in parents)])
         source = source or (low if low == "outside" else "")
         await self.wrote(
             memory, before, {answer.id: Saying(low, source, frozenset(parents))}
@@ -201,7 +203,7 @@ class World:
         assert {item["record"]["example"] for item in rulings} == set(ids)
         for id in ids:
             if action == "release":
-                self.texts[id].trust = "user"
+                self.released.add(id)
             else:
                 self.refused[memory.scope.project] |= said_by(before[id])
         self.check(after)
@@ -260,11 +262,14 @@ class World:
     def check(self, after: Rows) -> None:
         for id, row in after.items():
             assert row["trust"] == self.texts[id].trust
-            for trust, state in (("trust", "state"), ("lesson_trust", "lesson_state")):
-                assert row[trust] != "outside" or row[state] not in (
-                    "unverified",
-                    "verified",
+            # Only who ruled so released it, and its origin stays.
+            assert not row["released_by"] or id in self.released
+            for of in ("", "lesson_"):
+                is_told = row[f"{of}state"] in ("unverified", "verified")
+                is_unreviewed = (
+                    row[f"{of}trust"] == "outside" and not row[f"{of}released_by"]
                 )
+                assert not (is_told and is_unreviewed)
             author = after[row["author"]]
             assert author["lesson_id"] == row["lesson_id"]
             # One that was rejected stays so, when somebody confirms all of an
@@ -293,7 +298,8 @@ class World:
 
     def may_show(self, memory: Memory, row: dict[str, Any]) -> bool:
         """Return whether a prompt of this memory may have the answer of an example."""
-        if row["project"] != memory.scope.project or row["trust"] == "outside":
+        is_unreviewed = row["trust"] == "outside" and not row["released_by"]
+        if row["project"] != memory.scope.project or is_unreviewed:
             return False
         return row["state"] in ("unverified", "verified")
 
@@ -301,11 +307,15 @@ class World:
         """Return whether a prompt of this memory may have that text of an example."""
         if not self.may_show(memory, row):
             return False
-        if row["lesson_trust"] == "outside":
+        if row["lesson_trust"] == "outside" and not row["lesson_released_by"]:
             return bool(match.lesson == row["lesson"])
         return match.lesson in (row["lesson"], row["text"])
 
     # -- the model
+
+    def standing(self, row: dict[str, Any]) -> Origin:
+        """How far what derives from an example may be trusted."""
+        return "local" if row["released_by"] else self.texts[row["id"]].trust
 
     def ancestors(self, id: int) -> set[int]:
         ancestors = set[int]()

@@ -95,7 +95,7 @@ def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     assert states["p: show"] == "not_validated"
     run = type_command(desk, "loops runs --json").json["runs"][0]
     assert run["stages"] == {"unchecked": 1, "passed": 1, "not_validated": 1}
-    assert "1 unchecked, 1 passed, 1 not" in type_command(desk, "runs").out
+    assert "1 unchecked, 1 passed, 1 not" in type_command(desk, "loops runs").out
 
 
 def test_a_distance_has_the_same_words_on_every_face(browser: Browser, tmp_path):

@@ -233,7 +233,7 @@ def test_a_right_answer_is_given_once_on_the_page_or_by_command(
 
     record(browser.api, "other", *map(wrong, "abcd"), memory_key="other")
     scope = {"HEEDFUL_TENANT": "acme", "HEEDFUL_PROJECT": "main"}
-    line = "correct other 'a, b, c' --by ann --json"
+    line = "loops correct other 'a, b, c' --by ann --json"
     for lessons in ([1], []):
         done = Desk(tmp_path).heedful(line, HEEDFUL_DB="heedful.db", **scope)
         assert done.json["lessons"] == lessons

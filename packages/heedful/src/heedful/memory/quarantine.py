@@ -31,7 +31,6 @@ from heedful.lessons.quarantine import (
     QuarantinedLesson,
     RevocationResult,
     freed_texts,
-    texts_in,
 )
 from heedful.store import exposures, keys, session_marks
 from heedful.store.connection import (
@@ -262,7 +261,7 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
         parts[item.name] = getattr(example, item.name)
     if mistake is not None:
         for item in fields(mistake):
-            parts[f"mistake: {item.name}"] = texts_in(getattr(mistake, item.name))
+            parts[f"mistake: {item.name}"] = getattr(mistake, item.name)
     parts |= {
         "error": row["pattern"],
         "error type": row["error_type"],
