@@ -102,6 +102,7 @@ CATCH_ALL_ROOMS = (
     "packages/heedful/src/heedful/cli/",
     "packages/heedful/src/heedful/integrations/",
     "packages/heedful-agents/src/heedful_agents/",
+    "packages/heedful-frameworks/src/heedful_frameworks/",
     "packages/heedful-server/src/heedful_server/",
 )
 # The mark of the places that call what a user handed over.

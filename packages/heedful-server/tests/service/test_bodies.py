@@ -281,13 +281,13 @@ def test_a_body_that_waits_is_not_decompressed(api: Api):
             upload.send(packed, is_last=True)
             await upload.wait_for_reads(1)
         await let_others_go_on(api)
-        held, _ = tracemalloc.get_traced_memory()
+        held_bytes, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         await finish(first)
-        return held, [await upload.answer() for upload in waiting]
+        return held_bytes, [await upload.answer() for upload in waiting]
 
-    held, statuses = api.run(run())
-    assert held < many * size / 2
+    held_bytes, statuses = api.run(run())
+    assert held_bytes < many * size / 2
     assert statuses == many * [200]
 
 
@@ -330,8 +330,8 @@ def test_a_refused_body_is_not_kept(api: Api):
     gc.disable()
     try:
         answer = api.post("/v1/validate", content=5 * MAX_READ_BYTES * b"x")
-        kept = [thing for thing in gc.get_objects() if isinstance(thing, Problem)]
+        problems = [thing for thing in gc.get_objects() if isinstance(thing, Problem)]
     finally:
         gc.enable()
     assert answer.status_code == 413
-    assert kept == []
+    assert problems == []

@@ -125,9 +125,9 @@ def test_the_texts_of_one_run_are_decided_at_once(browser):
     assert len(row["ids"]) == 2
     page = browser.get(f"/inbox/{row['id']}").text
     assert "One run taught these 2 texts." in words_of(page)
-    shown = freed(browser.data(f"/inbox/{row['id']}"), "lesson")
+    lesson_words = freed(browser.data(f"/inbox/{row['id']}"), "lesson")
     waiting = browser.api.run(memory_of(browser).quarantine.waiting(2))
-    assert sorted(shown) == sorted(text.lesson for text in waiting)
+    assert sorted(lesson_words) == sorted(text.lesson for text in waiting)
     ids = ",".join(map(str, row["ids"]))
     assert f'name="id" value="{ids}"' in page
     assert browser.do("reject", id=ids, why="no") == "2 texts rejected."

@@ -6,7 +6,7 @@ release, and what they say is looked up on the page that the reviewer saw.
 
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from io import BytesIO
 from types import NoneType, UnionType
@@ -30,7 +30,7 @@ from tests.web.support import SCOPE, Browser, browsing, words_of
 pytestmark = pytest.mark.both_nightly
 TASK = "weigh the red crate in the hall"
 WORD_PATTERN = "zQ[bcdfghj]{4}"
-Hold = Callable[[Browser, Memory], Awaitable[None] | None]
+Hold = Callable[[Browser, Memory], Coroutine[Any, Any, None] | None]
 _letters = itertools.product("bcdfghj", repeat=4)
 
 
@@ -148,7 +148,7 @@ async def hold_run(browser: Browser, memory: Memory) -> None:
 
 
 async def hold_part_of_run(browser: Browser, memory: Memory) -> None:
-    """Let only what a tool that fetches said wait."""
+    """Let only what a tool that fetches answers wait."""
     await reflect(run_that_fixed("web_price"), memory=memory)
 
 
@@ -223,31 +223,36 @@ def stored_texts(db: Db, scope: Scope) -> list[Any]:
 
 
 def words_in(text: object, flags: int = 0) -> set[str]:
-    found: list[str] = re.findall(WORD_PATTERN, str(text), flags)
-    return set(found) if not flags else {word.casefold() for word in found}
+    words: list[str] = re.findall(WORD_PATTERN, str(text), flags)
+    return set(words) if not flags else {word.casefold() for word in words}
 
 
 async def say_all(memory: Memory) -> str:
     """Return what memory stores of lessons, and what its faces say of them."""
-    said: list[object] = [await memory.store.read(SCOPE, stored_texts)]
+    answers: list[object] = [await memory.store.read(SCOPE, stored_texts)]
     lessons = await memory.top(200)
     for lesson in lessons:
-        said += [lesson, await memory.related(lesson["id"])]
-        said.append(await memory.seen(lesson["error_type"], lesson["pattern"]))
-    found = await memory.query(TASK, 50)
+        answers += [lesson, await memory.related(lesson["id"])]
+        answers.append(await memory.seen(lesson["error_type"], lesson["pattern"]))
+    queried = await memory.query(TASK, 50)
     recalled = await memory.recall(TASK, 50)
-    for matches in (found, recalled):
-        said += [repr(list(map(_data, matches))), memory.render(matches, form="text")]
-        said.append(memory.render(matches))
-    for key in {match.memory_key for match in found}:
-        said.append(await memory.brief(TASK, f"loop {key}", memory_key=key, every=True))
+    for matches in (queried, recalled):
+        answers += [
+            repr(list(map(_data, matches))),
+            memory.render(matches, form="text"),
+        ]
+        answers.append(memory.render(matches))
+    for key in {match.memory_key for match in queried}:
+        answers.append(
+            await memory.brief(TASK, f"loop {key}", memory_key=key, every=True)
+        )
     for tool in ("price", "web_price"):
-        said.append(await memory.before(tool, {"id": "x"}))
-    said += [await section_text(memory), await memory.user_rules.in_force()]
+        answers.append(await memory.before(tool, {"id": "x"}))
+    answers += [await section_text(memory), await memory.user_rules.in_force()]
     file = BytesIO()
     await memory.export(file)
-    said.append(file.getvalue().decode())
-    return "\n".join(map(str, said))
+    answers.append(file.getvalue().decode())
+    return "\n".join(map(str, answers))
 
 
 def _data(match: Any) -> dict[str, Any]:
@@ -283,13 +288,17 @@ def release_all(browser: Browser) -> str:
 def test_each_word_that_is_said_afterwards_was_on_the_page(browser, memory, kind):
     hold(browser, memory, kind)
     lessons = browser.api.run(memory.top(200))
-    told = str([(lesson["text"], lesson["mistake"]) for lesson in lessons])
+    words_before = str([(lesson["text"], lesson["mistake"]) for lesson in lessons])
     lists = release_all(browser)
-    said = browser.api.run(say_all(memory)) + say_service(browser)
-    assert words_in(said)
-    assert words_in(said) - words_in(told) - words_in(lists) == set()
+    answers = browser.api.run(say_all(memory)) + say_service(browser)
+    assert words_in(answers)
+    assert words_in(answers) - words_in(words_before) - words_in(lists) == set()
     folded = re.IGNORECASE
-    unlisted = words_in(said, folded) - words_in(told, folded) - words_in(lists, folded)
+    unlisted = (
+        words_in(answers, folded)
+        - words_in(words_before, folded)
+        - words_in(lists, folded)
+    )
     assert unlisted == set()
 
 

@@ -112,12 +112,15 @@ def test_a_critic_lists_issues_with_suggestions():
     evaluation = judge_candidate(
         checks.critic("issues", ScriptedModel(answer_json(issues=issues)))
     )
-    reason, *found = evaluation.findings
+    reason, *issues = evaluation.findings
     assert reason.level == "note"
-    assert [finding.message for finding in found] == ["It is blunt.", "It has no date."]
-    assert [finding.fix for finding in found] == ["Say please.", ""]
-    assert [finding.severity for finding in found] == [0.9, 0.4]
-    assert {finding.level for finding in found} == {"error"}
+    assert [finding.message for finding in issues] == [
+        "It is blunt.",
+        "It has no date.",
+    ]
+    assert [finding.fix for finding in issues] == ["Say please.", ""]
+    assert [finding.severity for finding in issues] == [0.9, 0.4]
+    assert {finding.level for finding in issues} == {"error"}
     assert evaluation.scores == {"severity": 0.9}
 
 

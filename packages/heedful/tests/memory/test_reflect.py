@@ -278,8 +278,8 @@ async def test_a_report_has_its_own_runs_words_and_memory_keeps_the_models(memor
     reflected = await reflect(other, memory=memory, model=model)
     assert reflected.text == (await reflect(other)).text
     assert reflected.by == "rules"
-    [kept] = await memory.recall(TASK, kind="reflection")
-    assert kept.lesson == first.text
+    [lesson] = await memory.recall(TASK, kind="reflection")
+    assert lesson.lesson == first.text
     assert table(memory, "select kind, seen from lesson") == [
         ("reflection", 2),
         ("strategy", 2),

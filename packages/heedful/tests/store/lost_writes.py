@@ -71,8 +71,8 @@ class World:
 
     async def quarantined(self) -> int:
         """Return the id of a lesson that waits in quarantine."""
-        stored = await self.remember(origin="outside", source="a page")
-        return int(stored.entry)
+        remembered = await self.remember(origin="outside", source="a page")
+        return int(remembered.entry)
 
     async def open_loop(self, id: str = "L", **options: Any) -> heedful.ReportedLoop:
         return await heedful.open_loop(
@@ -90,8 +90,8 @@ class World:
             (("high", "P1"), ("Very low", "P3"), ("urgent!", "P0"))
         ):
             await self._run_triage(f"task {number}", wrong, right, severity)
-        found = await self.memory.top()
-        id = min(int(row["id"]) for row in found if row["kind"] == "check")
+        rows = await self.memory.top()
+        id = min(int(row["id"]) for row in rows if row["kind"] == "check")
         await heedful.LessonChecks(self.memory).accept(id, by="ana")
         await self._run_triage("task 4", "medium", "P2", not_empty)
         return id
@@ -294,14 +294,14 @@ async def correct(world: World) -> Call:
 
 @writes(lessons.pin)
 async def pin(world: World) -> Call:
-    stored = await world.remember()
-    return partial(world.memory.pin, stored.id, by="ana")
+    remembered = await world.remember()
+    return partial(world.memory.pin, remembered.id, by="ana")
 
 
 @writes(lessons.edit)
 async def edit(world: World) -> Call:
-    stored = await world.remember()
-    return partial(world.memory.edit, stored.id, RULE, by="ana")
+    remembered = await world.remember()
+    return partial(world.memory.edit, remembered.id, RULE, by="ana")
 
 
 @writes(editions.amend)
@@ -342,9 +342,9 @@ async def count_alarms(world: World) -> Call:
 
 @writes(exposures.restore)
 async def restore(world: World) -> Call:
-    stored = await world.remember()
-    await world.store.write(world.scope, unfit, stored.id)
-    return partial(world.memory.quarantine.restore, stored.id, by="ana")
+    remembered = await world.remember()
+    await world.store.write(world.scope, unfit, remembered.id)
+    return partial(world.memory.quarantine.restore, remembered.id, by="ana")
 
 
 def unfit(db: connection.Db, scope: Scope, id: int) -> None:
@@ -539,15 +539,15 @@ async def settle_reminders(world: World) -> Call:
 
 @writes(trial.offer)
 async def offer(world: World) -> Call:
-    held = heedful.Trial("mem", world.store, world.scope, holdout=0.0)
-    return partial(held.offer, "L", ["a text"])
+    trial = heedful.Trial("mem", world.store, world.scope, holdout=0.0)
+    return partial(trial.offer, "L", ["a text"])
 
 
 @writes(trial.end)
 async def end_trial(world: World) -> Call:
-    held = heedful.Trial("mem", world.store, world.scope, holdout=0.0)
-    await held.offer("L", ["a text"])
-    return partial(held.end, "L", True)
+    trial = heedful.Trial("mem", world.store, world.scope, holdout=0.0)
+    await trial.offer("L", ["a text"])
+    return partial(trial.end, "L", True)
 
 
 @writes(keep_answer)

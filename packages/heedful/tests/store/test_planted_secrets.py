@@ -140,16 +140,17 @@ async def remember_everywhere(memory: heedful.Memory, text: str) -> list[str]:
             origin=trust,
         )
         await remember(f"Type {text}", text, lesson=text, example=example)
-        middle = await remember("Leak", f"{trust} in the middle: {text}, and on")
+        await remember("Leak", f"{trust} in the middle: {text}, and on")
     await memory.remember("Leak", "y" * (MAX_STORED_TEXT_CHARS - 30) + f" {text}")
     answers: list[Any] = [await memory.seen("Leak", text)]
     matches = await memory.recall(text, tags=[text])
     answers += [matches, memory.render(matches), memory.render(matches, form="text")]
     answers += [await memory.query(text), await memory.top(100)]
+    in_the_middle = await memory.remember("Leak", f"in the middle: {text}, and on")
     # A second token of a kind says the same.
     for entry in (await memory.quarantine.waiting())[:1]:
         await memory.quarantine.release([entry.id], by=text, why=text)
-    await memory.pin(middle.id, by=text, why=text)
+    await memory.pin(in_the_middle.id, by=text, why=text)
     rule = f"Never use {text}"
     if len(rule) <= MAX_SHOWN_LINE_CHARS:
         await memory.user_rules.state(rule, by=text)

@@ -53,7 +53,7 @@ VARIABLES_WITHOUT_SETTING = ("home", "key", "url")
 NO_MODEL = "none"  # as the name of a model: there is none
 # The places of settings, as templates: `{field}` is the name of a setting.
 OWN_FILE = "{field} in your own heedful.toml"
-FOUND_FILES = {
+FOUND_FILES: Mapping[str, tuple[str, ...]] = {
     "{field} in pyproject.toml [tool.heedful]": ("pyproject.toml", "tool", "heedful"),
     "{field} in heedful.toml": ("heedful.toml",),
 }

@@ -155,9 +155,9 @@ class Effects:
         stored is not run: its stored result is returned. Raises StoreInDoubt if it is
         unknown whether `work` was committed, and could not be found out.
         """
-        known = self.take_known(function)
-        if known is not None:
-            return known[0]
+        earlier = self.take_known(function)
+        if earlier is not None:
+            return earlier[0]
 
         is_effect = function in result_types
         extras = tuple(self._extras) if is_effect else ()
@@ -172,7 +172,7 @@ class Effects:
                 extra(db)
             return value
 
-        value = await _commit_once(run, commit, scope, function, key)
+        value = await _commit_once(run, commit, scope=scope, function=function, key=key)
         if is_effect:
             self.stored_count += 1
         # An extra that came during the commit waits for the next effect.
@@ -366,7 +366,9 @@ class Store:
                 if may_run is None or not may_run(*args, **kwargs):
                     call = IdempotentCall.of_one_write(scope)
                     key = ResultKey(call=call, n=ANSWER_EFFECT)
-        return await effects.write(scope, work, job, commit, key)
+        return await effects.write(
+            scope, function=work, work=job, commit=commit, key=key
+        )
 
     async def once(
         self,
@@ -390,9 +392,9 @@ class Store:
 
         effects = _effects_of_task()
         if effects is not None:
-            known = effects.take_known(work)
-            if known is not None:
-                return known[0]
+            earlier = effects.take_known(work)
+            if earlier is not None:
+                return earlier[0]
             if effects.call is not None:
                 return await call()
         if not key and not self._access.in_doubt:
@@ -406,9 +408,9 @@ class Store:
             may_exist=bool(key),
         )
         if key:
-            stored = await self.read(scope, read_record, result_key.call, ANSWER_EFFECT)
-            if stored is not None:
-                return _result_of(work, stored)
+            record = await self.read(scope, read_record, result_key.call, ANSWER_EFFECT)
+            if record is not None:
+                return _result_of(work, record)
 
         if effects is not None:
             with effects.keyed(work, result_key):
