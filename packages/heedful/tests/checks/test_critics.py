@@ -112,15 +112,15 @@ def test_a_critic_lists_issues_with_suggestions():
     evaluation = judge_candidate(
         checks.critic("issues", ScriptedModel(answer_json(issues=issues)))
     )
-    reason, *issues = evaluation.findings
+    reason, *blamed = evaluation.findings
     assert reason.level == "note"
-    assert [finding.message for finding in issues] == [
+    assert [finding.message for finding in blamed] == [
         "It is blunt.",
         "It has no date.",
     ]
-    assert [finding.fix for finding in issues] == ["Say please.", ""]
-    assert [finding.severity for finding in issues] == [0.9, 0.4]
-    assert {finding.level for finding in issues} == {"error"}
+    assert [finding.fix for finding in blamed] == ["Say please.", ""]
+    assert [finding.severity for finding in blamed] == [0.9, 0.4]
+    assert {finding.level for finding in blamed} == {"error"}
     assert evaluation.scores == {"severity": 0.9}
 
 
