@@ -63,7 +63,7 @@ JOURNEYS: Mapping[str, int] = {
     "Add a column of a loop": 7,
     "Add a check": 4,
     "Add a coding agent": 3,
-    "Add a reader of traces": 6,
+    "Add a reader of traces": 7,
     "Add an adapter": 6,
     "Change what a lesson says": 3,
 }
