@@ -3,11 +3,13 @@ in.
 """
 
 import asyncio
+import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -158,7 +160,10 @@ async def test_a_failure_of_heedful_does_not_reach_the_host(
 
 async def test_a_killed_host_goes_on_where_it_was(double: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, double.__name__, str(tmp_path)]
-    assert await asyncio.to_thread(subprocess.call, command) == -signal.SIGKILL
+    # The process finds the tests where this one does.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = partial(subprocess.call, command, env=environment)
+    assert await asyncio.to_thread(run) == -signal.SIGKILL
     memory = memory_in(tmp_path)
     driven = await double.drive(host_that_judges(memory), TASK, [Say("P2")], id="one")
     assert driven.answer == "P2"
