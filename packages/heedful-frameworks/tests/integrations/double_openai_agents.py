@@ -11,7 +11,8 @@ from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 from openai.types.responses.response_output_item import McpCall
 
-from heedful.integrations import Host, openai_agents, verdict_of
+from heedful.integrations import Host, verdict_of
+from heedful_frameworks import openai_agents
 from tests.integrations.doubles import OK, Call, Driven, Results, Say, Script, shell_of
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.store.support import unmeasured
 from tests.tables import cases
 
-PACKAGE = Path(__file__).parents[2] / "clients" / "typescript"
+PACKAGE = Path(__file__).parents[4] / "clients" / "typescript"
 
 
 @cases("script", {"types fit those of the SDKs": "check", "tests pass": "test"})
