@@ -149,7 +149,8 @@ def code_a_week(folder: Path) -> None:
     It is told on Tuesday, and from then on. On Saturday its session ends with the
     failure.
     """
-    more = {**SETTINGS, "HEEDFUL_DB": str(folder / DATABASE)}
+    # Nothing is withheld at random: each day counts.
+    more = {**SETTINGS, "HEEDFUL_DB": str(folder / DATABASE), "HEEDFUL_HOLDOUT": "0"}
     home = folder / "home"
     home.mkdir()
 

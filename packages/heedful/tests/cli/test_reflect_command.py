@@ -101,7 +101,7 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
             "seen build.log",
             0,
             "seen: 2",
-            "  Error: <N> items match",
+            "  Error: 3 items match",
             "lesson 2, strategy, unverified",
         ),
         ("seen any.bin", 2, "any.bin is not a text"),

@@ -58,6 +58,8 @@ from heedful.lessons.action import (
     command_of,
 )
 from heedful.lessons.call_marks import whole_call
+from heedful.lessons.identity import failure_signature
+from heedful.lessons.lesson import Signature
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin
 from heedful.lessons.session_names import MadeNames
@@ -79,15 +81,17 @@ _DATA_FIGURE_PATTERN = re.compile(r"(?<![\w.-])\d[\w.,:+-]*")
 class FoundMistake:
     """A mistake of a run, and its evidence.
 
-    `error` is the line that names the error, without the names that the run made: its
-    signature is that of the mistake. `failed` is the position of what failed, and
-    `positions` are those of the steps that show it. `fix_steps` are the positions of
-    what put it right; of the `possible_steps`, nobody knows which did. It `is_edited`
-    if edits put it right, and `is_of_work` if edits did, or if nothing did.
+    `error` is the line that names the error, without the names that the run made, and
+    `signature` is that of the mistake: of the error, and of what failed. `failed` is
+    the position of what failed, and `positions` are those of the steps that show it.
+    `fix_steps` are the positions of what put it right; of the `possible_steps`, nobody
+    knows which did. It `is_edited` if edits put it right, and `is_of_work` if edits
+    did, or if nothing did.
     """
 
     mistake: Mistake
     error: str
+    signature: Signature
     failed: int
     positions: tuple[int, ...]
     fix_steps: tuple[int, ...] = ()
@@ -185,7 +189,7 @@ class MistakeFinder:
         known_fixes: set[tuple[int, ...]] = set()
         for error in self.errors[step]:
             bare_error = self._names_in(step, error).masked(error)
-            if signature("", bare_error).digest in self._digests:
+            if self._signature(step, bare_error).digest in self._digests:
                 continue
             finding = self._study_error(step, error)
             if finding is None:
@@ -222,7 +226,8 @@ class MistakeFinder:
                 if found_fix.kind not in ("step", "edit", "waiting"):
                     fix_steps = (*fix_steps, end)
 
-        names = self._names_in(failed, error)
+        bare_error = self._names_in(failed, error).masked(error)
+        failure = self._signature(failed, bare_error)
         leave_out = self._masking(failed, error)
         if found_fix is None:
             fix = self._wait_for(failed)
@@ -237,7 +242,7 @@ class MistakeFinder:
         )
         mistake = Mistake(
             action=self._call_of(failed, leave_out, changed, text),
-            signature=signature("", names.masked(error)).digest,
+            signature=failure.digest,
             error=_text_with_words(leave_out(error)),
             fix=fix,
             maybe=tuple(self._call_of(n, leave_out) for n in possible_steps),
@@ -250,7 +255,8 @@ class MistakeFinder:
         result = run.result[failed] or failed
         return FoundMistake(
             mistake=mistake,
-            error=names.masked(error),
+            error=bare_error,
+            signature=failure,
             failed=failed,
             positions=tuple(dict.fromkeys((failed, result, *retries, *fix_steps, end))),
             fix_steps=fix_steps,
@@ -258,6 +264,11 @@ class MistakeFinder:
             is_edited=is_edited,
             is_of_work=is_edited or fix is None,
         )
+
+    def _signature(self, step: int, error: str) -> Signature:
+        """Return the signature of an error of a step, under what failed there."""
+        event = self.events[step]
+        return failure_signature(event.tool, given_to(event), error)
 
     def _ids(self, positions: Iterable[int]) -> tuple[str, ...]:
         """Return the ids of events, each once."""
@@ -521,19 +532,20 @@ class MistakeFinder:
         `position` is that of the event that shows it.
         """
         error = _text_with_words(clean(error, MAX_SHOWN_TEXT_CHARS))
-        name = f"{place}: {error}" if place else error
+        name = signature(place, error)
         if self.events:
             positions = positions or (position,)
         return FoundMistake(
             mistake=Mistake(
                 action=action,
                 check=check,
-                signature=signature("", name).digest,
+                signature=name.digest,
                 error=error,
                 fix=fix,
                 evidence=self._ids(positions),
             ),
-            error=name,
+            error=error,
+            signature=name,
             failed=position,
             positions=positions,
             fix_steps=fix_steps,

@@ -72,8 +72,9 @@ class Mark:
 class Step:
     """A step of a finished run: the `marks` of its call, and how the call ended.
 
-    `errors` are the lines that name its errors, empty if the call passed. `failed` are
-    the marks that these errors are about, each with its error line. `lesson` is the id
+    `errors` are the lines that name its errors, empty if the call passed, and `digests`
+    those of their signatures. `failed` are the marks that these errors are about, each
+    with its error line. `lesson` is the id
     of the lesson about the failure, 0 if there is none. `at` is the time of the result
     in seconds since 1970, 0 if unknown. `calls` is what the failure cost: the call, and
     those after it until a like call passed. `origin` is that of what the call reads,
@@ -83,6 +84,7 @@ class Step:
     marks: tuple[Mark, ...]
     errors: tuple[str, ...] = ()
     _: KW_ONLY
+    digests: tuple[str, ...] = ()
     failed: tuple[tuple[Mark, str], ...] = ()
     path: str = ""
     lesson: int = 0

@@ -75,22 +75,32 @@ def simple_commands(line: str) -> Iterator[list[str]]:
     >>> list(simple_commands("CI=1 make 2>&1 | tail -5 > out"))
     [['make'], ['tail', '-5']]
     """
-    is_file = False
+    for _, words in operated_commands(line):
+        yield words
+
+
+def operated_commands(line: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the operator before each command of a line, and the words of the command.
+
+    The operator before the first command is "". Assignments and redirections are left
+    out.
+    """
+    operator = ""
     commands = read_commands(line)
     for words, following in zip(commands, [*commands[1:], ["\n"]], strict=False):
         if is_operator(words):
-            is_file = _redirects(words[0])
+            operator = words[0]
             continue
         # The number of a file is no word: "2>&1".
         if _redirects(following[0]) and words[-1].isdecimal():
             words = words[:-1]
+        is_file = _redirects(operator)
         while words and not is_file and _is_assignment(words[0]):
             words = words[1:]
         # The number of a file is no word: "2>&1".
         words = [word for word in words if word != words[-1] or word not in "12"]
         if words and not is_file:
-            yield words
-        is_file = False
+            yield operator, words
 
 
 def programs_of(line: str) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of
 from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import find_contract
+from heedful.lessons.identity import failure_signature
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.session_names import FILE_MASK, made_names
-from heedful.lessons.signature import signature
 from heedful.lessons.silence import say
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
@@ -113,7 +113,10 @@ class FailureInquiry:
         call_text = json.dumps(self.arguments, ensure_ascii=False, default=repr)
         masked = [names.named_in(line, call_text).masked(line) for line in self.errors]
         errors = dict.fromkeys([*masked, *self.errors])
-        lines = [(line, signature(self.tool, line)) for line in errors]
+        lines = [
+            (line, failure_signature(self.tool, self.arguments, line))
+            for line in errors
+        ]
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )

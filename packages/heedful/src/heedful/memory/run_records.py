@@ -28,12 +28,13 @@ from heedful.lessons.call_marks import (
     touched_path,
 )
 from heedful.lessons.contracts import find_contract
+from heedful.lessons.identity import failure_signature
 from heedful.lessons.lesson import Example, Lesson, Signature
 from heedful.lessons.mistake import Mistake, with_origin, with_words
 from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import MAX_READ_CHARS, short_digest, source_of
-from heedful.lessons.signature import signature, strategy_signature
+from heedful.lessons.signature import strategy_signature
 from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.user_rules import USER_SOURCE, correction_lessons
@@ -116,7 +117,7 @@ class LessonWriter:
         if finding.is_of_work:
             importance = min(importance, WORK_FAILURE_IMPORTANCE)
         return self._lesson(
-            signature("", finding.error),
+            finding.signature,
             redact(render.lesson(mistake)),
             "local",
             importance=importance,
@@ -264,6 +265,10 @@ def steps_of(
                 *contract_marks(event.tool, arguments, unread=unread),
             ),
             error_texts,
+            digests=tuple(
+                failure_signature(event.tool, call_input, error).digest
+                for error in error_texts
+            ),
             failed=tuple(
                 failed_marks(
                     event.tool,

@@ -20,7 +20,6 @@ from heedful.lessons.lesson import Lesson, Remembered
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import is_outside, keys_in
 from heedful.lessons.scope import source_of
-from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, open_memory, write_lessons
@@ -179,8 +178,8 @@ def _mistake_lesson(
     importance = WORK_FAILURE_IMPORTANCE if finding.is_of_work else FAILURE_IMPORTANCE
     return Lesson(
         "reflection",
-        signature("", finding.error),
-        error_type="",
+        finding.signature,
+        error_type=finding.signature.error_type,
         text=render.lesson(mistake),
         sighting=finder.particulars.relative(finding.error),
         trust="local",

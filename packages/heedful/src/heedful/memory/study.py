@@ -137,7 +137,7 @@ class Study:
     def signature(self) -> Signature:
         """The signature of the main mistake, or else of the outcome and the task."""
         if self.main is not None:
-            return signature("", self.main.error)
+            return self.main.signature
         episode = self.episode
         subject = episode.task
         if not subject and self.course.answer is not None:

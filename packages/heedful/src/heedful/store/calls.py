@@ -125,13 +125,11 @@ def _record_success(db: Db, scope: Scope, marks: Iterable[Mark], at: float) -> N
 
 def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Record how many calls of a run each error has cost."""
-    from heedful.lessons.signature import signature
-
     now = time.time()
     calls = Counter[str]()
     failed = dict[str, float]()
     for step in steps:
-        for digest in {signature("", error).digest for error in step.errors}:
+        for digest in set(step.digests):
             calls[digest] += step.calls
             failed[digest] = min(step.at or now, now)
     for digest, count in calls.items():

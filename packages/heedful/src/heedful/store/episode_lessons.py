@@ -15,7 +15,6 @@ from heedful.lessons.call_marks import Step
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.mistake import adds_fix, confirmed, from_json
 from heedful.lessons.scope import Remembered, Scope, source_of
-from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.store import calls, episodes, lessons, user_rules
 from heedful.store.connection import (
@@ -145,8 +144,7 @@ def linked(
         lesson_ids.setdefault(lesson.signature.digest, answer.id)
     linked_steps = []
     for step in steps:
-        digests = [signature("", error).digest for error in step.errors]
-        ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
+        ids = [lesson_ids[digest] for digest in step.digests if digest in lesson_ids]
         linked_steps.append(replace(step, lesson=next(iter(ids), 0)))
     return linked_steps
 

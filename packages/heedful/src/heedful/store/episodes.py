@@ -294,10 +294,10 @@ def error_digests(
 ) -> frozenset[str]:
     """Return the signatures of the errors of a failed event.
 
-    A lesson knows an error by one of its lines, with the name of the tool or without
-    it, and without the `names` that the session made. `arguments` are those of the
-    call.
+    A lesson knows an error by one of its lines, with what failed or without it, and
+    without the `names` that the session made. `arguments` are those of the call.
     """
+    from heedful.lessons.identity import failure_signature
     from heedful.lessons.signature import signature
 
     text = str(event["error"] or event["content"])
@@ -307,8 +307,11 @@ def error_digests(
     if names is not None:
         call = json.dumps(arguments, default=repr)
         lines += [names.named_in(line, call).masked(line) for line in lines]
+    call_input = arguments or {}
     without_tool = frozenset(signature("", line).digest for line in lines)
-    return without_tool.union(signature(tool, line).digest for line in lines)
+    return without_tool.union(
+        failure_signature(tool, call_input, line).digest for line in lines
+    )
 
 
 def recent_calls(db: Db, scope: Scope, session: str) -> list[Any]:

@@ -106,14 +106,19 @@ def find(
 ) -> Seen:
     """Return what is known about a whole text, or else about its error lines.
 
-    `lines` are the error lines of the text, each with its signature. A line is found
-    under any of its titles, such as a type or a tool, and under none; a line of few
-    words is found only under the same title. The rules for the next time are among the
-    lessons.
+    `lines` are the error lines of the text, each with its signature. What failed with
+    this very error comes first. Without a tool or type, the error is also found of
+    every tool; with one, that of others is found only if it was never seen of this one.
+    A line is found under any of its titles, such as a type or a tool, and under none; a
+    line of few words is not found under another title. The rules for the next time are
+    among the lessons.
     """
-    matches = {whole.digest: seen(db, scope, whole)}
-    if not matches[whole.digest]:
-        matches = _find_lines(db, scope, whole.error_type, lines)
+    matches = {}
+    own_match = seen(db, scope, whole)
+    if own_match:
+        matches[whole.digest] = own_match
+    if not own_match or not whole.error_type:
+        matches |= _find_lines(db, scope, whole.error_type, lines)
     if not matches:
         return Seen(0)
 
@@ -216,13 +221,13 @@ def _find_lines(
 def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
     """Return True if a stored pattern with the same words is this error.
 
-    They share a title, or the words alone identify the error and at most one of the two
-    names a type of error.
+    They share a title, or one of them has none and so may be the error of any tool. Or
+    the words alone identify the error and at most one of the two names a type of error.
     """
     *_, (stored_titles, _) = untitled(row["pattern"])
     titles = {error_type.lower(), *wording.titles} - {""}
     others = {row["error_type"].lower(), *stored_titles} - {""}
-    if titles & others:
+    if titles & others or not titles or not others:
         return True
 
     unmasked_words = _LETTER_WORD_PATTERN.findall(MASK_PATTERN.sub(" ", wording.words))
