@@ -269,3 +269,33 @@ async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_fi
 
 async def test_a_memory_without_runs_knows_no_mistake_of_a_tool(memory):
     assert await memory.store.read(memory.scope, tool_mistakes) == {}
+
+
+# After another program met an error, what is told of it to this call. It is advice only
+# if the error quotes a name that both calls have.
+CROSSINGS = {
+    "a name that both calls have": (
+        ('psql -c "select region from orders"', "column “region” does not exist"),
+        'psycopg -q "select region from sales"',
+        True,
+    ),
+    "no name": (("docker ps", "permission denied"), "dropview sales", False),
+    "a name of the first call alone": (
+        ("npm run bundle", "Missing script: 'bundle'"),
+        "just build",
+        False,
+    ),
+}
+
+
+@cases("failure, later_call, is_told", CROSSINGS)
+async def test_advice_crosses_tools_by_a_name_that_both_calls_have(
+    memory, failure, later_call, is_told
+):
+    command, error = failure
+    for session in ("s1", "s2"):
+        steps = [step("Bash", command, error), step("Bash", "make it-work")]
+        await learn(memory, session, *steps, step("Bash", command))
+    run = patient_host(memory=memory, strict=True).run("new")
+    advice = await run.seen("Bash", error, arguments={"command": later_call})
+    assert bool(advice.text) == is_told

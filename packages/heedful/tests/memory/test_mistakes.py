@@ -7,10 +7,13 @@ import pytest
 
 from heedful import Episode, Event
 from heedful.lessons import render
+from heedful.lessons.identity import failing_tool
 from heedful.lessons.mistake import Call, Mistake
 from heedful.lessons.render import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
+from heedful.testing import ScriptedModel
+from tests.memory.reflections import answer
 from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
@@ -226,3 +229,44 @@ async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, ta
     await reflect(run, memory=memory, origin="user")
     matches = await memory.query("Book the room.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}
+
+
+# The same words of unlike tools: each is a failure of its own.
+UNLIKE = {
+    "permission denied": (
+        ("sh", {"command": "docker ps"}, "List the running containers"),
+        ("sql", {"q": "DROP VIEW v"}, "Remove the old view of sales"),
+        "Remove the old view of stock",
+    ),
+    "404 Not Found": (
+        ("crm_get", {"id": "A17"}, "Find the customer of order A17"),
+        ("wiki_page", {"title": "Holidays"}, "Open the wiki page on holidays"),
+        "Open the wiki page on travel",
+    ),
+    "Timeout": (
+        ("sh", {"command": "make docs"}, "Build the manual of the press"),
+        ("sh", {"command": "terraform plan"}, "Plan the network of the shop"),
+        "Plan the network of the depot",
+    ),
+}
+
+
+@pytest.mark.parametrize("error", UNLIKE)
+async def test_a_general_error_of_another_tool_is_reflected_on(memory, error: str):
+    *failures, next_task = UNLIKE[error]
+    rules = ["Ask the first owner.", "Ask the second owner."]
+    model = ScriptedModel(*(answer("It failed.", strategy=rule) for rule in rules))
+    for tool, arguments, task in failures:
+        run = run_of(step(tool, arguments, error=error), outcome="failure", task=task)
+        reflected = await reflect(run, memory=memory, model=model)
+        assert reflected.known == 0
+    rows = await memory.top()
+    assert [row["seen"] for row in rows if row["kind"] == "strategy"] == [1, 1]
+    lessons = [match.lesson for match in await memory.recall(next_task)]
+    assert rules[1] in lessons
+    assert rules[0] not in lessons
+    of_any_tool = await memory.seen(error)
+    assert of_any_tool.count == 2
+    assert {lesson["error_type"] for lesson in of_any_tool.lessons} >= {
+        failing_tool(tool, arguments) for tool, arguments, _ in failures
+    }

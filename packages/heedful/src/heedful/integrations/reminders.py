@@ -89,8 +89,7 @@ def _verdict_on(
     like = {call.tool for call in lost}
     action = reminder.action
     if action is not None:
-        arguments = {"command": action.text} if action.text else dict(action.arguments)
-        marks = marks_of(action.tool, arguments, folder)
+        marks = marks_of(action.tool, action.given, folder)
         like.add(_programs_of(action.tool, marks))
     if any(call.tool in like or reminder.mark in call.marks for call in later):
         return reminders.Verdict(repeated=False, calls=len(lost))

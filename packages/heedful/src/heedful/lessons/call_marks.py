@@ -270,6 +270,15 @@ def _quoted_in(error: str) -> Iterator[str]:
             yield name.rpartition(".")[2]
 
 
+def quoted_names(
+    tool: str, arguments: Mapping[str, Any] | str, errors: Sequence[str]
+) -> frozenset[str]:
+    """Return the names in the arguments of a call that its errors quote."""
+    quoted = {name for error in errors for name in _quoted_in(_plain_text(error, ""))}
+    names = {mark.name for mark in marks_of(tool, arguments) if mark.kind == "name"}
+    return frozenset(names & quoted)
+
+
 def failed_marks(
     tool: str,
     arguments: Mapping[str, Any] | str,

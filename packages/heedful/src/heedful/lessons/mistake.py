@@ -36,6 +36,11 @@ class Call:
         """Its command, or the values of its arguments."""
         return self.text or " ".join(value for _, value in self.arguments)
 
+    @property
+    def given(self) -> Mapping[str, str]:
+        """Its arguments as a mapping; those of a command are the command."""
+        return {"command": self.text} if self.text else dict(self.arguments)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:

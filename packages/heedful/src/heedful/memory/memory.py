@@ -864,10 +864,13 @@ def _recall(
 def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
-    """Return the signature of a text, and its error lines, each with its signature."""
+    """Return the signature of a text, and its error lines, each with its signature.
+
+    A text without an error line is looked up as a whole.
+    """
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text[:MAX_SIGNED_CHARS])
-    raw_lines = error_lines(output(text).splitlines())
+    raw_lines = error_lines(output(text).splitlines()) or [text.strip()]
     # A lesson of a session has no branch that git says is checked out.
     bare_lines = [MadeNames().named_in(line, "git").masked(line) for line in raw_lines]
     unique_lines = dict.fromkeys([*bare_lines, *raw_lines])

@@ -16,9 +16,9 @@ from typing import Any
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of
-from heedful.lessons.call_marks import Mark
+from heedful.lessons.call_marks import Mark, quoted_names
 from heedful.lessons.contracts import find_contract
-from heedful.lessons.identity import failure_signature
+from heedful.lessons.identity import failing_tool, failure_signature
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
 from heedful.lessons.session_names import FILE_MASK, made_names
@@ -121,10 +121,29 @@ class FailureInquiry:
             self.memory.scope, patterns.find, lines[0][1], lines
         )
         for lesson in seen.told:
+            if not self._is_of_this_call(lesson):
+                continue
             text = self._helpful_text(lesson, errors)
             if text:
                 return seen, {lesson["id"]: text}
         return seen, {}
+
+    def _is_of_this_call(self, lesson: Mapping[str, Any]) -> bool:
+        """Return True if a lesson may be about what failed here.
+
+        That of another tool is, if its error quotes a name that both calls have.
+        """
+        mistake = from_data(lesson["mistake"]) if lesson["mistake"] else None
+        if mistake is None or mistake.action is None or not self.arguments:
+            return True
+        other_tool = mistake.action.tool
+        other_arguments = mistake.action.given
+        other = failing_tool(other_tool, other_arguments, mistake.error)
+        if other == failing_tool(self.tool, self.arguments, self.errors[0]):
+            return True
+        own_names = quoted_names(self.tool, self.arguments, self.errors)
+        other_names = quoted_names(other_tool, other_arguments, [mistake.error])
+        return not own_names.isdisjoint(other_names)
 
     def _helpful_text(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:
         """Return of a lesson what helps after this failure; "" if nothing does.
