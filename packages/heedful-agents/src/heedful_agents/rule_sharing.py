@@ -36,8 +36,6 @@ from heedful.validation import check_actor
 from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 
 TEAM_SOURCE_PREFIX = "shared:"
-# The lesson of a rule about an error is told when the error comes, not before.
-ERROR_META = "error"
 # A reviewed rule is worth more than a failure that was seen once.
 TEAM_RULE_IMPORTANCE = 0.8
 # An absolute path: two parts or more below the root, a home folder, a drive, a share.
@@ -185,10 +183,9 @@ def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
         state=initial_state(trust),
         trust=trust,
         importance=TEAM_RULE_IMPORTANCE,
-        meta={
-            ERROR_META: bool(rule.error),
-            "mended": bool(rule.fix),
-        },
+        evidence="put right" if rule.fix else "once",
+        # What is about no error is found by its own words.
+        is_correction=not rule.error,
         mistake=mistake and replace(mistake, files=digests),
         source=f"{TEAM_SOURCE_PREFIX}{rule.digest} {trust}",
     )
@@ -205,7 +202,6 @@ def reviewed_lessons(
     return [
         {
             **dict(row),
-            "meta": json.loads(row["meta"]),
             "rule": json.loads(row["rule"] or "{}"),
         }
         for row in db.all("reviewed_lessons", scope, taken=taken)

@@ -65,15 +65,15 @@ _STATUS_ERRORS = (
 )
 
 
-def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
+def as_entry(text: str, tags: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson with the field names of earlier stores of reflections."""
-    context = meta["reflection_context"][:100]
+    context = data["reflection_context"][:100]
     return {
         "content": text,
         "rationale": f"Self-correction during: {context}",
         "category": "reflection",
         "tags": list(tags),
-        "context": dict(meta),
+        "context": dict(data),
     }
 
 
@@ -260,7 +260,7 @@ async def persist_reflection(
 
     lesson = _lesson_of(reflection)
     earlier = await _with_signature(
-        lesson.meta["error_signature"],
+        lesson.data["error_signature"],
         memory_manager,
         limit=1,
         error_type=lesson.error_type,
@@ -269,7 +269,7 @@ async def persist_reflection(
     if not isinstance(memory_manager, Memory):
         if earlier:
             return earlier[0]["id"]
-        entry = as_entry(lesson.text, lesson.tags, lesson.meta)
+        entry = as_entry(lesson.text, lesson.tags, lesson.data)
         stored_entry = await _value_of(memory_manager.remember(**entry))
         return stored_entry["id"]
 
@@ -339,7 +339,7 @@ def _lesson_of(reflection: Any) -> Lesson:
         state=state,
         tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
         context=context,
-        meta={
+        data={
             "error_signature": exact,
             "original_query": query[:MAX_SHOWN_LINE_CHARS] or UNKNOWN_DETAIL,
             "iteration_count": iteration,
@@ -396,7 +396,7 @@ async def retrieve_similar_reflections(
 
     records = []
     for row in rows:
-        entry = as_entry(row["text"], row["tags"], row["meta"])
+        entry = as_entry(row["text"], row["tags"], row["data"])
         records.append({"id": row["id"], **entry, "seen": row["seen"]})
 
     return records

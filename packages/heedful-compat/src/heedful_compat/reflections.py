@@ -21,7 +21,9 @@ from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
+    Example,
     Lesson,
+    LessonRun,
     Match,
     Scope,
 )
@@ -53,13 +55,6 @@ from heedful_compat.lesson_words import earlier_state, read_trust
 # As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
 MIN_MILLISECONDS = 253_402_300_800
 Method = Callable[..., Coroutine[Any, Any, Any]]
-# The metadata of a record about a run that nobody described.
-UNKNOWN_RUN_METADATA: Any = {
-    "outcome": "",
-    "task_description": "",
-    "event_count": 0,
-    "session_id": "",
-}
 
 
 # Plain text is taken where a member is; error categories, as event types, are an open
@@ -178,7 +173,8 @@ class GeneratedReflection(ReflectionResult):
         """Return the answer about the lessons of an episode."""
         lesson = lesson_of(reflected)
         strategy = reflected.strategy
-        category = lesson.meta["error_category"]
+        run = run_of(lesson)
+        category = run.error_category
         answer = cls(
             reflection_text=lesson.text,
             strategy_text=strategy.text if strategy else None,
@@ -186,9 +182,9 @@ class GeneratedReflection(ReflectionResult):
             confidence=reflected.confidence,
             tags=list(lesson.tags),
             error_category=ErrorCategory(category) if category else None,
-            source_event_ids=list(lesson.meta["source_event_ids"]),
-            related_memory_ids=list(lesson.meta["related_memory_ids"]),
-            metadata={name: lesson.meta[name] for name in UNKNOWN_RUN_METADATA},
+            source_event_ids=list(run.cited_events),
+            related_memory_ids=list(run.related),
+            metadata=_run_metadata(run, lesson.example),
             generated_at=iso(time.time()),
             reflection_id=lesson.signature.digest,
             strategy_id=strategy.signature.digest if strategy else None,
@@ -285,8 +281,13 @@ async def keep_reflection(
     # A run has one reflection and one strategy here.
     reflected = replace(_reflected(result), others=())
     if session_id is not None:
-        session = id_text("session_id", session_id)
-        reflected = _edited(reflected, {"session_id": safe_id(session)})
+        session = safe_id(id_text("session_id", session_id))
+        reflected = _edited(
+            reflected,
+            lambda lesson: replace(
+                lesson, run=replace(run_of(lesson), session=session)
+            ),
+        )
 
     reflected = replace(reflected, stored=await keep(reflected, memory))
     strategy = reflected.strategy
@@ -307,6 +308,21 @@ def lesson_of(reflected: Reflected) -> Lesson:
     return reflected.lesson
 
 
+def run_of(lesson: Lesson | Match) -> LessonRun:
+    """Return the run of a lesson; an unknown one if it was drawn from none."""
+    return lesson.run or LessonRun(by="caller")
+
+
+def _run_metadata(run: LessonRun, example: Example | None) -> dict[str, Any]:
+    """Return what the metadata of a record say about its run."""
+    return {
+        "outcome": run.outcome,
+        "task_description": example.task if example else "",
+        "event_count": run.events,
+        "session_id": run.session,
+    }
+
+
 def id_text(name: str, id: object) -> str:
     """Return an id as text; it may be a UUID. Raises InvalidInput for other values."""
     if isinstance(id, UUID):
@@ -315,22 +331,28 @@ def id_text(name: str, id: object) -> str:
     return str(id)
 
 
-def _edited(
+def _edited(reflected: Reflected, edit: Callable[[Lesson], Lesson]) -> Reflected:
+    """Return the lessons of a result, each edited by a function."""
+    strategy = reflected.strategy and edit(reflected.strategy)
+    return replace(reflected, lesson=edit(lesson_of(reflected)), strategy=strategy)
+
+
+def _with_result(
     reflected: Reflected,
-    meta: Mapping[str, Any],
+    fields: ReflectionResult,
     tags: tuple[str, ...] | None = None,
     importance: float | None = None,
 ) -> Reflected:
-    """Return the lessons with these fields in their metadata, tags and importance.
+    """Return the lessons with the fields of a result, and these tags and importance.
 
     The strategy keeps the tag `strategy`. The importance counts instead of heedful's.
     """
-    if importance is not None:
-        meta = {**meta, "rated": None}
 
     def edit(lesson: Lesson) -> Lesson:
         is_strategy = lesson.kind == "strategy"
-        lesson = replace(lesson, meta={**lesson.meta, **meta})
+        lesson = _with_fields(lesson, fields)
+        if importance is not None:
+            lesson = replace(lesson, run=replace(run_of(lesson), rated=None))
         if tags is not None:
             own_tags = _strategy_tags(tags) if is_strategy else tags
             lesson = replace(lesson, tags=own_tags)
@@ -339,8 +361,7 @@ def _edited(
             lesson = replace(lesson, importance=weight)
         return lesson
 
-    strategy = reflected.strategy and edit(reflected.strategy)
-    return replace(reflected, lesson=edit(lesson_of(reflected)), strategy=strategy)
+    return _edited(reflected, edit)
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
@@ -361,9 +382,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
             tags = _checked_tags(fields) if is_tagged else None
             is_rated = fields.importance != generated.importance
             importance = fields.importance if is_rated else None
-            return _edited(
-                generated, _caller_metadata(fields), tags=tags, importance=importance
-            )
+            return _with_result(generated, fields, tags=tags, importance=importance)
 
     return _reflected_by_caller(fields)
 
@@ -397,23 +416,27 @@ def _fields_of(result: object) -> ReflectionResult:
     return fields
 
 
-def _caller_metadata(fields: ReflectionResult) -> dict[str, Any]:
-    """Return the metadata of a result as a lesson has them: the caller's own apart.
+def _with_fields(lesson: Lesson, fields: ReflectionResult) -> Lesson:
+    """Return a lesson with the fields of a result.
 
-    Raises InvalidInput.
+    Metadata that differ from those of the run are data of the caller. Raises
+    InvalidInput.
     """
-    metadata = dict(fields.metadata or {})
-    run = {
-        name: metadata.pop(name) for name in UNKNOWN_RUN_METADATA if name in metadata
+    run = run_of(lesson)
+    known = _run_metadata(run, lesson.example)
+    metadata = {
+        name: value
+        for name, value in (fields.metadata or {}).items()
+        if name not in known or known[name] != value
     }
-    return {
-        **run,
-        "metadata": metadata,
-        "confidence": fields.confidence,
-        "error_category": _checked_category(fields),
-        "source_event_ids": list(map(str, fields.source_event_ids or ())),
-        "related_memory_ids": list(map(str, fields.related_memory_ids or ())),
-    }
+    run = replace(
+        run,
+        confidence=fields.confidence,
+        error_category=_checked_category(fields),
+        cited_events=tuple(map(str, fields.source_event_ids or ())),
+        related=tuple(map(str, fields.related_memory_ids or ())),
+    )
+    return replace(lesson, run=run, data=metadata)
 
 
 def _checked_tags(fields: ReflectionResult) -> tuple[str, ...]:
@@ -443,13 +466,11 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     pattern = signature(category or "reflection", text)
     text = text[:MAX_STORED_TEXT_CHARS]
 
-    meta = {
-        **UNKNOWN_RUN_METADATA,
-        "outcome": "failure",
-        **_caller_metadata(fields),
-        "by": "caller",
-        "episode": short_digest(f"{fields.reflection_text}\0{fields.strategy_text}"),
-    }
+    run = LessonRun(
+        by="caller",
+        outcome="failure",
+        episode=short_digest(f"{fields.reflection_text}\0{fields.strategy_text}"),
+    )
     lesson = Lesson(
         "reflection",
         pattern,
@@ -459,9 +480,11 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         trust="outside",
         importance=fields.importance,
         tags=_checked_tags(fields),
-        meta=meta,
+        evidence="failed run",
+        run=run,
         state="quarantined",
     )
+    lesson = _with_fields(lesson, fields)
 
     if not fields.strategy_text:
         return Reflected(lesson, strategy=None)
@@ -521,13 +544,7 @@ async def query_reflections(
 
 def _record_of(match: Match) -> dict[str, Any]:
     """Return a lesson with the fields of earlier systems."""
-    event_ids = _meta_value(match, "source_event_ids", [])
-    memory_ids = _meta_value(match, "related_memory_ids", [])
-    metadata = {
-        name: _meta_value(match, name, default)
-        for name, default in UNKNOWN_RUN_METADATA.items()
-    }
-    metadata |= _meta_value(match, "metadata", {})
+    run = run_of(match)
 
     return {
         "reflection_id": match.signature,
@@ -536,29 +553,20 @@ def _record_of(match: Match) -> dict[str, Any]:
         "reflection_text": match.lesson,
         "importance": claimed_importance(match),
         "heedful_importance": match.importance,
-        "confidence": _meta_value(match, "confidence", 0.5),
+        "confidence": run.confidence,
         "tags": list(match.tags),
-        "error_category": _meta_value(match, "error_category", "") or None,
-        "source_event_ids": list(map(str, event_ids)),
-        "related_memory_ids": list(map(str, memory_ids)),
-        "metadata": metadata,
+        "error_category": run.error_category or None,
+        "source_event_ids": list(run.cited_events),
+        "related_memory_ids": list(run.related),
+        "metadata": {**_run_metadata(run, match.example), **match.data},
         "source": "reflection_engine_v2",
         "layer": "rm",
         "state": earlier_state(match.state),
         "trust": match.trust,
         "release": match.release,
-        "model_error": _meta_value(match, "model_error", "") or None,
+        "model_error": run.model_error or None,
         "generated_at": iso(match.at),
     }
-
-
-def _meta_value(match: Match, name: str, default: Any) -> Any:
-    """Return a value of the metadata, or `default` if it has another type.
-
-    The metadata of an imported lesson may contain anything.
-    """
-    value = match.meta.get(name)
-    return value if type(value) is type(default) else default
 
 
 class Reflector:

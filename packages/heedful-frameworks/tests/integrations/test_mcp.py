@@ -181,7 +181,7 @@ async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
 async def test_a_lesson_that_another_one_replaced_is_told_no_more(world: World) -> None:
     task = "Call the service again."
     for rule in (RETRY, NEVER):
-        fields: Any = {"example": Example(task, ""), "meta": {"mended": True}}
+        fields: Any = {"example": Example(task, ""), "evidence": "put right"}
         await state_rule(world.memory, rule, **fields)
     await consolidate(world.memory)
     async with world.connect() as client:

@@ -19,9 +19,10 @@ from heedful_server.auth import Caller
 # What the author of a lesson chose, with the value that stands for it.
 UNREVIEWED_VALUES: Mapping[str, Any] = {
     "error_type": "",
-    "meta": {},
+    "data": {},
     "mistake": None,
     "pattern": "",
+    "run": None,
     "source": "",
     "tags": [],
     "text": "",

@@ -459,7 +459,7 @@ class QueryAnswer(Page[QueriedLesson]):
 RecallItem = Annotated[
     lessons.Match,
     Shape(
-        omit=("author", "meta"),
+        omit=("author", "run", "data"),
         also={"verified": "verified", "relevance": "relevance"},
         names={"lesson_id": "reflection"},
     ),

@@ -66,7 +66,7 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     lesson = project.get(f"reflections/{writer.learn()}")
     assert lesson["trust"] == "outside"
     assert lesson["state"] == "quarantined"
-    for field in ("text", "pattern", "tags", "meta"):
+    for field in ("text", "pattern", "tags", "data", "run"):
         assert not lesson[field]
     assert project.get("reflections?tag=reports")["items"] == []
     assert lesson["source"].startswith("key:")

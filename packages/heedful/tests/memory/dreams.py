@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.lessons import render
-from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.lesson import Lesson, LessonRun, Scope
 from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import digest_of
@@ -146,7 +146,8 @@ async def learn_failure(
         sighting=text,
         trust=trust,
         source=f"episode:{run}",
-        meta={"by": "rules", "outcome": "failure"},
+        evidence="failed run",
+        run=LessonRun(by="rules", outcome="failure"),
         mistake=mistake,
         **fields,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from heedful.lessons.lesson import Example, Lesson
+from heedful.lessons.lesson import Example, Lesson, LessonRun
 from tests.memory.conftest import by_words_and_vectors
 from tests.store.entries import build_lesson
 from tests.tables import cases
@@ -22,7 +22,7 @@ TASK = Example("Produce the monthly report", "Here it is.")
 def rated_lesson(text: str, trust="local", rated=None, **more) -> Lesson:
     """A lesson of an episode, with the importance that a model claims."""
     lesson = build_lesson(text, "e", "reflection", trust=trust, **more)
-    return replace(lesson, meta={} if rated is None else {"rated": rated})
+    return replace(lesson, run=LessonRun(by="a model", rated=rated))
 
 
 @cases(
@@ -124,9 +124,7 @@ async def test_a_claimed_importance_orders_and_filters_queries_and_never_recall(
     claimed = "two lessons about parcels"
     await memory.keep(rated_lesson(unclaimed, importance=0.7))
     await memory.keep(rated_lesson(claimed, importance=0.6, rated=0.9))
-    await memory.keep(
-        rated_lesson("three lessons about parcels", importance=0.6, rated="evil")
-    )
+    await memory.keep(rated_lesson("three lessons about parcels", importance=0.6))
     assert [match.lesson for match in await memory.query(limit=2)] == [
         claimed,
         unclaimed,
@@ -134,7 +132,8 @@ async def test_a_claimed_importance_orders_and_filters_queries_and_never_recall(
     (match,) = await memory.query("lessons about parcels", importance=0.8)
     assert match.lesson == claimed
     assert match.importance == 0.6
-    assert match.meta["rated"] == 0.9
+    assert match.run is not None
+    assert match.run.rated == 0.9
     recalled = await memory.recall(
         "lesson about parcels", kind="reflection", importance=0.65
     )

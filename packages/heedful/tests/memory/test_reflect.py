@@ -111,7 +111,7 @@ async def test_a_model_rates_and_tags_its_words():
     assert reflected.strategy.text == strategy
     assert reflected.dropped == ()
     assert reflected.strategy.tags == ("SQL", "error", "strategy")
-    assert reflected.strategy.meta["rated"] == 0.99
+    assert reflected.strategy.run.rated == 0.99
 
 
 @pytest.mark.parametrize(
@@ -205,18 +205,16 @@ async def test_two_linked_lessons_and_all_that_answers_need(memory):
         ("reflection", source, 0.8),
         ("strategy", source, 0.88),
     ]
-    assert (
-        reflected.lesson.meta.items()
-        >= {
-            "outcome": "error",
-            "task_description": TASK,
-            "event_count": 4,
-            "session_id": "s1",
-            "related_memory_ids": ["7"],
-            "layer": "rm",
-            "by": "rules",
-            "episode": FAILED.digest,
-        }.items()
+    assert reflected.lesson.evidence == "failed run"
+    run = reflected.lesson.run
+    assert run == replace(
+        run,
+        by="rules",
+        outcome="error",
+        events=4,
+        session="s1",
+        related=("7",),
+        episode=FAILED.digest,
     )
     child = reflected.strategy.signature.digest
     parent = reflected.lesson.signature.digest
@@ -338,7 +336,7 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     assert len(waiting.record["episode"]["events"]) == 2_000
     assert waiting.record["episode"]["omitted"] == 100
     reflected = await reflect_waiting(memory, before=2e9)
-    assert reflected.lesson.meta["event_count"] == 2_100
+    assert reflected.lesson.run.events == 2_100
 
 
 @cases(
@@ -367,7 +365,7 @@ async def test_of_the_error_that_ended_a_run_only_a_name_is_kept(memory):
     reflected = await reflect(episode, memory=memory, origin="user")
     assert reflected.strategy.state == "unverified"
     facts = table(
-        memory, "select meta, tags, error_type from lesson where kind = 'strategy'"
+        memory, "select run, data, tags, error_type from lesson where kind = 'strategy'"
     )
     assert "zzevil" not in str(facts)
 
@@ -396,8 +394,8 @@ async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling)
     for episode in (first, replace(FAILED, task="zzsecond")):
         reflected = await reflect(episode, memory=memory, origin="outside")
         sources.append(reflected.source)
-    metas = "select meta from lesson where kind = 'reflection'"
-    assert "zzfirst" in str(table(memory, metas))
+    runs = "select run from lesson where kind = 'reflection'"
+    assert "zzfirst" in str(table(memory, runs))
     if ruling == "revoke":
         await memory.quarantine.revoke(sources[0], by="me")
     else:
@@ -407,7 +405,7 @@ async def test_what_is_known_of_a_reflection_goes_with_its_words(memory, ruling)
             if episode.kind == "reflection"
         ]
         await memory.quarantine.release([max(ids)], by="me")
-    assert table(memory, metas) == [("{}",)]
+    assert table(memory, runs) == [("",)]
 
 
 @pytest.mark.parametrize("form", ["rules", "examples", "both"])

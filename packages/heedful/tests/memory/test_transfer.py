@@ -2,7 +2,7 @@
 it may be.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from io import BytesIO
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from heedful.errors import InvalidInput, LineError, StoreError, StoreUnavailable
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import LessonRun, Scope
 from heedful.lessons.origin import ORIGINS
 from heedful.memory import quarantine, transfer
 from heedful.memory.memory import Memory
@@ -443,8 +443,10 @@ def plant_text(text: str, number: int) -> Plain:
                 "source": text,
                 "pattern": text,
             }
-            meta = {"deep": [{"in": text, "password": text}]}
-            record |= {"tags": [text], "signature": f"{number:016x}", "meta": meta}
+            data = {"deep": [{"in": text, "password": text}]}
+            run = asdict(LessonRun(by=text, session=text, model_error=text))
+            record |= {"tags": [text], "signature": f"{number:016x}"}
+            record |= {"data": data, "run": run}
 
     return read_records(craft(ONE, plant))[1]
 

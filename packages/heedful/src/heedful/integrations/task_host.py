@@ -125,7 +125,7 @@ class PromptRun(CallRun):
         recalled = await memory.recall(task, MAX_PROMPT_LESSONS)
         # Before any call, a failure without what put it right helps nobody.
         matches = Matches(
-            (match for match in recalled if match.meta.get("mended", True)),
+            (match for match in recalled if match.evidence in ("put right", "said")),
             recalled.silence,
         )
         ids = [match.lesson_id for match in matches]

@@ -37,7 +37,6 @@ from heedful.lessons.ranking import (
     choose,
     claimed_importance,
     has_evidence,
-    is_correction,
     is_related,
     keep_fitting,
     rank,
@@ -730,7 +729,7 @@ def find_obstacle(
     `memory_key` is that of the loop, if it has one. What a check said of one task is
     told only if it `says_fix`.
     """
-    if match.kind == "reflection" and not is_correction(match):
+    if match.kind == "reflection" and not match.is_correction:
         return Obstacle("no strategy", _edit_command(match))
     if match.refusal and not says_fix:
         if match.memory_key in ("", memory_key):
@@ -748,7 +747,7 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
     if match.state == "retired":
         return Obstacle("retired", _restore_command(match))
     if not has_evidence(match):
-        code = "dreamt" if match.meta.get("by") == DREAM_AUTHOR else "no evidence"
+        code = "dreamt" if match.run and match.run.by == DREAM_AUTHOR else "no evidence"
         return Obstacle(code, _edit_command(match))
     return None
 

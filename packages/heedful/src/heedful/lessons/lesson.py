@@ -7,6 +7,7 @@ examples. A `Match` is an example that a search found. Every record belongs to a
 argument, its value and the allowed values.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -48,6 +49,14 @@ from heedful.validation import (
 __all__ = ["Exposure", "Outcome", "Remembered", "Scope"]
 LessonKind = Literal["check", "error", "example", "reflection", "strategy"]
 LESSON_KINDS: tuple[LessonKind, ...] = get_args(LessonKind)
+# What shows that a lesson holds, from the least to the most: nothing failed in its run;
+# a call failed once, in a run that went on; the whole run failed; what it says put a
+# failure right; a check, a caller or a person said it. That a failure came back, its
+# count says.
+Evidence = Literal["nothing failed", "once", "failed run", "put right", "said"]
+EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+# The least evidence with which an agent is told a lesson by its task.
+LEAST_TOLD_EVIDENCE: Evidence = "failed run"
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
 
 
@@ -227,6 +236,40 @@ class Cause:
         return int(digest[:8], 16) % REMINDER_INTERVAL_LOOPS == 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonRun:
+    """The run that a lesson was drawn from, and who drew it.
+
+    `by` is the author of the words: "rules", "dream", "caller", or the name of a model;
+    `confidence` and `rated`, the importance, are the author's own figures, 0..1. The
+    run ended with this `outcome` and `error_category` after so many `events`; `session`
+    and `episode` identify it. `cited_events` are the ids of the events that show what
+    the lesson says, `related` are ids that a caller gave. `model_error` says why the
+    answer of a model was not used.
+    """
+
+    by: str
+    confidence: float = 0.5
+    rated: float | None = None
+    outcome: str = ""
+    error_category: str = ""
+    events: int = 0
+    session: str = ""
+    episode: str = ""
+    cited_events: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    model_error: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> "LessonRun | None":
+        """Return the run in the JSON of a store; None for ""."""
+        if not text:
+            return None
+        values = json.loads(text)
+        lists = {name: tuple(values[name]) for name in ("cited_events", "related")}
+        return cls(**{**values, **lists})
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Lesson:
     """A lesson to store: signature, text, trust and state, and at most one example.
@@ -237,11 +280,13 @@ class Lesson:
     words also reads `context`. `vector` is the embedding of the example's task, or of
     `text` without an example; `space` names the embedder. `source` names the origin of
     the text, `sources` name others that it depends on, `parents` are the ids of
-    examples that this lesson is derived from, and `meta` is further JSON data. `cause`
-    is the rule that the loop broke, if loops with its `memory_key` recall it. `mistake`
-    is what went wrong, as a record; then `text` has its words. A text from outside that
-    a person released stays from outside: `released_by` says who did, and `released_at`
-    when, in seconds since 1970.
+    examples that this lesson is derived from. `cause` is the rule that the loop broke,
+    if loops with its `memory_key` recall it. `mistake` is what went wrong, as a record;
+    then `text` has its words. `evidence` says what shows that it holds, and `run` is
+    the run that it was drawn from; a correction (`is_correction`) is found by its own
+    words, because a person said them. `data` is further JSON data of the caller, which
+    is returned as it is. A text from outside that a person released stays from outside:
+    `released_by` says who did, and `released_at` when, in seconds since 1970.
     """
 
     kind: str
@@ -262,7 +307,10 @@ class Lesson:
     source: str = ""
     parents: tuple[int, ...] = ()
     pinned: bool = False
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = "said"
+    is_correction: bool = False
+    run: LessonRun | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     cause: Cause | None = None
     memory_key: str = ""
@@ -357,7 +405,8 @@ class Match:
     the lesson, `lesson_id` is its id, `lesson` its text, `signature` the digest of
     its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
-    `trust` are those of the example, `meta` is the data stored with its lesson. A text
+    `trust` are those of the example; `evidence`, `is_correction`, `run` and `data` are
+    those of the lesson, as in `Lesson`. A text
     from outside was released by `released_by` at `released_at`, "" and 0 if it waits.
     Only `Memory.query` returns examples that are quarantined.
 
@@ -390,7 +439,10 @@ class Match:
     trust: Origin = "user"
     released_by: str = ""
     released_at: float = 0.0
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = "said"
+    is_correction: bool = False
+    run: LessonRun | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None
     worked: Example | None = None
     own: bool = False
@@ -469,6 +521,8 @@ class Matches(list[Match]):
 
 
 DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source
+# The authors of lessons that are not named by anybody else.
+OWN_AUTHORS = frozenset({"rules", DREAM_AUTHOR, "caller"})
 
 
 def check_source(source: str) -> str:

@@ -333,7 +333,7 @@ def _lessons_of_caller(loop: Loop, task: str) -> list[Lesson]:
             state="verified",
             importance=finding.severity,
             tags=(finding.check,),
-            meta={"correction": True},
+            is_correction=True,
         )
         for finding in findings.values()
     ]

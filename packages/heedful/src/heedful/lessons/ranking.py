@@ -15,6 +15,8 @@ from math import exp2
 
 from heedful.lessons.lesson import (
     ANY_LESSON,
+    EVIDENCE,
+    LEAST_TOLD_EVIDENCE,
     Filter,
     Lesson,
     Match,
@@ -22,11 +24,9 @@ from heedful.lessons.lesson import (
 from heedful.lessons.render import as_messages, as_text
 from heedful.lessons.scope import (
     DAY_SECONDS,
-    FAILED_OUTCOMES,
     MAX_PROMPT_LESSONS,
     PROMPT_BUDGET_TOKENS,
 )
-from heedful.lessons.signature import signature
 from heedful.lessons.words import overlap, words
 from heedful.models.contract import tokens
 from heedful.validation import check_integer
@@ -61,12 +61,6 @@ IMPORTANCE_WEIGHT = 0.10
 RECENCY_WEIGHT = 0.05
 # Only whole days count, so that the same question gets the same answer.
 HALF_LIFE_DAYS = 90
-# The outcomes that are evidence: a failure speaks against what the run did, and a
-# success for its strategy.
-EVIDENT_OUTCOMES = {
-    "reflection": FAILED_OUTCOMES,
-    "strategy": FAILED_OUTCOMES | {"success"},
-}
 
 
 # A failure has two lessons, what happened and what to do: if those of several failures
@@ -120,34 +114,17 @@ def rank_answers(
     return list(distinct.values())[:limit]
 
 
-def is_correction(match: Match) -> bool:
-    """Return True for the words of a person: a user's correction, or an edit."""
-    # The error of a correction by a user is its own text.
-    return (
-        bool(match.meta.get("correction"))
-        or signature("", match.lesson).digest == match.signature
-    )
-
-
 def has_evidence(match: Match) -> bool:
     """Return True if what a lesson says was shown to hold, or a person confirmed it.
 
-    A lesson of a run has evidence if it says what worked in the run, if it is the
-    strategy of a success, if the run failed, or if the same came back in another run.
-    Other lessons need none: a check, a caller or a person states them. What rules wrote
-    about a run without a mistake says nothing.
+    A failure that came back in another run was. What rules wrote about a run without a
+    mistake says nothing.
     """
-    if match.meta.get("quiet"):
+    if match.evidence == "nothing failed":
         return False
-    if not match.is_from_run:
+    if match.is_confirmed or match.seen > 1:
         return True
-    return (
-        match.is_confirmed
-        or match.seen > 1
-        or bool(match.meta.get("mended"))
-        or match.meta.get("outcome") in EVIDENT_OUTCOMES[match.kind]
-        or is_correction(match)
-    )
+    return EVIDENCE.index(match.evidence) >= EVIDENCE.index(LEAST_TOLD_EVIDENCE)
 
 
 def is_account(match: Match) -> bool:
@@ -155,11 +132,8 @@ def is_account(match: Match) -> bool:
 
     People read it. Prompts get the strategy of the run, if it has one.
     """
-    return (
-        match.kind == "reflection"
-        and "outcome" in match.meta
-        and not is_correction(match)
-    )
+    is_of_run = match.run is not None and not match.is_correction
+    return match.kind == "reflection" and is_of_run
 
 
 def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
@@ -171,9 +145,8 @@ def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Matc
 
 def claimed_importance(lesson: Lesson | Match) -> float:
     """Return the importance that a lesson's author claims, by default heedful's own."""
-    rated = lesson.meta.get("rated")
-    if isinstance(rated, int | float) and 0 <= rated <= 1:  # an import may hold more
-        return float(rated)
+    if lesson.run is not None and lesson.run.rated is not None:
+        return lesson.run.rated
     return lesson.importance
 
 
@@ -257,9 +230,7 @@ def _without_figures(task: str) -> list[str]:
 
 def _is_of_run(match: Match) -> bool:
     """Return True for a lesson of a run that is neither an answer nor a person's."""
-    return match.is_from_run and not (
-        match.example.accepted or match.meta.get("correction")
-    )
+    return match.is_from_run and not (match.example.accepted or match.is_correction)
 
 
 def is_related(match: Match) -> bool:

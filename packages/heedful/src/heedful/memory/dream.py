@@ -25,7 +25,7 @@ from heedful.lessons.dream_proposals import (
     find_recurrences,
     find_superseded,
 )
-from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, Scope
+from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, LessonRun, Scope
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.lessons.silence import say
 from heedful.loop.codec import from_document
@@ -262,18 +262,13 @@ async def _draft_reflections(
             space=space_of(memory.embedder),
             vector=vectors[number - 1],
             source=DREAM_AUTHOR,
-            meta={
-                "by": DREAM_AUTHOR,
-                "layer": "rm",
-                "confidence": DREAM_CONFIDENCE,
-                "outcome": PARTIAL_OUTCOME,
-                "task_description": "",
-                "event_count": 0,
-                "session_id": "",
-                "error_category": "",
-                "source_event_ids": [],
-                "related_memory_ids": [str(id) for id in recurrence.cited_ids],
-            },
+            evidence="once",
+            run=LessonRun(
+                by=DREAM_AUTHOR,
+                confidence=DREAM_CONFIDENCE,
+                outcome=PARTIAL_OUTCOME,
+                related=tuple(map(str, recurrence.cited_ids)),
+            ),
         )
         drafts[-number] = lesson
     return drafts
@@ -297,7 +292,9 @@ def read_material(db: Db, scope: Scope) -> list[DreamLesson]:
     for row in db.all("material", scope):
         mistake = from_json(row["mistake"])
         local_mistake = mistake and without_outside(mistake)
-        lessons.append(from_row(DreamLesson, row, mistake=local_mistake))
+        run = LessonRun.read(row["run"])
+        by = run.by if run is not None else ""
+        lessons.append(from_row(DreamLesson, row, mistake=local_mistake, by=by))
     return lessons
 
 

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, fields, replace
 
+from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import render
-from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.lesson import OWN_AUTHORS, Example, LessonRun, Scope
 from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import (
     KEY_SOURCE_PREFIX,
@@ -31,6 +32,7 @@ from heedful.lessons.quarantine import (
     QuarantinedLesson,
     RevocationResult,
     freed_texts,
+    texts_in,
 )
 from heedful.store import exposures, keys, session_marks
 from heedful.store.connection import (
@@ -268,7 +270,8 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
         "tags": json.loads(row["tags"]),
         "function": row["memory_key"],
         "source": row["source"].split(", "),
-        "data": "" if row["meta"] == "{}" else row["meta"],
+        "run": run_texts(LessonRun.read(row["run"])),
+        "data": "" if row["data"] == "{}" else row["data"],
     }
 
     # The words by which a search finds it: those of its context stand nowhere else.
@@ -276,6 +279,14 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
     unlisted = [word for word in row["words"].split(" ") if word not in listed]
     parts["found by"] = " ".join(unlisted)
     return freed_texts(parts)
+
+
+def run_texts(run: LessonRun | None) -> Sequence[str]:
+    """Return the texts that a run brought with its lesson, without heedful's own."""
+    if run is None:
+        return ()
+    own_words = OWN_AUTHORS.union(EPISODE_OUTCOMES)
+    return tuple(text for text in texts_in(run) if text not in own_words)
 
 
 def count_waiting(db: Db, scope: Scope) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.episodes.episode import Episode, Limits, without_secrets
 from heedful.episodes.procedures import (
@@ -39,7 +39,7 @@ from heedful.lessons.call_marks import (
     Step,
 )
 from heedful.lessons.commands import release_command, trust_command
-from heedful.lessons.lesson import Example, Lesson, Remembered
+from heedful.lessons.lesson import Example, Lesson, LessonRun, Remembered
 from heedful.lessons.origin import (
     Origin,
     is_outside,
@@ -109,7 +109,7 @@ class Reflected:
     are the steps of the run, for `Memory.before`; those that the lessons are about have
     1 as their `lesson`. `source` names the run in memory, and `procedure` is the order
     of its tools. `untrusted` are the names of the sources that the lessons wait for.
-    `origin` is that of the run, and `meta` is the metadata that its lessons begin with.
+    `origin` is that of the run, and `run` is the run as its lessons have it.
     """
 
     lesson: Lesson | None
@@ -131,7 +131,7 @@ class Reflected:
     untrusted: tuple[str, ...] = ()
     rules: tuple[Lesson, ...] = ()
     origin: Origin = "user"
-    meta: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    run: LessonRun | None = field(default=None, repr=False)
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
@@ -158,7 +158,8 @@ class Reflected:
     @property
     def by(self) -> str:
         """The author of the reflection: "rules", or the name of a model."""
-        return str(self._head.meta["by"]) if self._head else DRAFT_BY_RULES
+        run = self._head.run if self._head else None
+        return run.by if run else DRAFT_BY_RULES
 
     @property
     def importance(self) -> float:
@@ -168,7 +169,8 @@ class Reflected:
     @property
     def confidence(self) -> float:
         """How sure the author is, 0..1."""
-        return float(self._head.meta["confidence"]) if self._head else 0.0
+        run = self._head.run if self._head else None
+        return run.confidence if run else 0.0
 
     @property
     def state(self) -> State:
@@ -319,14 +321,14 @@ async def keep(
     """
     memory = open_memory(memory)
     # The lessons' own: a caller may have changed it.
-    meta = next((lesson.meta for lesson in reflection.lessons), reflection.meta)
-    if not meta:
+    run = next((lesson.run for lesson in reflection.lessons), reflection.run)
+    if run is None:
         return ()
     entry = StoredEpisode(
-        digest=meta["episode"],
+        digest=run.episode,
         name="",
-        session=storable(meta["session_id"]),
-        outcome=meta["outcome"],
+        session=storable(run.session),
+        outcome=run.outcome,
         record={},
     )
 
@@ -442,8 +444,8 @@ class _Reflector:
 
         reflection = await self.lessons(study, draft, digest)
         lesson = reflection.lesson
-        if error and lesson:
-            lesson = replace(lesson, meta={**lesson.meta, "model_error": error})
+        if error and lesson and lesson.run:
+            lesson = replace(lesson, run=replace(lesson.run, model_error=error))
         _log.info(
             "reflection_generated",
             extra={
@@ -540,7 +542,7 @@ class _Reflector:
             untrusted=names_to_state(sources, study.stated),
             rules=writer.write_rules(),
             origin=study.origin,
-            meta=writer.meta,
+            run=writer.run,
         )
 
     async def _stored_rule(self, study: Study) -> str:

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 from heedful.episodes.comparison import likeness
 from heedful.episodes.course import Course, given_to
@@ -29,11 +28,22 @@ from heedful.lessons.call_marks import (
 )
 from heedful.lessons.contracts import find_contract
 from heedful.lessons.identity import failure_signature
-from heedful.lessons.lesson import Example, Lesson, Signature
+from heedful.lessons.lesson import (
+    Evidence,
+    Example,
+    Lesson,
+    LessonRun,
+    Signature,
+)
 from heedful.lessons.mistake import Mistake, with_origin, with_words
 from heedful.lessons.origin import Origin, lowest_origin
 from heedful.lessons.quarantine import initial_state
-from heedful.lessons.scope import MAX_READ_CHARS, short_digest, source_of
+from heedful.lessons.scope import (
+    FAILED_OUTCOMES,
+    MAX_READ_CHARS,
+    short_digest,
+    source_of,
+)
 from heedful.lessons.signature import strategy_signature
 from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
@@ -92,12 +102,12 @@ class LessonWriter:
             forms = (mistake, with_origin(mistake, "local"))
             if text not in [redact(render.text_of(kind, form)) for form in forms]:
                 mistake = with_words(mistake, text, trust)
-        meta = {}
+        rated = draft.rated
         if kind == "strategy":
             name = strategy_signature(name)
             tags = (*tags, kind)
-            if draft.rated:
-                meta = {"rated": strategy_importance(draft.rated)}
+            if rated:
+                rated = strategy_importance(rated)
         # From the last to the first: a tag goes if an earlier one differs in case only.
         by_word = {tag.casefold(): tag for tag in reversed(tags)}
         return self._lesson(
@@ -108,7 +118,8 @@ class LessonWriter:
             importance=importance,
             mistake=mistake,
             tags=tuple(reversed(by_word.values())),
-            meta=meta,
+            evidence=self._evidence,
+            run=replace(self.run, rated=rated),
         )
 
     def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
@@ -122,7 +133,8 @@ class LessonWriter:
             "local",
             importance=importance,
             mistake=mistake,
-            meta={"mended": mistake.fix is not None, "by": DRAFT_BY_RULES},
+            evidence="put right" if mistake.fix else self._evidence_of_failure,
+            run=replace(self.run, by=DRAFT_BY_RULES),
         )
 
     def write_procedure(
@@ -136,7 +148,8 @@ class LessonWriter:
             kind="strategy",
             importance=importance,
             tags=("success", "strategy", "procedure"),
-            meta={"mended": True, "quiet": False},
+            evidence="put right",
+            run=self.run,
         )
 
     def write_rules(self) -> tuple[Lesson, ...]:
@@ -162,12 +175,10 @@ class LessonWriter:
         kind: str = "reflection",
         mistake: Mistake | None = None,
         tags: tuple[str, ...] = (),
-        meta: Mapping[str, Any],
+        evidence: Evidence,
+        run: LessonRun,
     ) -> Lesson:
-        """Return a lesson with what all lessons of the run have in common.
-
-        `meta` has what differs from their common metadata.
-        """
+        """Return a lesson with what all lessons of the run have in common."""
         text = text[:MAX_STORED_TEXT_CHARS]
         trust = lowest_origin((trust, self.study.origin))
         example = Example(self.task, "") if self.task else None
@@ -182,34 +193,45 @@ class LessonWriter:
             trust=trust,
             importance=importance,
             tags=tags or self.draft.tags,
-            meta={**self.meta, **meta},
+            evidence=evidence,
+            run=run,
             source=self.source,
             sources=self.sources,
             mistake=mistake,
         )
 
     @property
-    def meta(self) -> Mapping[str, Any]:
-        """The metadata that the lessons have in common."""
+    def _evidence(self) -> Evidence:
+        """What shows that the draft holds."""
+        draft = self.draft
+        if self.study.main is None and draft.by == DRAFT_BY_RULES:
+            return "nothing failed"
+        return "put right" if draft.mended else self._evidence_of_failure
+
+    @property
+    def _evidence_of_failure(self) -> Evidence:
+        """What shows that a failure matters which nothing put right."""
+        has_failed = self.study.episode.outcome in FAILED_OUTCOMES
+        return "failed run" if has_failed else "once"
+
+    @property
+    def run(self) -> LessonRun:
+        """The run, as all its lessons have it."""
         draft = self.draft
         episode = self.study.episode
         cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
-        return {
-            "by": draft.by,
-            "layer": "rm",
-            "confidence": draft.confidence,
-            "rated": draft.rated,
-            "mended": draft.mended,
-            "quiet": self.study.main is None and draft.by == DRAFT_BY_RULES,
-            "outcome": episode.outcome,
-            "task_description": self.task,
-            "event_count": len(episode.events) + episode.omitted,
-            "session_id": episode.session,
-            "error_category": self.study.category,
-            "source_event_ids": [episode.events[n].id or str(n) for n in cited],
-            "related_memory_ids": list(self.related),
-            "episode": self.digest,
-        }
+        return LessonRun(
+            by=draft.by,
+            confidence=draft.confidence,
+            rated=draft.rated,
+            outcome=episode.outcome,
+            error_category=self.study.category,
+            events=len(episode.events) + episode.omitted,
+            session=episode.session,
+            episode=self.digest,
+            cited_events=tuple(episode.events[n].id or str(n) for n in cited),
+            related=tuple(self.related),
+        )
 
 
 def strategy_importance(importance: float) -> float:

@@ -16,7 +16,7 @@ from heedful.episodes.episode import Episode, Event, without_secrets
 from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder, first_text
 from heedful.lessons import render
 from heedful.lessons.action import PATH_ARGUMENTS
-from heedful.lessons.lesson import Lesson, Remembered
+from heedful.lessons.lesson import Evidence, Lesson, Remembered
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import is_outside, keys_in
 from heedful.lessons.scope import source_of
@@ -175,7 +175,12 @@ def _mistake_lesson(
     """Return the lesson about a mistake, with the sources that it depends on."""
     mistake = finding.with_origins(finder.run, stated, strict)
     mistake = replace(mistake, files=_files_of(finding, finder.run, root))
-    importance = WORK_FAILURE_IMPORTANCE if finding.is_of_work else FAILURE_IMPORTANCE
+    importance = FAILURE_IMPORTANCE
+    evidence: Evidence = "put right"
+    # Only a fix of the call itself counts; an edit of the work does not.
+    if finding.is_of_work:
+        importance = WORK_FAILURE_IMPORTANCE
+        evidence = "once"
     return Lesson(
         "reflection",
         finding.signature,
@@ -184,8 +189,7 @@ def _mistake_lesson(
         sighting=finder.particulars.relative(finding.error),
         trust="local",
         importance=importance,
-        # Only a fix of the call itself counts as mended; an edit of the work does not.
-        meta={"mended": not finding.is_of_work},
+        evidence=evidence,
         source=source,
         sources=tuple(finding.sources(finder.run)),
         mistake=mistake,

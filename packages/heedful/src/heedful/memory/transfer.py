@@ -30,9 +30,11 @@ from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.faults import allowed_value
 from heedful.lessons.lesson import (
     LESSON_KINDS,
+    Evidence,
     Example,
     Lesson,
     LessonKind,
+    LessonRun,
     Scope,
     Signature,
     clip,
@@ -150,7 +152,10 @@ class LessonRecord:
     first_seen: Time
     last_seen: Time
     last_shown: Time
-    meta: Mapping[str, Any]
+    evidence: Evidence
+    is_correction: bool
+    run: LessonRun | None
+    data: Mapping[str, Any]
     mistake: Mistake | None = None
     examples: tuple[ExampleRecord, ...]
     links: tuple[LinkRecord, ...]
@@ -219,7 +224,8 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             LessonRecord,
             row,
             type="lesson",
-            meta=_load_json(row["meta"]),
+            run=LessonRun.read(row["run"]),
+            data=_load_json(row["data"]),
             mistake=from_json(row["mistake"]),
             examples=tuple(
                 _example_record(db, example, row["author"]) for example in examples
@@ -268,10 +274,10 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     left out, and so are the decisions of operators and the counts of the lesson.
     """
     signature = Signature("", record.pattern, digest=record.signature)
-    meta = dict(record.meta)
-    # A lesson that nobody confirms keeps no long `meta`.
-    if len(json.dumps(meta)) > MAX_LONG_TEXT_CHARS:
-        meta = {}
+    data = dict(record.data)
+    # A lesson that nobody confirms keeps no long data.
+    if len(json.dumps(data)) > MAX_LONG_TEXT_CHARS:
+        data = {}
 
     for text in record.examples:
         if text.state in ("retired", "superseded"):
@@ -290,7 +296,10 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
             tags=record.tags,
             source=source,
             sources=text.sources,
-            meta=meta,
+            evidence=record.evidence,
+            is_correction=record.is_correction,
+            run=record.run,
+            data=data,
             mistake=text.mistake and with_origin(text.mistake, "local"),
         )
         yield clip_lesson(lesson)
@@ -420,13 +429,14 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
         "mark": words_digest(text),
         "source": storable(record.source),
         "tags": json.dumps([storable(tag) for tag in record.tags]),
-        "meta": storable_json(record.meta),
+        "evidence": record.evidence,
+        "is_correction": record.is_correction,
+        "run": lesson_store.run_json(record.run),
+        "data": storable_json(record.data),
         "mistake": lesson_store.mistake_json(record.mistake),
         "state": record.state,
     }
-    [row] = db.run(
-        "upsert_lesson", {**columns, "now": now, "renews": 0, "raises": 0}
-    ).fetchall()
+    row = lesson_store.insert_lesson(db, {**columns, "now": now})
 
     changes = {
         "state": columns["state"],

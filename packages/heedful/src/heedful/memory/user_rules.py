@@ -47,7 +47,7 @@ def rule_lesson(text: str, source: str) -> Lesson:
         sighting=text,
         trust="user",
         importance=0.9,
-        meta={"correction": True},
+        is_correction=True,
         source=source,
     )
 

@@ -8,9 +8,11 @@ change is refused.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import Changed, NotFound
+from heedful.lessons.lesson import LessonRun
 from heedful.lessons.scope import TOLD_STATES, Scope
 from heedful.store import exposures, lessons, search
 from heedful.store.connection import Db, Row, resumable
@@ -24,7 +26,10 @@ EDITION_FIELDS = (
     "state",
     "trust",
     "importance",
-    "meta",
+    "evidence",
+    "is_correction",
+    "run",
+    "data",
     "pinned",
 )
 EDITION_CHARS = 16  # of the hash; enough to see that somebody changed the lesson
@@ -118,12 +123,16 @@ def amend(
 
 
 def _with_edition(row: Row) -> Mapping[str, Any]:
-    """Return a lesson as plain data, with its `edition` and its `meta`.
+    """Return a lesson as plain data, with its `edition`, its run and its `data`.
 
-    The `meta` of tools and documents is left empty.
+    Those of tools and documents are left empty.
     """
-    meta = {} if row["unreviewed"] else json.loads(row["meta"])
-    lesson = {**lessons.plain(row), "meta": meta}
+    run = LessonRun.read(row["run"])
+    data = json.loads(row["data"])
+    if row["unreviewed"]:
+        run = None
+        data = {}
+    lesson = {**lessons.plain(row), "run": run and asdict(run), "data": data}
 
     fields_json = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
     digest = hashlib.sha256(fields_json.encode("ascii")).hexdigest()

@@ -26,13 +26,15 @@ from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
     Example,
     Lesson,
+    LessonRun,
     Remembered,
     Scope,
+    Signature,
 )
+from heedful.lessons.merging import merge, with_stored_parts
 from heedful.lessons.mistake import (
     Mistake,
     from_json,
-    merged,
     to_data,
     with_origin,
     with_words,
@@ -49,6 +51,7 @@ from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.quarantine import MAX_QUARANTINE_TAGS, clip_lesson, initial_state
 from heedful.lessons.scope import State, digest_of, short_digest, source_of
 from heedful.lessons.signature import signature, untitled_digest
+from heedful.lessons.states import after
 from heedful.lessons.words import words
 from heedful.store import session_marks
 from heedful.store.connection import (
@@ -328,20 +331,29 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
 
     What the stored lesson says better stays; the sighting is as it was seen.
     """
-    sighting = _lesson_values(key, lesson, now)
-    values = {**sighting, "raises": 0, "renews": 0}
-    columns = ("tenant", "project", "kind", "signature")
-    for row in db.select("*", "lesson", {name: values[name] for name in columns}):
+    sighting = lesson_values(key, lesson, now)
+    name = {
+        column: sighting[column]
+        for column in ("tenant", "project", "kind", "signature")
+    }
+    values = sighting
+    is_updated = False
+    rows = list(db.select("*", "lesson", name))
+    if rows:
+        stored = read_lesson(db, rows[0])
+        seen_lesson = replace(lesson, text=storable(lesson.text))
+        result = merge(stored, seen_lesson)
+        is_updated = _replaces_words(result, stored)
+        row = _count_sighting(db, key, rows[0], result, is_updated, now=now)
         if lesson.trust != "outside":
-            merged_lesson = _with_stored_parts(lesson, row)
-            place = _takes_place(db, merged_lesson, row)
-            values = _lesson_values(key, merged_lesson, now) | place
-            db.send("replace_words", values)
+            seen_lesson = with_stored_parts(stored, seen_lesson)
+            values = lesson_values(key, seen_lesson, now)
+    else:
+        row = insert_lesson(db, sighting)
 
-    row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
-    values["lesson_id"] = id
-    _add_signature_tags(db, lesson, values["tags"], row)
+    values = {**values, "lesson_id": id, "renews": int(is_updated)}
+    _add_signature_tags(db, lesson, sighting["tags"], row)
 
     finding = ""
     if lesson.kind == "check":
@@ -373,13 +385,69 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     return Remembered(
         id,
         created=row["seen"] == 1,
-        updated=bool(values["renews"]),
+        updated=is_updated,
         seen=int(row["seen"]),
         state=state,
         trust=trust,
         entry=entry or _hold_parts(db, values, lesson),
         figures=lesson.signature.figures,
     )
+
+
+def _replaces_words(result: Lesson, stored: Lesson) -> bool:
+    """Return True if the words or the record of a stored lesson were replaced."""
+    return (result.text, result.mistake) != (stored.text, stored.mistake)
+
+
+def insert_lesson(db: Db, values: Plain) -> Row:
+    """Insert a new lesson, given as `lesson_values`; return its row."""
+    state, judged_from = _state_by_rulings(db, values)
+    counters = {"author": None, "useful": 1.0, "judged_from": judged_from}
+    (row,) = db.run("upsert_lesson", {**values, "state": state, **counters}).fetchall()
+    return row
+
+
+def _state_by_rulings(db: Db, values: Plain) -> tuple[State, float]:
+    """Return the state of words that a lesson gets, and when it was last ruled on.
+
+    A lesson that was retired stays retired, even if it was evicted or pruned meanwhile.
+    The decision is about the text whose digest the ruling has: it does not apply to a
+    new text from an operator.
+    """
+    state: State = values["state"]
+    scope = Scope(values["tenant"], values["project"])
+    for ruling in db.all("ended_or_restored", scope, subject=name_of(values)):
+        is_new_text = values["trust"] == "user" and ruling["digest"] != values["mark"]
+        if ruling["action"] == "retire" and not is_new_text:
+            state = after("retire", state)
+        return state, ruling["at"]
+    return state, 0.0
+
+
+def _count_sighting(
+    db: Db, key: Plain, row: Row, lesson: Lesson, is_updated: bool, now: float
+) -> Row:
+    """Store a lesson in the place of `row`, and count one more sighting.
+
+    If its words are replaced, the old ones are kept, but no longer recalled, and the
+    proof begins again. A text that is believed more gets an author of its own.
+    """
+    values = lesson_values(key, lesson, now)
+    counters = {name: row[name] for name in ("author", "useful", "judged_from")}
+    has_other_text = row["text"] != values["text"]
+    if has_other_text:
+        old_words = {"id": row["id"], "text": row["text"]}
+        db.send("replace_words", old_words)
+        counters["useful"] = 1.0
+        counters["judged_from"] = max(now, row["last_shown"])
+    belief = ("trust", "released_by")
+    is_believed_otherwise = any(row[name] != values[name] for name in belief)
+    if is_updated or is_believed_otherwise:
+        counters["author"] = None
+    if row["state"] != values["state"]:
+        values["state"], _ = _state_by_rulings(db, values)
+    (counted,) = db.run("upsert_lesson", {**values, **counters}).fetchall()
+    return counted
 
 
 def finding_digest(scope_token: str, text: str) -> str:
@@ -390,67 +458,32 @@ def finding_digest(scope_token: str, text: str) -> str:
     return digest_of(scope_token, " ".join(text.lower().split()).rstrip(" .…"))
 
 
-def _with_stored_parts(lesson: Lesson, row: Row) -> Lesson:
-    """Return a lesson with the parts of the stored one that it does not replace.
-
-    It is of both sources then, and it is believed as much as its words.
-    """
-    stored_mistake = from_json(row["mistake"])
-    if lesson.mistake is None or stored_mistake is None or row["unreviewed"]:
-        return lesson
-    mistake = merged(lesson.mistake, stored_mistake)
-    if mistake == lesson.mistake:
-        return lesson
-    changes: Plain = {"mistake": mistake, "text": render.text_of(lesson.kind, mistake)}
-    if mistake.words and mistake.words == stored_mistake.words:
-        changes |= {
-            "trust": row["trust"],
-            "released_by": row["released_by"],
-            "released_at": row["released_at"],
-            "source": row["source"],
-            "sources": (*lesson.sources, lesson.source),
-            "meta": {},
-        }
-    return replace(lesson, **changes)
-
-
-def _takes_place(db: Db, lesson: Lesson, row: Row) -> Plain:
-    """Return if a lesson `raises` the origin of a stored one, and if it `renews` it.
-
-    It renews one that is believed no more than it is, if it has other words, and any
-    mistake that has another fix. A finding is another one if it says something else
-    without the particulars of its task.
-    """
-    fix = without_outside(lesson.mistake).fix if lesson.mistake else None
-    has_other_fix = False
-    if lesson.kind == "check" and lesson.example is not None:
-        is_other = _says_otherwise(db, row, lesson.example)
-        has_words = bool(lesson.example.fix)
-    else:
-        earlier = from_json(row["mistake"])
-        has_other_fix = earlier is not None and without_outside(earlier).fix != fix
-        is_other = has_other_fix or row["text"] != storable(lesson.text)
-        has_words = lesson.kind == "error" and lesson.text != lesson.sighting
-        # Figures of the error vary: the words leave them out.
-        if earlier is not None and lesson.mistake is not None:
-            has_words = has_words or earlier.error != lesson.mistake.error
-
-    stored_standing = standing_of(row["trust"], row["released_by"])
-    standing = standing_of(lesson.trust, lesson.released_by)
-    has_place = has_other_fix or not is_below(standing, stored_standing)
-    return {
-        "raises": int(is_below(stored_standing, standing)),
-        "renews": int(bool(fix or has_words) and is_other and has_place),
-    }
-
-
-def _says_otherwise(db: Db, row: Row, example: Example) -> bool:
-    """Return True if a finding has another fix than that of a stored lesson."""
-    for author in db.select("record", "example", {"id": row["author"]}):
-        record = json.loads(author["record"])
-        words_of_record = record["rule"] or record["fix"]
-        return bool(record["fix"]) and words_of_record != (example.rule or example.fix)
-    return False
+def read_lesson(db: Db, row: Row) -> Lesson:
+    """Return a stored lesson; that of a check has the example whose words it has."""
+    example = None
+    if row["kind"] == "check":
+        for author in db.select("record", "example", {"id": row["author"]}):
+            example = Example(**json.loads(author["record"]))
+    signature = Signature(
+        "", row["pattern"], digest=row["signature"], error_type=row["error_type"]
+    )
+    return from_row(
+        Lesson,
+        row,
+        signature=signature,
+        sighting="",
+        loop="",
+        example=example,
+        space="",
+        vector=None,
+        context="",
+        parents=(),
+        run=LessonRun.read(row["run"]),
+        sources=(),
+        cause=None,
+        memory_key="",
+        mistake=from_json(row["mistake"]),
+    )
 
 
 def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
@@ -474,7 +507,7 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     return add_words(db, {**values, **columns}).entry
 
 
-def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
+def lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     """Return the values of a lesson for the statements that write it."""
     pattern = lesson.signature.pattern
     if lesson.kind == "error" and "\n" in lesson.sighting.strip():
@@ -506,7 +539,10 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "pattern": storable(lesson.signature.pattern),
         "words": untitled_digest(lesson.error_type, storable(pattern), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
-        "meta": storable_json(lesson.meta),
+        "evidence": lesson.evidence,
+        "is_correction": lesson.is_correction,
+        "run": run_json(lesson.run),
+        "data": storable_json(lesson.data),
         "mistake": mistake_json(mistake),
         "sighting": storable(lesson.sighting),
         "error_trust": error_trust,
@@ -515,6 +551,11 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "sources": lesson.sources,
         "now": now,
     }
+
+
+def run_json(run: LessonRun | None) -> str:
+    """Return the JSON of a run without secrets; "" for none."""
+    return storable_json(asdict(run)) if run is not None else ""
 
 
 def mistake_json(mistake: Mistake | None) -> str:
@@ -580,7 +621,11 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
     """
     name = f"reflection/{signature}"
     return [
-        {**dict(row), "tags": json.loads(row["tags"]), "meta": json.loads(row["meta"])}
+        {
+            **dict(row),
+            "tags": json.loads(row["tags"]),
+            "run": LessonRun.read(row["run"]),
+        }
         for row in db.all("read_failure", scope, signature=signature, name=name)
     ]
 
@@ -865,7 +910,8 @@ def plain(row: Row) -> Mapping[str, Any]:
     lesson = dict(row)
     # They are of no use outside the store.
     del lesson["tenant"], lesson["project"]
-    del lesson["words"], lesson["author"], lesson["meta"], lesson["unreviewed"]
+    for name in ("words", "author", "run", "data", "unreviewed"):
+        del lesson[name]
     if row["unreviewed"]:
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
     mistake = from_json(lesson["mistake"])
@@ -873,8 +919,9 @@ def plain(row: Row) -> Mapping[str, Any]:
         lesson["pattern"] = ""
 
     lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
+    switches = {name: bool(lesson[name]) for name in ("pinned", "is_correction")}
     record = mistake and to_data(without_outside(mistake))
-    return {**lesson, **lists, "pinned": bool(row["pinned"]), "mistake": record}
+    return {**lesson, **lists, **switches, "mistake": record}
 
 
 def evict(
@@ -1031,21 +1078,16 @@ def edit(
 
 def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
     """Begin the proof of a lesson again; `lesson` is its row before the edit."""
-    # The words of a person about a run say what to do, like a correction by a user. A
-    # correction is recognised by its old words, which this edit replaces.
-    is_correction = (
-        lesson["kind"] in EPISODE_LESSON_KINDS
-        or '"correction": true' in lesson["meta"]
-        or signature("", lesson["text"]).digest == lesson["signature"]
-    )
-    meta = {"correction": True} if is_correction else {}
+    # The words of a person about a run say what to do, like a correction by a user.
+    is_correction = lesson["kind"] in EPISODE_LESSON_KINDS or lesson["is_correction"]
     changes = {
         "tags": lesson["tags"],
         "importance": lesson["importance"],
+        "evidence": "said",
         "useful": 1,
         "helped": 0,
         "hurt": 0,
-        "meta": json.dumps(meta),
+        "is_correction": bool(is_correction),
     }
     db.update("lesson", {"id": lesson["id"]}, changes)
 

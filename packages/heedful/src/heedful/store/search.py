@@ -27,6 +27,7 @@ from heedful.lessons.lesson import (
     Cause,
     Example,
     Filter,
+    LessonRun,
     Match,
     Scope,
     clip,
@@ -461,6 +462,7 @@ def _match_of(
         row,
         example=example,
         lesson=row["text"],
+        run=LessonRun.read(row["run"]),
         cause=None,
         rule_keys=(),
         worked=None,
@@ -547,7 +549,7 @@ class SearchParameters:
 
         vectors: dict[int, bytes] = {}
         for id in ids:
-            data = self.rows[id]["data"]
+            data = self.rows[id]["vector"]
             if data is not None and len(data) == query.nbytes:
                 vectors[id] = data
 
@@ -724,6 +726,7 @@ def by_cause(
         match = from_row(
             Match,
             row,
+            run=LessonRun.read(row["run"]),
             cause=cause,
             rule_keys=tuple(sorted(rows_by_key)),
             lesson=texts[row["rule"]].text,

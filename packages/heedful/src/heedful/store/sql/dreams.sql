@@ -1,8 +1,7 @@
 -- name: material
 -- The lessons that may be recalled. `held` is true if an example is in quarantine. The failure that a strategy is about is that of the reflection to which it is linked.
 select l.id, l.kind, l.signature, l.text, l.state, l.trust, l.pinned, l.mistake,
-       l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
-       coalesce(json_extract(l.meta, '$.by'), '') as by,
+       l.first_seen, l.last_seen, l.evidence = 'put right' as mended, l.run,
        coalesce((select max(substr(k.parent, length('reflection/') + 1)) from link k
                  where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature
                    and k.relation = 'strategy'), '') as failure,

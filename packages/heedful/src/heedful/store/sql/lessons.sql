@@ -16,53 +16,27 @@ h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.released_by, l.stat
 -- name: replace_words
 -- Words that newer ones replace are kept, and no longer recalled.
 update example set state = 'superseded'
-where digest like 'lesson%' and state in ('unverified', 'verified') and (lesson_id, lesson) in (
-  select id, text from lesson
-  where tenant = :tenant and project = :project and kind = :kind and signature = :signature
-    and text <> :text and (:renews = 1 or :raises = 1)
-);
+where lesson_id = :id and lesson = :text and digest like 'lesson%' and state in ('unverified', 'verified');
+
+-- name: ended_or_restored
+-- The last time that a lesson was retired or restored, with the digest of its text then.
+select action, at, json_extract(record, '$.digest') as digest from ruling
+where tenant = :tenant and project = :project and subject = :subject and action in ('retire', 'restore')
+order by id desc limit 1;
 
 -- name: upsert_lesson
--- Insert a lesson, or count another sighting of it.
+-- Insert a lesson, or replace it by itself after one more sighting: `heedful.lessons.merging` says how.
 insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust, released_by, released_at,
-                    importance, source, pinned, meta, mistake, first_seen, last_seen, judged_from)
+                    importance, source, pinned, author, useful, evidence, is_correction, run, data, mistake, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
-        :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags,
-        -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile. The proof is about the
-        -- text whose digest the ruling has: it does not apply to a new text from an operator.
-        case when :state in ('unverified', 'verified') and 'retire' = (
-               select case when :trust = 'user' and json_extract(record, '$.digest') <> :mark then '' else action end
-               from ruling
-               where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
-                 and action in ('retire', 'restore')
-               order by id desc limit 1) then 'retired' else :state end,
-        :trust, :released_by, :released_at, :importance, :source, :pinned, :meta, :mistake, :now, :now,
-        coalesce((select max(at) from ruling where tenant = :tenant and project = :project
-                    and subject = :kind || '/' || :signature and action in ('retire', 'restore')), 0))
+        :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags, :state, :trust, :released_by, :released_at,
+        :importance, :source, :pinned, cast(:author as bigint), :useful, :evidence, :is_correction, :run, :data, :mistake, :now, :now, :judged_from)
 on conflict (tenant, project, kind, signature) do update
 set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen),
-    -- Whether the new words take the place of the stored ones says heedful.store.lessons.
-    state = case when :raises = 1
-                 then excluded.state
-                 when :renews = 1 and lesson.state = 'verified' then excluded.state
-                 when lesson.state = 'unverified' and excluded.state = 'verified' and excluded.trust <> 'outside'
-                 then 'verified' else lesson.state end,
-    useful = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then 1 else lesson.useful end,
-    judged_from = case when (:renews = 1 or :raises = 1) and lesson.text <> excluded.text then max(:now, lesson.last_shown) else lesson.judged_from end,
-    (trust, released_by, released_at, text, source, tags, importance, meta, mistake, author) = (
-      select excluded.trust, excluded.released_by, excluded.released_at, excluded.text, excluded.source, excluded.tags, excluded.importance, excluded.meta, excluded.mistake, cast(null as bigint)
-      where :raises = 1
-      union all
-      -- The newest words of the same origin, or of a higher one.
-      select excluded.trust, excluded.released_by, excluded.released_at, excluded.text, excluded.source, lesson.tags, lesson.importance,
-             case when excluded.meta = '{}' then lesson.meta else excluded.meta end, excluded.mistake, cast(null as bigint)
-      where :renews = 1 and :raises = 0
-      union all
-      select lesson.trust, lesson.released_by, lesson.released_at, lesson.text, lesson.source, lesson.tags, lesson.importance, lesson.meta, lesson.mistake, lesson.author
-      where :renews = 0 and :raises = 0
-    ),
-    pinned = lesson.pinned or excluded.pinned
+    (text, tags, state, trust, released_by, released_at, importance, source, pinned, author, useful, evidence, is_correction, run, data, mistake, judged_from)
+    = (select excluded.text, excluded.tags, excluded.state, excluded.trust, excluded.released_by, excluded.released_at, excluded.importance, excluded.source,
+              excluded.pinned, excluded.author, excluded.useful, excluded.evidence, excluded.is_correction, excluded.run, excluded.data, excluded.mistake, excluded.judged_from)
 returning id, seen, text, trust, released_by, author, state, tags;
 
 -- name: upsert_cause
@@ -78,7 +52,7 @@ set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end
 
 -- name: read_failure
 -- The lesson about a failure, and the strategies that are linked to it.
-select id, kind, signature, error_type, text, tags, state, trust, unreviewed, importance, meta, mistake from lesson
+select id, kind, signature, error_type, text, tags, state, trust, unreviewed, importance, evidence, run, mistake from lesson
 where tenant = :tenant and project = :project and state not in ('retired', 'superseded') and signature in (
   select :signature
   union select substr(child, length('strategy/') + 1) from link
@@ -99,7 +73,7 @@ select *, (
   select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
 ) as examples
 from lesson where tenant = :tenant and project = :project
-order by meta like '%"mended": false%', seen desc, last_seen desc, id limit :limit;
+order by evidence in ('once', 'failed run'), seen desc, last_seen desc, id limit :limit;
 
 -- name: newest_example
 -- The newest example of a lesson that a person may be shown outside quarantine.
@@ -194,7 +168,8 @@ select id from example where scope = :scope and state = 'quarantined' and id < :
 -- name: quarantine_entries
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.mistake, e.words, e.memory_key, e.state, e.trust, e.released_by, e.released_at,
        case when l.author = e.id then l.tags else '[]' end as tags,
-       case when l.author = e.id then l.meta else '{}' end as meta,
+       case when l.author = e.id then l.run else '' end as run,
+       case when l.author = e.id then l.data else '{}' end as data,
        case when l.author = e.id then l.importance else 0.5 end as importance, l.seen, e.at, coalesce((
          select /*postgres string_agg *//*sqlite group_concat */ (source, ', ') from (select source from origin where example = e.id order by source) as named
        ), '') as source
@@ -228,7 +203,9 @@ where id = :example and state = 'superseded';
 update lesson
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
-    meta = case when author = :example then meta else '{}' end,
+    is_correction = author = :example and is_correction,
+    run = case when author = :example then run else '' end,
+    data = case when author = :example then data else '{}' end,
     judged_from = case when text = (select lesson from example where id = :example) then judged_from else max(:now, last_shown) end,
     (text, mistake, trust, released_by, released_at, state, author, source) = (
   select lesson, mistake, trust, released_by, released_at, case when :kept <> '' then :kept else e.state end, id,

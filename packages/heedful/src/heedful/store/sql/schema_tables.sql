@@ -1,4 +1,4 @@
--- Schema 10. Raise the number with each change of a schema, so that heedful refuses files with the old one.
+-- Schema 11. Raise the number with each change of a schema, so that heedful refuses files with the old one.
 -- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
@@ -107,8 +107,9 @@ create table note (
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those whose first attempt passed, `hurt` those that repeated its error.
--- `words` is the digest of the pattern without its type and tool. `meta` is JSON. `mistake` is the record of what went wrong
--- (JSON), '' without one; then `text` has its words, or those of a person. A text from outside stays so if a person releases
+-- `words` is the digest of the pattern without its type and tool. `mistake` is the record of what went wrong
+-- (JSON), '' without one; then `text` has its words, or those of a person. `evidence` is what shows that it holds, `run` the record
+-- of the run that it was drawn from (JSON), '' without one, and `data` is JSON of the caller. A text from outside stays so if a person releases
 -- it: `released_by` says who did, '' if nobody, and `released_at` when. An `unreviewed` text is told to nobody.
 create table lesson (
   id integer primary key,
@@ -141,7 +142,10 @@ create table lesson (
   -- Loops after this time are evidence about the lesson: its text was replaced then, or the lesson was restored.
   judged_from real not null default 0,
   author integer,
-  meta text not null default '{}',
+  evidence text not null default 'said' check (evidence in ('nothing failed', 'once', 'failed run', 'put right', 'said')),
+  is_correction boolean not null default false,
+  run text not null default '',
+  data text not null default '{}',
   mistake text not null default '',
   unique (tenant, project, kind, signature)
 );

@@ -15,7 +15,7 @@ from lesson l join example e on e.lesson_id = l.id
 where l.tenant = :tenant and l.project = :project and e.indexed and {passes};
 
 -- name: read_examples
--- If the text of a lesson is withheld, `text` is the text that came with the example. The example `author` wrote `text`. Tags, importance and meta are those
+-- If the text of a lesson is withheld, `text` is the text that came with the example. The example `author` wrote `text`. Tags, importance and what was drawn from a run are those
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
@@ -23,7 +23,9 @@ select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state
        e.trust, e.released_by, e.released_at, case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
-       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
+       l.evidence, (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') and l.is_correction as is_correction,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.run else '' end as run,
+       case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.data else '{}' end as data, v.data as vector,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.author else e.id end as author,
        {passes} as passes,
        e.memory_key = :memory_key and exists (select 1 from cause where tenant = :tenant and project = :project and memory_key = :memory_key) as own
@@ -64,7 +66,7 @@ with recursive line (memory_key, rule, kind, signature) as (
 select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
        case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, case when l.unreviewed then e.lesson else l.text end as text,
-       case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.meta,
+       case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.evidence, l.is_correction, l.run, l.data,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
 from line p cross join cause c cross join lesson l cross join example e
 where c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
