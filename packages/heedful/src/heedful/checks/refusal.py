@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from heedful.errors import HeedfulError, place_of
-from heedful.faults import json_path, path_kind, word_problem
+from heedful.faults import allowed_form, json_path, path_kind, word_problem
 from heedful.loop.finding_key import relative_distance
 from heedful.loop.record import (
     ANSWER_CHECK,
@@ -32,11 +32,15 @@ _log = logging.getLogger("heedful")
 
 
 class RaisedProblem(NamedTuple):
-    """What is wrong and how to fix it; `kind` is the same for the same mistake."""
+    """What is wrong and how to fix it; `kind` is the same for the same mistake.
+
+    `rule` says what holds for every answer, if the problem does.
+    """
 
     message: str
     fix: str = ""
     kind: str = ""
+    rule: str = ""
     off_by: float | None = None
 
 
@@ -77,11 +81,8 @@ def _read_text(error: BaseException) -> Iterator[RaisedProblem]:
 
 def _read_json_error(error: Any) -> Iterator[RaisedProblem]:
     """Yield the problem of a text that is no JSON."""
-    yield RaisedProblem(
-        f"not JSON: {error}",
-        "answer with the bare, complete JSON only: no ``` fences, no other words",
-        "not JSON",
-    )
+    fix = "answer with the bare, complete JSON only: no ``` fences, no other words"
+    yield RaisedProblem(f"not JSON: {error}", fix, "not JSON", rule=fix)
 
 
 def _read_pydantic_error(error: Any) -> Iterator[RaisedProblem]:
@@ -90,8 +91,14 @@ def _read_pydantic_error(error: Any) -> Iterator[RaisedProblem]:
         message, fix = word_problem(problem)
         path = json_path(problem["loc"])
         kind = f"{path_kind(path)} {problem['type']}"
+        # A check of the model itself may quote the value.
+        rule = f"at {path_kind(path)}: {fix}" if allowed_form(problem) else ""
         yield RaisedProblem(
-            f"at {path}: {message}", fix, kind, off_by=distance_of_problem(problem)
+            f"at {path}: {message}",
+            fix,
+            kind,
+            rule=rule,
+            off_by=distance_of_problem(problem),
         )
 
 
@@ -195,6 +202,7 @@ def findings_of(
                 fix=redact(problem.fix),
                 key=key,
                 raised=raised,
+                rule=problem.rule,
                 off_by=problem.off_by,
             )
         )

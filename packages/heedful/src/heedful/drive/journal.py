@@ -696,7 +696,16 @@ class LoopMemory:
             output = None if self.tell == "rules" else attempt.candidate.text
             evaluation = attempt.evaluation or Evaluation()
             findings = [
-                replace(finding, rule=rule_of(finding, loop, self.task, declare))
+                replace(
+                    finding,
+                    rule=rule_of(
+                        finding,
+                        loop,
+                        refused=attempt,
+                        task=self.task,
+                        declare=declare,
+                    ),
+                )
                 for finding in evaluation.findings
             ]
             await self.memory.report(

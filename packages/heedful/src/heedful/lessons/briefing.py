@@ -18,6 +18,7 @@ from itertools import chain, product
 from typing import Any, Literal, get_args
 
 from heedful.display import counted
+from heedful.lessons.finding_rules import says_enough
 from heedful.lessons.holdout import (
     HARMFUL_MEMORY_SHARE,
     Holdout,
@@ -691,9 +692,12 @@ def _obstacle_of(
 
 
 def _wording_obstacle(match: Match, rules: Sequence[Match]) -> Obstacle | None:
-    """Return the obstacle of a rule without words, or with those of another one."""
-    if not match.lesson:
-        return Obstacle("particulars")
+    """Return the obstacle of a rule that says too little, or the same as another one.
+
+    What a person wrote says enough.
+    """
+    if not match.is_confirmed and not says_enough(match.lesson):
+        return Obstacle("particulars", _edit_command(match))
     if any(rule.lesson == match.lesson for rule in rules):
         return Obstacle("same rule")
     return None

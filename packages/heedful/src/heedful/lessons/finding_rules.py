@@ -4,8 +4,9 @@ A finding is constant text around values: "the right queue is " and a queue. The
 are particulars, and another task must not be told them. From a single failure, constant
 is what the check declares: a literal of its code, or a parameter. Of a text without
 such parts, a message keeps its words, but no number, path or value of an answer; a fix
-keeps what stands in no task and no answer. A second task confirms the rest: what the
-findings of both have in common is the rule.
+keeps what stands in no task and no answer. A list of allowed values stays whole. If the
+refused answer is unknown, only what stands in the task is particular. A second task
+confirms the rest: what the findings of both have in common is the rule.
 """
 
 import json
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from heedful.lessons.allowed_values import allowed_spans, find_name
 from heedful.lessons.lesson import Example, clip
 from heedful.lessons.signature import particulars
 from heedful.lessons.words import INDEX_STOP_WORDS, MAX_QUOTED_CHARS, compiled
@@ -31,10 +33,9 @@ MAX_COMPARED_SIGHTINGS = 5
 _WORDS_PATTERN = r"(?!_+\b)\w+"
 # A name, path, date or number is one token: "fix/login", "2024-05-19", "1,204.5".
 _TOKEN_PATTERN = r"\s+|[-~/.@#$]*\w+(?:[-./@\\:,']{1,3}\w+)*|[^\w\s]"
-# A quotation, or what stands between blanks without the signs around it.
-_CHUNK_PATTERN = (
-    r"(?<!\w)(['\"`])[^'\"`\n]+\1(?!\w)|[^\s.,;:!?()\[\]'\"`](?:\S*[\w%$€])?"
-)
+_QUOTATION_PATTERN = r"(?<!\w)(['\"`])[^'\"`\n]+\1(?!\w)"
+# What stands between blanks, without the signs around it.
+_CHUNK_PATTERN = r"[^\s.,;:!?()\[\]'\"`](?:\S*[\w%$€])?"
 _REPEATED_MASK_PATTERN = rf"{MASK}(?:\W*{MASK})+|(['\"`]){MASK}\1"
 
 
@@ -58,18 +59,23 @@ def mask_finding(
     answers: Sequence[str],
     accepted: str,
     declared: Declared = Declared(),
+    knows_refused: bool = True,
 ) -> str:
     """Return message and fix of a single finding with the particulars masked.
 
-    `answers` are the outputs of its loop; `accepted` is the accepted one, or "". A text
+    `answers` are the outputs of its loop; `accepted` is the accepted one, or "". If the
+    refused one is unknown (`knows_refused` is false), what only the accepted answer has
+    in common with the finding may be what the check allows, so it is not masked. A text
     that has only masks and stop words left is omitted.
     """
-    particulars_of_loop = _Particulars(task, answers, accepted, declared)
+    particulars_of_loop = _Particulars(
+        task, answers, accepted=accepted, declared=declared, knows_refused=knows_refused
+    )
     texts = [
         particulars_of_loop.mask(clip(message).rstrip(". "), is_fix=False),
         particulars_of_loop.mask(clip(fix), is_fix=True),
     ]
-    return ". ".join(filter(_has_words, texts))
+    return ". ".join(filter(_own_words, texts))
 
 
 def with_rule(example: Example) -> Example:
@@ -85,6 +91,28 @@ def with_rule(example: Example) -> Example:
         accepted=example.accepted,
     )
     return replace(example, rule=rule)
+
+
+def says_enough(rule: str) -> bool:
+    """Return True if a rule has more words of its own than blanks."""
+    words = [word for word in _words(rule) if word not in INDEX_STOP_WORDS]
+    return len(words) > rule.count(MASK) or MASK not in rule
+
+
+def cases_of_rule(
+    own: Sequence[Example], alike: Sequence[Example]
+) -> Sequence[Example]:
+    """Return the sightings whose findings tell a lesson's rule from the particulars.
+
+    These are the findings of its check that are `alike`, those of other lessons among
+    them. But if its `own` sightings name what their tasks have in common, and say what
+    is right there, they state a rule of their own: "for kg, begin with KG:".
+    """
+    own_words = set(_words(constant_rule(own))) - set(_words(constant_rule(alike)))
+    task_words = set.intersection(*(set(_words(example.task)) for example in own))
+    if own_words & task_words and own_words - task_words:
+        return own
+    return alike
 
 
 def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
@@ -157,15 +185,27 @@ class _Particulars:
     """What is particular to one loop, and so is masked in the finding of its check.
 
     `constants` are the texts of the check that hold for every loop, and `loop_words`
-    all words of the task and of the answers.
+    all words of the task and of the answers, without what stands in answers alone if
+    the refused one is unknown.
     """
 
     def __init__(
-        self, task: str, answers: Sequence[str], accepted: str, declared: Declared
+        self,
+        task: str,
+        answers: Sequence[str],
+        *,
+        accepted: str,
+        declared: Declared,
+        knows_refused: bool,
     ) -> None:
+        self.task = task
+        self.accepted = accepted
         accepted_values = set(_values_of(accepted))
+        self.phrases = [
+            value for value in accepted_values if len(value) <= MAX_QUOTED_CHARS
+        ]
         # A check may look the answer up, or be made for this very task.
-        general = {text for text in declared.parameters if not _find_name(text, task)}
+        general = {text for text in declared.parameters if not find_name(text, task)}
         self.constants = [
             text
             for text in declared.texts | general
@@ -174,11 +214,18 @@ class _Particulars:
         self.lists = declared.lists
         # The keys of an object are those of every answer, so they are no values.
         values = list(chain.from_iterable(map(_values_of, answers)))
-        self.loop_words = set(_words(" ".join([task, *values]))) - INDEX_STOP_WORDS
+        task_words = _own_words(task)
+        self.loop_words = task_words | _own_words(" ".join(values))
         # The plain words of a value are particulars; a longer answer has those of any
         # text.
         short_values = [text for text in values if len(text) <= MAX_QUOTED_CHARS]
-        self.answer_words = set(_words(" ".join(short_values))) - INDEX_STOP_WORDS
+        self.answer_words = _own_words(" ".join(short_values))
+        if not knows_refused:
+            self.loop_words = task_words
+            self.answer_words &= task_words
+        # A name that begins a sentence of a check looks like any other word.
+        names = filter(_is_name, compiled(_CHUNK_PATTERN).finditer(task))
+        self.task_names = _own_words(" ".join(name[0] for name in names))
         self.loop_text = "\n".join([task, *answers])
 
     def mask(self, text: str, is_fix: bool) -> str:
@@ -188,13 +235,21 @@ class _Particulars:
         check does not declare was filled in. Of another text, only what the task or an
         answer has is particular.
         """
-        is_declared = _mark(text, self.constants)
+        lists = list(allowed_spans(text, self.task, self.accepted, self.phrases))
+        is_declared = _mark(text, _constant_spans(text, self.constants))
         words = [match.span() for match in compiled(_WORDS_PATTERN).finditer(text)]
         declared_count = sum(all(is_declared[start:end]) for start, end in words)
         if not declared_count or declared_count < MIN_DECLARED_SHARE * len(words):
-            return _mask_spans(text, self._known_spans(text, is_fix), merge=True)
+            is_listed = _mark(text, lists)
+            spans = [
+                (start, end)
+                for start, end in self._known_spans(text, is_fix)
+                if not any(is_listed[start:end])
+            ]
+            return _mask_spans(text, spans, merge=True)
 
-        is_constant = _mark(text, [*self.constants, *self._members_in(text)])
+        constants = [*self.constants, *self._members_in(text)]
+        is_constant = _mark(text, [*_constant_spans(text, constants), *lists])
         return _mask_spans(text, self._filled_spans(text, is_constant, is_fix))
 
     def _members_in(self, text: str) -> Iterator[str]:
@@ -204,9 +259,9 @@ class _Particulars:
         answer has them.
         """
         for members in self.lists:
-            is_whole = len(members) > 1 and all(_find_name(m, text) for m in members)
+            is_whole = len(members) > 1 and all(find_name(m, text) for m in members)
             for member in members:
-                if is_whole or not _find_name(member, self.loop_text):
+                if is_whole or not find_name(member, self.loop_text):
                     yield member
 
     def _filled_spans(
@@ -227,24 +282,36 @@ class _Particulars:
         That is a word of a short answer, or a name of which the loop has all words. A
         message also loses its numbers and paths, which a fix may need.
         """
+        for match in compiled(_QUOTATION_PATTERN).finditer(text):
+            if self._is_of_loop(match[0], is_name=True):
+                yield match.span()
         for match in compiled(_CHUNK_PATTERN).finditer(text):
-            words = set(_words(match[0])) - INDEX_STOP_WORDS
-            is_name = match[1] or _is_name(match[0], text[: match.start()])
-            if words & self.answer_words or (
-                words and is_name and words <= self.loop_words
-            ):
+            is_name = _is_name(match) or _own_words(match[0]) <= self.task_names
+            if self._is_of_loop(match[0], is_name=is_name):
                 yield match.span()
         if not is_fix:
             yield from particulars(text)
 
+    def _is_of_loop(self, chunk: str, *, is_name: bool) -> bool:
+        """Return True for words of an answer, and for names of words of the loop."""
+        words = _own_words(chunk)
+        if words & self.answer_words:
+            return True
+        return is_name and bool(words) and words <= self.loop_words
 
-def _mark(text: str, constants: Sequence[str]) -> bytearray:
-    """Return 1 for each character of a text that belongs to a constant, else 0."""
+
+def _mark(text: str, spans: Iterable[tuple[int, int]]) -> bytearray:
+    """Return 1 for each character of a text that stands in a span, else 0."""
     marks = bytearray(len(text))
-    for constant in constants:
-        for start, end in _find_name(constant.strip(), text):
-            marks[start:end] = b"\1" * (end - start)
+    for start, end in spans:
+        marks[start:end] = b"\1" * (end - start)
     return marks
+
+
+def _constant_spans(text: str, constants: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield where the constants of a check stand in a text."""
+    for constant in constants:
+        yield from find_name(constant.strip(), text)
 
 
 def _values_of(answer: str) -> Iterator[str]:
@@ -269,29 +336,20 @@ def _words(text: str) -> list[str]:
     return compiled(_WORDS_PATTERN).findall(text.lower())
 
 
-def _has_words(text: str) -> bool:
-    """Return True if a text says more than stop words."""
-    return not INDEX_STOP_WORDS.issuperset(_words(text))
+def _own_words(text: str) -> set[str]:
+    """Return the words of a text without stop words."""
+    return set(_words(text)) - INDEX_STOP_WORDS
 
 
-def _is_name(chunk: str, before: str) -> bool:
+def _is_name(match: re.Match[str]) -> bool:
     """Return True for a word with digits, inner signs, or capitals in a sentence."""
+    chunk = match[0]
+    before = match.string[: match.start()]
     is_first = not before.strip() or before.rstrip()[-1] in ".:!?"
     has_capital = chunk[1:] != chunk[1:].lower() or not (
         is_first or chunk[0] == chunk[0].lower()
     )
     return has_capital or not chunk.isalpha()
-
-
-def _find_name(part: str, text: str) -> list[tuple[int, int]]:
-    """Return the spans where a text stands in another as words of its own."""
-    if not part or part not in text:
-        return []
-    # Not within a name: "fix" does not stand in "fix/login".
-    before = r"(?<!\w)(?<!\w[-./@:])" if part[0].isalnum() else ""
-    after = r"(?!\w)(?![-./@:]\w)" if part[-1].isalnum() else ""
-    pattern = f"{before}{re.escape(part)}{after}"
-    return [match.span() for match in re.finditer(pattern, text)]
 
 
 def _mask_spans(
@@ -307,7 +365,7 @@ def _mask_spans(
         if end <= masked_end:
             continue
         between = text[masked_end : max(start, masked_end)]
-        if not (merge and parts) or _has_words(between):
+        if not (merge and parts) or _own_words(between):
             parts += [between, MASK]
         masked_end = end
     return "".join([*parts, text[masked_end:]])

@@ -95,7 +95,13 @@ def learn(
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
         if memory_key:
-            rule = rule_of(correction.finding, loop, task, declare)
+            rule = rule_of(
+                correction.finding,
+                loop,
+                refused=correction.rejected,
+                task=task,
+                declare=declare,
+            )
             stated = bool(correction.finding.rule)
             example = replace(example, rule=rule, stated=stated)
         text = correction.text(example, quotes_change=not quotes_outputs)
@@ -151,9 +157,14 @@ def is_proof_due(outcomes: int) -> bool:
 
 
 def rule_of(
-    finding: Finding, loop: Loop, task: str, declare: Callable[[], Declared]
+    finding: Finding,
+    loop: Loop,
+    *,
+    refused: Attempt,
+    task: str,
+    declare: Callable[[], Declared],
 ) -> str:
-    """Return the rule of a finding in a loop that has ended.
+    """Return the rule of a finding about the `refused` attempt of an ended loop.
 
     If its check has stated none, it is what the finding says without particulars of the
     task and the answers.
@@ -169,6 +180,7 @@ def rule_of(
         answers=answers,
         accepted=answers[-1] if _has_passed(loop) else "",
         declared=declare(),
+        knows_refused=refused.candidate.text is not None,
     )
     return clip(text)
 

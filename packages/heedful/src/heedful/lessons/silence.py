@@ -38,7 +38,9 @@ _WORDS = {
     "refused": "a check of the loop refuses its answer now",
     "other function": "another memory key accepted it, and may want other answers",
     "answers": "no fix for all tasks is known, and those of its key show what is right",
-    "particulars": "its findings have only particulars of their tasks",
+    "particulars": (
+        "its findings have little more in common than the particulars of their tasks"
+    ),
     "other check": "found by the check {check!r}, which this loop does not have",
     "never fixed": "fixed in none of {loops} loops, and no fix is known",
     "broken once": (

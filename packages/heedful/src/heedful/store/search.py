@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.lessons.finding_rules import (
     MAX_COMPARED_SIGHTINGS,
+    cases_of_rule,
     constant_rule,
     with_rule,
 )
@@ -858,12 +859,17 @@ def _text_of_rule(
         if pair in of_lesson
         or (pair[0]["error_type"], pair[1].rule) == (newest["error_type"], example.rule)
     ]
+    own_cases = [example for _, example in of_lesson[:MAX_COMPARED_SIGHTINGS]]
     compared = [example for _, example in alike[:MAX_COMPARED_SIGHTINGS]]
-    corrected = row["seen"] if row["state"] == "verified" else 0
     # The newest finding has all words that the compared ones have in common.
+    author = alike[0][0]["id"]
+    if cases_of_rule(own_cases, compared) is own_cases:
+        compared = own_cases
+        author = newest["id"]
+    corrected = row["seen"] if row["state"] == "verified" else 0
     return _RuleText(
         constant_rule(compared, corrected),
-        alike[0][0]["id"],
+        author,
         varies=len({example.fix for example in compared}) > 1,
     )
 

@@ -1,0 +1,120 @@
+"""Lists of allowed values in what a check says: "one of P0, P1 or P2". Pure.
+
+Such a list is true for every task, though the accepted answer stands in it. A list is
+one by evidence: the accepted answer has one of its members, or a number between two of
+them, and neither it nor the task has all of them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from heedful.lessons.words import compiled
+
+# The words that join members, as in "open, done or lost" and "offen oder erledigt".
+_JOIN_REGEX = r"(?:or|and|oder|und)\s+"
+# A comma without a blank may stand in a number: "1,204,500".
+_SEPARATOR_REGEX = (
+    rf"(?:(?:[,;]\s|\s[|/]\s|\n)\s*(?:[-*•]\s+)?(?:{_JOIN_REGEX})?|\s+{_JOIN_REGEX})"
+)
+_SEPARATOR_PATTERN = rf"({_SEPARATOR_REGEX})"
+_QUOTED_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
+_INNER_SIGN_REGEX = r"[^\s,;|()\[\]{}'\"`]"
+_WORD_REGEX = rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:{_INNER_SIGN_REGEX}*[^\s,;|()\[\]{{}}'\"`:.!?])?"
+_NUMBER_PATTERN = r"\d+(?:\.\d+)?"
+# A list of two values has a word between them; a pair with a comma may be a name.
+MIN_MEMBERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The members of a list, and where it stands in its text."""
+
+    members: tuple[str, ...]
+    start: int
+    end: int
+
+
+def allowed_spans(
+    text: str, task: str, accepted: str, values: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    """Yield where a text lists allowed values.
+
+    `accepted` is the accepted answer, or "" if there is none, and `values` are those
+    that it has, which may be of several words.
+    """
+    for found_list in _lists_in(text, values):
+        if _is_allowed(found_list.members, task, accepted):
+            yield found_list.start, found_list.end
+
+
+def _is_allowed(members: Sequence[str], task: str, accepted: str) -> bool:
+    """Return True if a list has members of the loop, but others, too."""
+    names = [member.strip("'\"`") for member in members]
+    foreign = [name for name in names if not find_name(name, f"{task}\n{accepted}")]
+    if not foreign:
+        return False
+
+    numbers = compiled(_NUMBER_PATTERN)
+    if all(map(numbers.fullmatch, names)):
+        limits = [float(name) for name in names]
+        values = map(float, numbers.findall(accepted))
+        return any(min(limits) <= value <= max(limits) for value in values)
+    return not accepted or any(find_name(name, accepted) for name in names)
+
+
+def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
+    """Yield the lists of a text; the members of one look alike."""
+    for run in compiled(_run_pattern(values)).finditer(text):
+        # Members have even places, and what separates them odd ones.
+        parts = compiled(_SEPARATOR_PATTERN).split(run[0])
+        starts = [run.start()]
+        for part in parts:
+            starts.append(starts[-1] + len(part))
+        places = range(0, len(parts), 2)
+        for _, group in groupby(places, key=lambda place: _look(parts[place])):
+            first, *others = group
+            last = others[-1] if others else first
+            is_joined = any(
+                compiled(_JOIN_REGEX).search(parts[place - 1]) for place in others
+            )
+            if len(others) + 1 >= MIN_MEMBERS or is_joined:
+                members = tuple(parts[first : last + 1 : 2])
+                yield _List(members, starts[first], starts[last + 1])
+
+
+def _run_pattern(values: Sequence[str]) -> str:
+    """Return the pattern of a list.
+
+    The first and the last member are a quotation, a word, or one of the `values`. The
+    members between are at most three words long.
+    """
+    phrases = sorted((value for value in values if " " in value), key=len, reverse=True)
+    member = "|".join([*map(re.escape, phrases), _QUOTED_REGEX, _WORD_REGEX])
+    inner = rf"{_QUOTED_REGEX}|{_WORD_REGEX}(?: {_WORD_REGEX}){{0,2}}"
+    return (
+        rf"(?<!\w)(?:{member})(?:{_SEPARATOR_REGEX}(?:{inner}))*"
+        rf"{_SEPARATOR_REGEX}(?:{member})"
+    )
+
+
+def _look(member: str) -> str:
+    """Return what members of one list have in common: how their first sign looks."""
+    sign = member[0]
+    if sign.isdigit():
+        return "0"
+    if sign.isupper():
+        return "A"
+    return "a" if sign.islower() else sign
+
+
+def find_name(part: str, text: str) -> list[tuple[int, int]]:
+    """Return the spans where a text stands in another as words of its own."""
+    if not part or part not in text:
+        return []
+    # Not within a name: "fix" does not stand in "fix/login".
+    before = r"(?<!\w)(?<!\w[-./@:])" if part[0].isalnum() else ""
+    after = r"(?!\w)(?![-./@:]\w)" if part[-1].isalnum() else ""
+    pattern = f"{before}{re.escape(part)}{after}"
+    return [match.span() for match in re.finditer(pattern, text)]
