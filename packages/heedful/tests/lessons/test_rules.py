@@ -7,7 +7,13 @@ from pathlib import Path
 
 from heedful.checks.evaluate import Context
 from heedful.lessons.declarations import declared_by
-from heedful.lessons.finding_rules import Declared, constant_rule, mask_finding
+from heedful.lessons.finding_rules import (
+    Declared,
+    cases_of_rule,
+    constant_rule,
+    mask_finding,
+    says_enough,
+)
 from heedful.lessons.lesson import Example
 from heedful.lessons.loop_lessons import learn
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
@@ -247,6 +253,166 @@ def sighting(task: str, fix: str, rule: str = "wrong queue") -> Example:
 )
 def test_a_second_task_tells_the_rule_from_the_particulars(sightings, rule):
     assert constant_rule(sightings) == rule
+
+
+@cases(
+    "message, fix, task, accepted, rule",
+    {
+        "an allowed value": (
+            "'high' is no priority",
+            "begin with P1",
+            "Acme cannot pay",
+            "P1: the shop is down",
+            "'high' is no priority. begin with P1",
+        ),
+        "the form of a value": (
+            "not a label",
+            "begin with LIT-",
+            "a label for 4 litres",
+            "LIT-4",
+            "not a label. begin with LIT-",
+        ),
+        "an example that is like the answer": (
+            "not a date",
+            "write it as in 2026-01-31",
+            "the rent of March",
+            "2026-03-02",
+            "not a date. write it as in 2026-01-31",
+        ),
+        "a name of the task": (
+            "Anna Berg is not greeted",
+            "begin with Dear Anna",
+            "a letter to Anna Berg",
+            "Dear Anna Berg",
+            "___ is not greeted. begin with Dear ___",
+        ),
+        "a name of the task in a quotation": (
+            "'Dear Anna' lacks a comma",
+            "",
+            "a letter to Anna Berg",
+            "Yours",
+            "'Dear ___' lacks a comma",
+        ),
+        "a plain word of the task in the answer": (
+            "greet marek first",
+            "",
+            "a letter to marek",
+            "Dear marek",
+            "greet ___ first",
+        ),
+        "a figure of the message": (
+            "the sum is 291",
+            "add the lines",
+            "sum up",
+            "219",
+            "the sum is ___. add the lines",
+        ),
+    },
+)
+def test_if_the_refused_answer_is_unknown_only_the_task_is_particular(
+    message, fix, task, accepted, rule
+):
+    masked = mask_finding(
+        message,
+        fix,
+        task=task,
+        answers=["", accepted],
+        accepted=accepted,
+        knows_refused=False,
+    )
+    assert masked == rule
+
+
+def label(amount: int, unit: str, prefix: str) -> Example:
+    """Return the sighting of a check of labels, as one failure teaches it."""
+    return Example(
+        f"the label for {amount} {unit}",
+        "",
+        wrong=f"wrong form for {unit}",
+        fix=f"begin with {prefix}",
+        rule="wrong form for ___. begin with ___",
+    )
+
+
+def queue(ticket: str, name: str) -> Example:
+    """Return the sighting of a check that knows the queue of each ticket."""
+    return Example(
+        ticket, "", wrong=f"the right queue is {name}", rule="the right queue is ___"
+    )
+
+
+def greeting(number: int, name: str) -> Example:
+    """Return the sighting of a check that looks for the customer of a letter."""
+    return Example(
+        f"letter {number} to {name}",
+        "",
+        wrong=f"the letter does not greet {name}",
+        fix=f"begin with Dear {name}",
+        rule="the letter does not greet ___. begin with Dear ___",
+    )
+
+
+@cases(
+    "own, others, rule",
+    {
+        "a value for each unit": (
+            [label(3, "l", "LIT-"), label(4, "l", "LIT-")],
+            [label(5, "m", "MTR"), label(6, "m", "MTR")],
+            "wrong form for l. begin with LIT-",
+        ),
+        "the unit in capitals": (
+            [label(3, "kg", "KG:"), label(4, "kg", "KG:")],
+            [label(5, "m", "MTR")],
+            "wrong form for kg. begin with KG:",
+        ),
+        "one task of the unit": (
+            [label(3, "l", "LIT-")],
+            [label(5, "m", "MTR"), label(6, "m", "MTR")],
+            "wrong form for ___. begin with ___",
+        ),
+        "two values for the unit": (
+            [label(3, "l", "LIT-"), label(4, "l", "LTR-")],
+            [label(5, "m", "MTR")],
+            "wrong form for ___. begin with ___",
+        ),
+        "a queue that no word of the ticket names": (
+            [queue("the card is lost", "cards"), queue("the card is torn", "cards")],
+            [queue("no cash came out", "cash")],
+            "the right queue is ___",
+        ),
+        "a queue that the ticket names": (
+            [queue("lost cards", "cards"), queue("torn cards", "cards")],
+            [queue("no cash", "cash")],
+            "the right queue is ___",
+        ),
+        "a customer of two letters": (
+            [greeting(1, "Anna"), greeting(2, "Anna")],
+            [greeting(3, "Tomas")],
+            "the letter does not greet ___. begin with Dear ___",
+        ),
+    },
+)
+def test_what_came_back_for_one_word_of_the_task_is_a_rule_about_it(own, others, rule):
+    assert constant_rule(cases_of_rule(own, [*own, *others])) == rule
+
+
+@cases(
+    "rule, is_told",
+    {
+        "no blank": ("be brief", True),
+        "a blank among words": ("the letter does not greet ___", True),
+        "a blank and one word": ("write ___", False),
+        "stop words between blanks": ("___ is not in the ___", False),
+        "as many blanks as words": ("expected ___, got ___", False),
+        "a condition and a value": (
+            "'___' has the wrong form for ___. for ___, begin with ___",
+            False,
+        ),
+        "words of the check": ("branch ___ is gone. run: git push origin ___", True),
+    },
+)
+def test_a_rule_needs_more_words_of_its_own_than_blanks(rule, is_told):
+    assert says_enough(rule) == is_told
 
 
 def test_the_text_of_a_lesson_has_no_punctuation_of_stored_objects():

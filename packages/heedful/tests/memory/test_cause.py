@@ -577,6 +577,65 @@ async def test_the_same_task_is_told_its_own_value(store):
     assert rules_in(hints[3]) == ["___ is not the queue. use queue ___"]
 
 
+LABELS = {"l": "LIT-", "kg": "KG:"}
+
+
+def labelled(answer: Any, at: Context) -> Sequence[Finding]:
+    unit = at.task.split()[-1]
+    prefix = LABELS[unit]
+    if answer.startswith(prefix):
+        return []
+    fix = f"for {unit}, begin with {prefix!r}"
+    return [Finding("form", f"{answer!r} is wrong", fix=fix, key=f"form {unit}")]
+
+
+async def label_tasks(store: Store, *tasks: str, obeys: bool = True) -> list[str]:
+    """Run the tasks; each is answered wrongly at first. Return what each was told."""
+    first_hints = []
+    for task in tasks:
+        number, unit = task.split()[-2:]
+        wrong = f"{number} {unit}"
+        later = f"{LABELS[unit]}{number}" if obeys else wrong
+        hints: list[str] = []
+
+        def answer(
+            _: str, hint: str, hints: list[str] = hints, texts: Any = (wrong, later)
+        ) -> str:
+            hints.append(hint)
+            return texts[len(hints) > 1]
+
+        memory = Memory(store, holdout=0.0)
+        await run_loop(memory, task, answer, [labelled], memory_key="label", policy=TWO)
+        first_hints.append(hints[0])
+    return first_hints
+
+
+async def test_a_fix_with_the_same_words_in_two_tasks_is_a_constant(store):
+    tasks = ("label 853 l", "label 12 kg", "label 77 l", "label 5 kg", "label 9 l")
+    hints = await label_tasks(store, *tasks)
+    assert rules_in(hints[-1]) == [
+        "'___ kg' is wrong. for kg, begin with 'KG:'",
+        "'___ l' is wrong. for l, begin with 'LIT-'",
+    ]
+
+
+async def test_a_task_that_failed_before_and_after_another_is_told_to_no_other(store):
+    await label_tasks(store, "label 853 l")
+    await label_tasks(store, "label 12 l", obeys=False)
+    hints = await label_tasks(store, "label 853 l", "label 9 l")
+    assert rules_in(hints[-1]) == ["'___ l' is wrong. for l, begin with 'LIT-'"]
+
+
+async def test_a_rule_with_more_blanks_than_words_says_why_it_is_not_told(store):
+    await label_tasks(store, "label 853 l")
+    memory = Memory(store, holdout=0.0)
+    briefing = await memory.brief("label 3 kg", "l", memory_key="label", tell="rules")
+    [choice] = briefing.choices
+    assert choice.outcome == "missed"
+    assert choice.code == "particulars"
+    assert choice.command == f"heedful lessons edit {choice.lesson} TEXT --by NAME"
+
+
 @pytest.mark.both_nightly
 async def test_a_fix_that_differs_from_task_to_task_is_told_with_its_task(store):
     tasks = ("pay card", "pay cash", "pay loan")

@@ -1,8 +1,8 @@
 """Lists of allowed values in what a check says: "one of P0, P1 or P2". Pure.
 
-Such a list is true for every task, though the accepted answer stands in it. A list is
-one by evidence: the accepted answer has one of its members, or a number between two of
-them, and neither it nor the task has all of them.
+Such a list is true for every task, although the accepted answer stands in it. Any list
+of names may be one, so the loop decides: the accepted answer has one of the members, or
+a number between them, and at least one member stands neither in it nor in the task.
 """
 
 import re
@@ -20,10 +20,11 @@ _SEPARATOR_REGEX = (
 )
 _SEPARATOR_PATTERN = rf"({_SEPARATOR_REGEX})"
 _QUOTED_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
-_INNER_SIGN_REGEX = r"[^\s,;|()\[\]{}'\"`]"
-_WORD_REGEX = rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:{_INNER_SIGN_REGEX}*[^\s,;|()\[\]{{}}'\"`:.!?])?"
+# Signs that end a member; some of them end it only before a blank.
+_END_SIGNS = r"\s,;|()\[\]{}'\"`"
+_WORD_REGEX = rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:[^{_END_SIGNS}]*[^{_END_SIGNS}:.!?])?"
 _NUMBER_PATTERN = r"\d+(?:\.\d+)?"
-# A list of two values has a word between them; a pair with a comma may be a name.
+# Two values are a list only if a word joins them: a pair with a comma may be a place.
 MIN_MEMBERS = 3
 
 
@@ -44,9 +45,9 @@ def allowed_spans(
     `accepted` is the accepted answer, or "" if there is none, and `values` are those
     that it has, which may be of several words.
     """
-    for found_list in _lists_in(text, values):
-        if _is_allowed(found_list.members, task, accepted):
-            yield found_list.start, found_list.end
+    for candidate in _lists_in(text, values):
+        if _is_allowed(candidate.members, task, accepted):
+            yield candidate.start, candidate.end
 
 
 def _is_allowed(members: Sequence[str], task: str, accepted: str) -> bool:
@@ -66,7 +67,8 @@ def _is_allowed(members: Sequence[str], task: str, accepted: str) -> bool:
 
 def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
     """Yield the lists of a text; the members of one look alike."""
-    for run in compiled(_run_pattern(values)).finditer(text):
+    phrases = [value for value in values if " " in value and value in text]
+    for run in re.finditer(_run_pattern(phrases), text):
         # Members have even places, and what separates them odd ones.
         parts = compiled(_SEPARATOR_PATTERN).split(run[0])
         starts = [run.start()]
@@ -84,14 +86,14 @@ def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
                 yield _List(members, starts[first], starts[last + 1])
 
 
-def _run_pattern(values: Sequence[str]) -> str:
+def _run_pattern(phrases: Sequence[str]) -> str:
     """Return the pattern of a list.
 
-    The first and the last member are a quotation, a word, or one of the `values`. The
+    The first and the last member are a quotation, a word, or one of the `phrases`. The
     members between are at most three words long.
     """
-    phrases = sorted((value for value in values if " " in value), key=len, reverse=True)
-    member = "|".join([*map(re.escape, phrases), _QUOTED_REGEX, _WORD_REGEX])
+    longest_first = sorted(phrases, key=len, reverse=True)
+    member = "|".join([*map(re.escape, longest_first), _QUOTED_REGEX, _WORD_REGEX])
     inner = rf"{_QUOTED_REGEX}|{_WORD_REGEX}(?: {_WORD_REGEX}){{0,2}}"
     return (
         rf"(?<!\w)(?:{member})(?:{_SEPARATOR_REGEX}(?:{inner}))*"

@@ -108,8 +108,11 @@ def cases_of_rule(
     them. But if its `own` sightings name what their tasks have in common, and say what
     is right there, they state a rule of their own: "for kg, begin with KG:".
     """
-    own_words = set(_words(constant_rule(own))) - set(_words(constant_rule(alike)))
-    task_words = set.intersection(*(set(_words(example.task)) for example in own))
+    # "KG" is no word of a task about "kg".
+    words = compiled(_WORDS_PATTERN)
+    own_words = set(words.findall(constant_rule(own)))
+    own_words -= set(words.findall(constant_rule(alike)))
+    task_words = set.intersection(*(set(words.findall(case.task)) for case in own))
     if own_words & task_words and own_words - task_words:
         return own
     return alike

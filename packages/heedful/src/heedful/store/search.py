@@ -825,8 +825,6 @@ def _rule_texts(
         example = example_of(sighting)
         if example.wrong:
             findings.append((sighting, with_rule(example)))
-        elif sighting["is_author"]:
-            written.add(sighting["lesson_id"])
 
     texts = {row["rule"]: _RuleText(row["text"], row["author"]) for row in rows}
     for row in rows:

@@ -80,7 +80,7 @@ order by case when c.memory_key = :memory_key then 0 else 1 end, c.loops * c.sev
 -- name: sightings_of_rules
 -- The newest examples of each lesson, the one that has its words, and the newest of the key: the same mistake may have
 -- other words. Examples that are not searched wait or were taken out.
-select e.id, e.lesson_id, e.record, e.lesson, l.error_type, case when e.id = l.author then 1 else 0 end as is_author
+select e.id, e.lesson_id, e.record, e.lesson, l.error_type
 from example e join lesson l on l.id = e.lesson_id
 where e.id in (
   select x.id from json_each(:ids) i join example x on x.id in (
