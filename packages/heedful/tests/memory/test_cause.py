@@ -2,13 +2,16 @@
 task.
 """
 
+import datetime
 import functools
 import itertools
+import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field, TypeAdapter
 
 from heedful import errors
 from heedful.checks.evaluate import Context, context, key_of
@@ -634,6 +637,68 @@ async def test_a_rule_with_more_blanks_than_words_says_why_it_is_not_told(store)
     assert choice.outcome == "missed"
     assert choice.code == "particulars"
     assert choice.command == f"heedful lessons edit {choice.lesson} TEXT --by NAME"
+
+
+def refuse_by_words(answer: str) -> str:
+    if answer not in ("P0", "P1", "P2"):
+        raise ValueError(f"{answer!r} is not one of P0, P1, P2")
+    return answer
+
+
+@cases(
+    "read, wrong, right, rule",
+    {
+        "words of the function": (
+            refuse_by_words,
+            "high",
+            "P1",
+            "'high' is not one of P0, P1, P2",
+        ),
+        "values of a type": (
+            TypeAdapter(Literal["P0", "P1", "P2"]).validate_python,
+            "high",
+            "P1",
+            "at $: make it 'P0', 'P1' or 'P2'",
+        ),
+        "values of a field": (
+            TypeAdapter(dict[str, Literal["P0", "P1"]]).validate_json,
+            '{"priority": "high"}',
+            '{"priority": "P1"}',
+            "at $.priority: make it 'P0' or 'P1'",
+        ),
+        "an example that is like the answer": (
+            TypeAdapter(datetime.date).validate_python,
+            "soon",
+            "2026-03-02",
+            "at $: make it a date such as 2026-01-31",
+        ),
+        "a limit that is the answer": (
+            TypeAdapter(Annotated[int, Field(le=5)]).validate_python,
+            "7",
+            "5",
+            "at $: make it at most 5",
+        ),
+        "no JSON": (
+            json.loads,
+            "P1",
+            '{"priority": "P1"}',
+            "answer with the bare, complete JSON only: no ``` fences, no other words",
+        ),
+    },
+)
+async def test_what_an_exception_allows_is_told_whole_after_one_failure(
+    store, read, wrong, right, rule
+):
+    hints: list[str] = []
+
+    def answer(task: str, hint: str) -> Any:
+        hints.append(hint)
+        return read(wrong if len(hints) == 1 else right)
+
+    for task in ("Acme cannot pay", "Globex is cross"):
+        memory = Memory(store, holdout=0.0)
+        await run_loop(memory, task, answer, [], memory_key="read")
+    assert rules_in(hints[-1]) == [rule]
 
 
 @pytest.mark.both_nightly
