@@ -583,7 +583,7 @@ async def test_the_same_task_is_told_its_own_value(store):
 LABELS = {"l": "LIT-", "kg": "KG:"}
 
 
-def labelled(answer: Any, at: Context) -> Sequence[Finding]:
+def labelled(answer: str, at: Context) -> Sequence[Finding]:
     unit = at.task.split()[-1]
     prefix = LABELS[unit]
     if answer.startswith(prefix):
@@ -597,15 +597,16 @@ async def label_tasks(store: Store, *tasks: str, obeys: bool = True) -> list[str
     first_hints = []
     for task in tasks:
         number, unit = task.split()[-2:]
-        wrong = f"{number} {unit}"
-        later = f"{LABELS[unit]}{number}" if obeys else wrong
+        texts = [f"{number} {unit}"]
+        if obeys:
+            texts.append(f"{LABELS[unit]}{number}")
         hints: list[str] = []
 
         def answer(
-            _: str, hint: str, hints: list[str] = hints, texts: Any = (wrong, later)
+            _: str, hint: str, hints: list[str] = hints, texts: list[str] = texts
         ) -> str:
             hints.append(hint)
-            return texts[len(hints) > 1]
+            return texts[0] if len(hints) == 1 else texts[-1]
 
         memory = Memory(store, holdout=0.0)
         await run_loop(memory, task, answer, [labelled], memory_key="label", policy=TWO)

@@ -21,8 +21,10 @@ _SEPARATOR_REGEX = (
 _SEPARATOR_PATTERN = rf"({_SEPARATOR_REGEX})"
 _QUOTED_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
 # Signs that end a member; some of them end it only before a blank.
-_END_SIGNS = r"\s,;|()\[\]{}'\"`"
-_WORD_REGEX = rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:[^{_END_SIGNS}]*[^{_END_SIGNS}:.!?])?"
+_CLOSING_SIGNS = r"\s,;|()\[\]{}'\"`"
+_WORD_REGEX = (
+    rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:[^{_CLOSING_SIGNS}]*[^{_CLOSING_SIGNS}:.!?])?"
+)
 _NUMBER_PATTERN = r"\d+(?:\.\d+)?"
 # Two values are a list only if a word joins them: a pair with a comma may be a place.
 MIN_MEMBERS = 3

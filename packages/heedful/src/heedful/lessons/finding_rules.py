@@ -33,7 +33,7 @@ MAX_COMPARED_SIGHTINGS = 5
 _WORDS_PATTERN = r"(?!_+\b)\w+"
 # A name, path, date or number is one token: "fix/login", "2024-05-19", "1,204.5".
 _TOKEN_PATTERN = r"\s+|[-~/.@#$]*\w+(?:[-./@\\:,']{1,3}\w+)*|[^\w\s]"
-_QUOTATION_PATTERN = r"(?<!\w)(['\"`])[^'\"`\n]+\1(?!\w)"
+_QUOTED_CHUNK_PATTERN = r"(?<!\w)(['\"`])[^'\"`\n]+\1(?!\w)"
 # What stands between blanks, without the signs around it.
 _CHUNK_PATTERN = r"[^\s.,;:!?()\[\]'\"`](?:\S*[\w%$€])?"
 _REPEATED_MASK_PATTERN = rf"{MASK}(?:\W*{MASK})+|(['\"`]){MASK}\1"
@@ -285,7 +285,7 @@ class _Particulars:
         That is a word of a short answer, or a name of which the loop has all words. A
         message also loses its numbers and paths, which a fix may need.
         """
-        for match in compiled(_QUOTATION_PATTERN).finditer(text):
+        for match in compiled(_QUOTED_CHUNK_PATTERN).finditer(text):
             if self._is_of_loop(match[0], is_name=True):
                 yield match.span()
         for match in compiled(_CHUNK_PATTERN).finditer(text):
