@@ -132,7 +132,7 @@ class ReflectionResult(Record):
     """The lesson and the strategy of a run; `importance` and `confidence` are in 0..1.
 
     Both are the author's; `heedful_importance` is heedful's own. `dropped` lists the
-    texts of a model with what the run lacks: each `text`, its `part` and its
+    sentences of a model with what the run lacks: each `text`, its `part` and its
     `unsupported` words. `model_error` says why rules wrote the texts and not the model.
     If the lessons wait, `hint` is the command that states their sources.
     """

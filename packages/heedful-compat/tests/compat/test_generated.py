@@ -290,11 +290,13 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert result.confidence == 0.8
     assert result.dropped == []
     assert result.model_error is None
-    answer["strategy"] = "Ask 17 cooks."
-    (dropped,) = run_async(engine.generate_reflection(SPOKEN)).dropped
-    assert dropped["text"] == "Ask 17 cooks."
+    answer["strategy"] = "Ask 17 cooks. It asked 18 cooks."
+    checked = run_async(engine.generate_reflection(SPOKEN))
+    assert checked.strategy_text == "Ask 17 cooks."
+    (dropped,) = checked.dropped
+    assert dropped["text"] == "It asked 18 cooks."
     assert dropped["part"] == "strategy"
-    assert list(dropped["unsupported"]) == ["17"]
+    assert list(dropped["unsupported"]) == ["18"]
     reflection = answer["reflection"]
     answer["reflection"] = ""
     assert (

@@ -174,6 +174,81 @@ def test_only_figures_and_quotations_that_the_run_lacks_are_missing(text, missin
     assert list(facts.missing(text)) == missing
 
 
+# A strategy is advice, and may report
+
+ADVICE = {
+    "its own waits and limits": "Back off (1 s, 2 s, 4 s), give up after 3 retries.",
+    "a percentage": "Stay below 80 % of the documented rate limit.",
+    "codes": "Treat 429 and 503 as signals to slow down.",
+    "a clause of SQL": "Read in pages with LIMIT 1000.",
+    "a question": "Ask yourself “has anything changed since then?”",
+    "a condition in the past": "If it failed 13 times, stop.",
+    "a participle": "Retry failed calls 13 times, then use cached pages.",
+    "a demand": "The page size should be 250, as documented.",
+    "what may be": "A client may send 13 delayed calls.",
+    "what must be": "The query must skip 13 deleted rows.",
+    "what can be": "A page can hold 250 cached rows.",
+    "a need": "An import needs 13 locked rows at most.",
+    "needs": "Two imports need 13 locked rows at most.",
+    "limits": "The limits are shared: 13 allowed calls.",
+    "a rule in the present": "It is best to stop after 13 failed calls.",
+    "steps": "1. Read the header.\n2. Wait 13 s.\n3. Page by 250.",
+    "another language": "Nach 13 Fehlern warten, dann mit LIMIT 1000 lesen.",
+}
+REPORTS = {
+    "a duration": "The third install took 940 s.",
+    "a loss": "It lost 170 contacts on the way.",
+    "a passive": "It was told to retry in 940 seconds.",
+    "an effect": "This raised the cost by 940 %.",
+    "things": "These got 940 lines.",
+    "persons": "They did 940 retries.",
+    "a number of things": "Two earlier flights, HN118 at 09:40, still had seats.",
+    "a figure": "940 calls were refused.",
+    "those": "Those had 940 lines.",
+    "an article": "A page took 940 s.",
+    "another article": "An upload took 940 s.",
+    "its": "Its log had 940 lines.",
+    "later": "Afterwards 94.3 % of the rows were lost.",
+    "a log's words": "The log said “could not link against libssl”.",
+    "a program's words": "PostgreSQL hinted “set lock_timeout higher”.",
+    "a person's words": "Ann said “never on a Friday before noon”.",
+    "written words": "Ben wrote “I have checked the arrival time”.",
+    "several": "The first 13 were late.",
+    "its written words": "It wrote 940 lines.",
+}
+
+
+@cases("sentence", ADVICE)
+async def test_advice_keeps_its_own_figures_and_quotations(sentence):
+    reply = answer("Region lives in regions.", strategy=sentence)
+    reflected = await reflected_on(NO_COLUMN, model=ScriptedModel(reply))
+    assert reflected.strategy.text == sentence
+    assert reflected.dropped == ()
+
+
+@cases("sentence", REPORTS)
+async def test_of_a_strategy_only_a_report_that_the_run_lacks_is_dropped(sentence):
+    strategy = f"Join regions. {sentence} Give up after 3 retries."
+    reply = answer("Region lives in regions.", strategy=strategy)
+    reflected = await reflected_on(NO_COLUMN, model=ScriptedModel(reply))
+    assert reflected.strategy.text == "Join regions. Give up after 3 retries."
+    assert [claim.text for claim in reflected.dropped] == [sentence]
+
+
+@cases(
+    "strategy, text",
+    {
+        "a list": (["Join regions.", "Wait 13 s."], "Join regions.\nWait 13 s."),
+        "an object": ({"first": "Join.", "then": ["Wait."]}, "Join.\nWait."),
+    },
+)
+async def test_a_strategy_in_parts_has_a_line_for_each(strategy, text):
+    reply = json.dumps({"reflection": {"what": "It failed."}, "strategy": strategy})
+    reflected = await reflected_on(NO_COLUMN, model=ScriptedModel(reply))
+    assert reflected.text == "It failed."
+    assert reflected.strategy.text == text
+
+
 # Of a small model, the words must keep what the rules found
 
 KEEPS = {
@@ -284,6 +359,10 @@ async def test_the_marks_around_the_run_are_no_words_of_it():
         "thoughts": '<think>{{"reflection": 1}}</think>\n{}',
         "a sentence": "Analysis: {}",
         "the last object": 'First {{"a": 1}}, then: {}. Done.',
+        "a list": "[{}]",
+        "an outer key": '{{"analysis": {}}}',
+        "an outer key beside others": '```\n{{"result": {}, "status": "ok"}}\n```',
+        "an outer list": '{{"lessons": [{}]}}',
     },
 )
 async def test_an_answer_is_read_wherever_it_stands(frame):
@@ -291,3 +370,22 @@ async def test_an_answer_is_read_wherever_it_stands(frame):
     reflected = await reflected_on(BUILD, model=model)
     assert reflected.usage.calls == 1
     assert reflected.text == KEPT
+
+
+@cases(
+    "old, new",
+    {
+        "a comma before the end": ("}", ", }"),
+        "a comma before the end of a list": ("]", ",]"),
+        "a line break in a text": ("to run", "to run\n"),
+        "a tab in a text": ("to run ", "to run\t"),
+        "keys in capitals": ('"reflection"', '"REFLECTION"'),
+    },
+)
+@pytest.mark.parametrize("frame", ["{}", '<think>5" {{</think>It “is”:\n{}'])
+async def test_an_answer_that_is_nearly_json_is_read(old, new, frame):
+    reply = frame.format(answer(KEPT).replace(old, new))
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
+    assert reflected.usage.calls == 1
+    assert reflected.error == ""
+    assert reflected.text.split() == KEPT.split()

@@ -4,7 +4,8 @@ Models write JSON after their thoughts, in a fence, in a sentence. `read_json` f
 complete JSON values in one pass over the text, and takes the last one that fits. A
 value inside a broken object or list is a part of it, not an answer. An object or list
 that the end of the text cuts off is told apart from a broken one. `ask_for_json` asks a
-model for an object, at most twice.
+model for an object, at most twice; it also takes the object out of a list or another
+object, and reads one with a line break in a text or a comma too many.
 """
 
 import json
@@ -34,6 +35,10 @@ _START_PATTERN = re.compile(
     rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
 )
 _VALUE_DECODER = json.JSONDecoder()
+# A text, or a comma before the end of an object or list.
+_LOOSE_JSON_PATTERN = re.compile(
+    r'"(?>(?:[^"\\]|\\.)*)(?:"|\\?\Z)|,(?=\s*[]}])', re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +182,74 @@ def _read_object(text: str, read: Callable[[dict[str, Any]], T]) -> T:
 
     def fits(answer: Json) -> bool:
         """Return whether `read` takes a value."""
-        if not isinstance(answer.value, dict):
-            return False
         with suppress(InvalidInput):
-            read(answer.value)
+            _read_nested(answer.value, read)
             return True
         return False
 
-    reading = Reading()
+    is_cut = False
+    refusal: InvalidInput | None = None
     with suppress(RecursionError):
-        reading = read_json(text, fits)
-    if reading.json is not None and isinstance(reading.json.value, dict):
-        return read(reading.json.value)
+        for form in (text, _strict_json(text)):
+            reading = read_json(form, fits)
+            is_cut = is_cut or reading.is_cut
+            if reading.json is None:
+                continue
+            try:
+                return _read_nested(reading.json.value, read)
+            except InvalidInput as error:
+                refusal = refusal or error
 
+    if refusal is not None:
+        raise refusal
     allowed = "one JSON object and nothing else"
-    if reading.is_cut:
+    if is_cut:
         allowed = "complete JSON, and shorter: it breaks off"
     raise InvalidInput("the answer", text, allowed)
+
+
+def _read_nested(value: Any, read: Callable[[dict[str, Any]], T]) -> T:
+    """Return `read(object)` for an object, or for the only one inside of the value.
+
+    Raises InvalidInput, about the outermost object.
+    """
+    if isinstance(value, dict):
+        try:
+            return read(value)
+        except InvalidInput as error:
+            refusal = error
+        members = list(value.values())
+    else:
+        refusal = InvalidInput("the answer", value, "one JSON object and nothing else")
+        members = value if isinstance(value, list) else []
+
+    nested = [member for member in members if isinstance(member, dict | list)]
+    if len(nested) != 1:
+        raise refusal
+    try:
+        return _read_nested(nested[0], read)
+    except InvalidInput:
+        raise refusal from None
+
+
+def _strict_json(text: str) -> str:
+    """Return the JSON in an answer without what `json` refuses and models write.
+
+    That is a line break or a tab in a text, and a comma before the end of an object or
+    list.
+    """
+    answer = text.rpartition("</think>")[2]
+    start = _START_PATTERN.search(answer)
+    if start is None:
+        return answer
+    return _LOOSE_JSON_PATTERN.sub(_strict_token, answer[start.start() :])
+
+
+def _strict_token(token: re.Match[str]) -> str:
+    """Return a text with its line breaks and tabs escaped, and nothing for a comma."""
+    if token[0] == ",":
+        return ""
+    return token[0].replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _text_around(text: str, place: slice) -> str:

@@ -1,6 +1,9 @@
 """Claims: the sentences of a model, and what a run lacks of them.
 
-A sentence is refused for one reason: it has a figure or a quotation that the run lacks.
+A sentence about the run is refused for one reason: it has a figure or a quotation that
+the run lacks. Every sentence of a reflection is about the run. A strategy is advice,
+whose figures and quotations are its author's own ("give up after 3 retries"); only a
+sentence of it that reports what happened is about the run.
 Figures are compared by value: 1,200 and 1200.0 are equal, and so are 12 % and 0.12; a
 count of like calls or of failures is a figure of the run, too. Of a quotation only
 letters and digits are compared, and "…" may stand for what it leaves out. A single word
@@ -34,11 +37,21 @@ _RUN_FIGURE_PATTERN = re.compile(
     r"((?:\d{1,3}(?>(?:,\d{3})+)(?!\d)|\d++)(?>(?:\.\d++)*))(?!x)(\s?%|\spercent)?"
     r"((?!st\b|nd\b|rd\b|th\b)[A-Za-z:])?"
 )
+# How an English sentence reports: its subject, and then a verb in the past tense before
+# any in the present; or such a verb right before a quotation. Advice begins with its
+# verb or with a condition. Models write rules about a run in English by far most often;
+# what another language reports is believed.
+_REPORT_PATTERN = re.compile(
+    r"(?i)\W*(?:an?|it|its|the|these|they|this|those|two|afterwards|\d+)\b"
+    r"(?:(?! (?:are|can|is|may|must|needs?|should) ).)*?"
+    r" (?:\w+[^\We]ed|did|got|had|lost|said|took|was|were|wrote)\b"
+    r"|\w+ (?:\w+[^\We]ed|said|wrote) [“\"'‘]"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence or a strategy, the events it rests on, and what the run lacks of it.
+    """A sentence, the events it rests on, and what the run lacks of it.
 
     `events` are positions.
     """
@@ -65,6 +78,15 @@ def sentences(text: str) -> list[str]:
     """Split a text into sentences."""
     pieces = [piece.strip() for piece in _SENTENCE_END_PATTERN.split(text)]
     return [piece for piece in pieces if piece]
+
+
+def is_report(sentence: str) -> bool:
+    """Return True if a sentence says what happened, and is no advice.
+
+    >>> is_report("It gave up after 3 retries."), is_report("Give up after 3 retries.")
+    (True, False)
+    """
+    return _REPORT_PATTERN.match(sentence) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """Drafts: what rules or a model say that an episode teaches, and how a model is asked.
 
 `by_model` shows a model what `heedful.memory.excerpt` takes from a run, each text
-between random marks, and reads its answer. A sentence with a figure or a quotation that
-the run lacks is dropped, and so is the strategy; nothing else is. What a model writes
-has the lowest origin of all that it was shown. Of a model that is known to be small,
+between random marks, and reads its answer. A sentence about the run with a figure or a
+quotation that the run lacks is dropped; nothing else is. What a model writes has the
+lowest origin of all that it was shown. Of a model that is known to be small,
 the words are used only if they name the failed call, its error and what put it right.
 Without a model, `by_rules` describes the main mistake of a run in the words of
 `heedful.lessons.render`; the strategy is what worked instead, or what not to repeat. A
@@ -12,7 +12,7 @@ run without a mistake teaches nothing.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -27,7 +27,13 @@ from heedful.lessons.origin import Origin, lowest_origin, reaches_out
 from heedful.lessons.ranking import MIN_SHARED_WORDS
 from heedful.lessons.words import words
 from heedful.loop.record import NO_USAGE, Usage
-from heedful.memory.citations import Claim, RunFacts, sentences, without_citations
+from heedful.memory.citations import (
+    Claim,
+    RunFacts,
+    is_report,
+    sentences,
+    without_citations,
+)
 from heedful.memory.excerpt import (
     MAX_DECISIVE_CHARS,
     excerpt,
@@ -121,7 +127,7 @@ _ANSWER_SCHEMA = closed_object(
 class Draft:
     """A reflection and a strategy, written by "rules" or by a model, named by `by`.
 
-    `dropped` are the sentences, and the strategy, with what the run lacks.
+    `dropped` are the sentences about the run with what the run lacks.
     `confidence` and `rated` are the author's own figures, 0..1; `rated` is the
     importance, or None if the author gave none. `trust` is the origin of the
     reflection, `rule_trust` that of the strategy. `mended` is true if the strategy says
@@ -292,43 +298,68 @@ class _AnswerReader:
     def read(self, answer: Mapping[str, Any]) -> Draft:
         """Return the model's own words and figures. Raises InvalidInput without words.
 
-        A strategy is kept or dropped as a whole.
+        The keys may be in capitals.
         """
+        answer = {key.casefold(): value for key, value in answer.items()}
         reflection = _read_text(answer.get("reflection"))
         allowed = "two or three sentences as one text"
         require(reflection, "reflection", answer.get("reflection"), allowed)
 
+        strategy = _read_text(answer.get("strategy"))
         claims = [self._claim(sentence) for sentence in sentences(reflection)]
-        rule = self._claim(_read_text(answer.get("strategy")))
-        claims.append(replace(rule, part="strategy"))
-        dropped = tuple(claim for claim in claims if claim.unsupported)
-        supported = [claim for claim in claims if claim.text and not claim.unsupported]
-        if not supported:
+        advice = [self._advice(sentence) for sentence in sentences(strategy)]
+        dropped = tuple(claim for claim in (*claims, *advice) if claim.unsupported)
+        supported = tuple(claim for claim in claims if not claim.unsupported)
+        if any(claim.unsupported for claim in advice):
+            kept_sentences = (claim.text for claim in advice if not claim.unsupported)
+            strategy = " ".join(kept_sentences)
+        if not (supported or strategy):
             reasons = "; ".join(claim.why for claim in dropped)
             raise InvalidInput("reflection", reasons, "sentences that the run supports")
 
         # A model that claims the highest importance has not compared: it says nothing.
         importance = _read_share(answer.get("importance"), 1.0)
         draft = Draft(
-            tuple(claim for claim in supported if claim.part == "reflection"),
-            "".join(claim.text for claim in supported if claim.part == "strategy"),
+            supported,
+            strategy,
             confidence=_read_share(answer.get("confidence"), DEFAULT_CONFIDENCE),
             tags=_read_tags(answer.get("tags")),
             dropped=dropped,
         )
         return draft if importance == 1 else replace(draft, rated=importance)
 
-    def _claim(self, text: str) -> Claim:
-        """Return a text as a claim: it rests on all events that the model was shown."""
-        missing = (*self.facts.missing(text), *re.findall(self.mark, text))
-        return Claim(text, self.positions, unsupported=missing)
+    def _claim(self, sentence: str) -> Claim:
+        """Return a sentence about the run; it rests on all events that were shown."""
+        marks = re.findall(self.mark, sentence)
+        missing = (*self.facts.missing(sentence), *marks)
+        return Claim(sentence, self.positions, unsupported=missing)
+
+    def _advice(self, sentence: str) -> Claim:
+        """Return a sentence of the strategy; only a report of the run may be wrong."""
+        claim = replace(self._claim(sentence), part="strategy")
+        if self.mark in sentence or is_report(sentence):
+            return claim
+        return replace(claim, unsupported=())
 
 
-def _read_text(text: object) -> str:
-    """Return a text in an answer, safe for a prompt, without citations; else ""."""
-    if not isinstance(text, str):
-        return ""
+def _read_text(value: object) -> str:
+    """Return a text in an answer, safe for a prompt, without citations.
+
+    The texts of a list or an object are lines.
+    """
+    text = "\n".join(_texts_in(value))
     return without_citations(make_safe(text, MAX_STORED_TEXT_CHARS))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts and figures in a value of an answer."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for member in value:
+            yield from _texts_in(member)
+    elif value is not None:
+        yield str(value)
 
 
 def _read_tags(tags: object) -> tuple[str, ...]:

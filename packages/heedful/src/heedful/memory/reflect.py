@@ -100,8 +100,7 @@ class Reflected:
     `lesson` says what happened, None for a run without a mistake, and `strategy` what
     to do next time. `others` are lessons about the other mistakes of the run. `claims`
     are the parts of the text with the events that show them. `dropped` are the
-    sentences, and the strategy, of a model that are not used, each with the reason as
-    `why`. `signals` are the signs of a mistake in the episode. `known` is how often the
+    sentences of a model that are not used, each with the reason as `why`. `signals` are the signs of a mistake in the episode. `known` is how often the
     same failure was seen before; if it is above 0, no model was asked. `error` says why
     a model's answer was not used. `stored` has the results of storing the `lessons`,
     now or before. `again` is true if this episode was reflected on before. `busy` is
