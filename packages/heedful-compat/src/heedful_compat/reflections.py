@@ -209,16 +209,17 @@ async def generate_reflection(
     trust: str = "",
     on_model_error: Literal["keep", "raise"] = "keep",
     keys: Sequence[str] = (),
+    quotes_memory: bool = True,
 ) -> GeneratedReflection:
     """Return the lesson of a run, without storing it.
 
-    A failure that is already known is not sent to the model. Equal failures have equal
-    ids. Without a strategy, `strategy_id` and `strategy_text` are None; without an
-    error, `error_category` is None. `trust` is the origin of the run, by default that
-    of the memory: "user", "local" or "outside", or a word of earlier systems. `trust`,
-    `prompts`, `score`, `on_model_error` and `keys` are arguments of `reflect`. A
-    `model` may be a function of the messages. Raises InvalidInput, ModelError,
-    StoreError.
+    A failure that is already known is not sent to the model: the answer has the stored
+    words. Equal failures have equal ids. Without a strategy, `strategy_id` and
+    `strategy_text` are None; without an error, `error_category` is None. `trust` is the
+    origin of the run, by default that of the memory: "user", "local" or "outside", or a
+    word of earlier systems. `trust`, `prompts`, `score`, `on_model_error`, `keys` and
+    `quotes_memory` are arguments of `reflect`. A `model` may be a function of the
+    messages. Raises InvalidInput, ModelError, StoreError.
     """
     context = await asyncio.to_thread(_as_data, context)
     (episode,) = EpisodeReader(Limits()).add(context)
@@ -244,6 +245,7 @@ async def generate_reflection(
         related=[str(id) for id in related],
         keys=keys,
         of_quiet_runs=True,
+        quotes_memory=quotes_memory,
     )
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")

@@ -299,9 +299,11 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     more.
 
     The model of the service writes the lessons. Rules do if the service has no model,
-    if its model fails, and if the failure is known; `model_error` says why the words of
-    the model are not used. If the lessons are from outside, they wait in quarantine;
-    the command `release` releases them, and the command `hint` states their sources.
+    or if its model fails; `model_error` says why the words of the model are not used.
+    Of a known failure, the answer has the stored words; a key that may neither read nor
+    recall gets those of the rules. If the lessons are from outside, they wait in
+    quarantine; the command `release` releases them, and the command `hint` states their
+    sources.
     """
     if not caller.setup.reflections:
         raise Problem(
@@ -318,6 +320,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         store=memory,
         model=caller.setup.model,
         keys=caller.actor.via.split(),
+        quotes_memory=bool({"read", "recall"}.intersection(caller.key.may)),
     )
     if not run.store:
         return reflection

@@ -279,8 +279,14 @@ def test_the_model_of_the_service_writes_the_reflection(tmp_path):
         assert generated["reflection_text"].startswith(str(words["reflection"]))
         assert generated["importance"] == 0.9
         # The failure is known, so the model is not asked again.
-        assert api.post(GENERATE, json=FAILED).status_code == 200
+        again = api.post(GENERATE, json={**FAILED, "session_id": "another"}).json()
         assert len(model.prompts) == 1
+        names = ("reflection_id", "reflection_text", "strategy_text", "tags")
+        assert [again[name] for name in names] == [generated[name] for name in names]
+        assert again["importance"] == 0.9
+        sent = {**FAILED, "session_id": "a third"}
+        blind = api.post(GENERATE, json=sent, key=api.key("write")).json()
+        assert words["strategy"] not in str(blind)
 
 
 @pytest.mark.sqlite

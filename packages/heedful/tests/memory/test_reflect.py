@@ -269,13 +269,53 @@ async def test_what_is_known_in_the_scope_is_counted_and_no_model_is_asked(memor
     ).known == 0
 
 
-async def test_a_report_has_its_own_runs_words_and_memory_keeps_the_models(memory):
+@cases("is_written", {"stored": True, "not stored": False})
+async def test_of_a_known_failure_the_answer_has_the_stored_words(memory, is_written):
     model = ScriptedModel(GOOD)
     first = await reflect(FAILED, memory=memory, model=model)
     other = with_task("What does a red pot cost?")
-    reflected = await reflect(other, memory=memory, model=model)
+    reflected = await reflect(other, memory=memory, model=model, store=is_written)
+    assert reflected.known == 1
+    for lesson, stored in zip(reflected.lessons, first.lessons, strict=True):
+        assert lesson.text == stored.text
+        assert lesson.signature == stored.signature
+        assert lesson.importance == stored.importance
+        assert lesson.tags == stored.tags
+    assert reflected.by == "scripted"
+    assert reflected.importance == first.importance
+    assert reflected.confidence == first.confidence
+
+
+async def test_who_may_not_read_memory_gets_the_words_of_the_rules(memory):
+    await reflect(FAILED, memory=memory, model=ScriptedModel(GOOD))
+    other = with_task("What does a red pot cost?")
+    reflected = await reflect(other, memory=memory, quotes_memory=False)
+    assert reflected.known == 1
     assert reflected.text == (await reflect(other)).text
     assert reflected.by == "rules"
+
+
+async def test_a_known_failure_of_others_has_no_stored_words(memory):
+    await reflect(FAILED, memory=memory, model=ScriptedModel(GOOD))
+    other = with_task("What does a red pot cost?")
+    reflected = await reflect(other, memory=memory, origin="outside")
+    assert reflected.by == "rules"
+
+
+async def test_words_that_wait_are_in_no_answer(memory):
+    model = ScriptedModel(GOOD)
+    await reflect(FAILED, memory=memory, model=model, origin="outside")
+    other = with_task("What does a red pot cost?")
+    reflected = await reflect(other, memory=memory)
+    assert reflected.known == 1
+    assert reflected.by == "rules"
+
+
+async def test_a_known_failure_keeps_the_words_of_the_model_in_memory(memory):
+    model = ScriptedModel(GOOD)
+    first = await reflect(FAILED, memory=memory, model=model)
+    other = with_task("What does a red pot cost?")
+    await reflect(other, memory=memory, model=model)
     [lesson] = await memory.recall(TASK, kind="reflection")
     assert lesson.lesson == first.text
     assert table(memory, "select kind, seen from lesson") == [

@@ -35,11 +35,13 @@ from heedful.errors import (
     ModelError,
     StoreError,
 )
+from heedful.lessons import render
 from heedful.lessons.call_marks import (
     Step,
 )
 from heedful.lessons.commands import release_command, trust_command
 from heedful.lessons.lesson import Example, Lesson, LessonRun, Remembered
+from heedful.lessons.mistake import from_json, merged, without_outside
 from heedful.lessons.origin import (
     Origin,
     is_outside,
@@ -69,6 +71,7 @@ from heedful.memory.quarantine import release_stated
 from heedful.memory.run_records import LessonWriter, steps_of, strategy_importance
 from heedful.memory.study import Study, remove_lessons
 from heedful.models.contract import Model
+from heedful.redact import redact
 from heedful.store import (
     episode_lessons,
     episodes,
@@ -100,15 +103,16 @@ class Reflected:
     `lesson` says what happened, None for a run without a mistake, and `strategy` what
     to do next time. `others` are lessons about the other mistakes of the run. `claims`
     are the parts of the text with the events that show them. `dropped` are the
-    sentences of a model that are not used, each with the reason as `why`. `signals` are the signs of a mistake in the episode. `known` is how often the
-    same failure was seen before; if it is above 0, no model was asked. `error` says why
-    a model's answer was not used. `stored` has the results of storing the `lessons`,
-    now or before. `again` is true if this episode was reflected on before. `busy` is
-    true if another process is reflecting on it, or was until a few seconds ago. `steps`
-    are the steps of the run, for `Memory.before`; those that the lessons are about have
-    1 as their `lesson`. `source` names the run in memory, and `procedure` is the order
-    of its tools. `untrusted` are the names of the sources that the lessons wait for.
-    `origin` is that of the run, and `run` is the run as its lessons have it.
+    sentences of a model that are not used, each with the reason as `why`. `signals` are
+    the signs of a mistake in the episode. `known` is how often the same failure was
+    seen before; if it is above 0, no model was asked. `error` says why a model's answer
+    was not used. `stored` has the results of storing the `lessons`, now or before.
+    `again` is true if this episode was reflected on before. `busy` is true if another
+    process is reflecting on it, or was until a few seconds ago. `steps` are the steps
+    of the run, for `Memory.before`; those that the lessons are about have 1 as their
+    `lesson`. `source` names the run in memory, and `procedure` is the order of its
+    tools. `untrusted` are the names of the sources that the lessons wait for. `origin`
+    is that of the run, and `run` is the run as its lessons have it.
     """
 
     lesson: Lesson | None
@@ -209,24 +213,27 @@ async def reflect(
     related: Sequence[str] = (),
     keys: Sequence[str] = (),
     of_quiet_runs: bool = False,
+    quotes_memory: bool = True,
 ) -> Reflected | None:
     """Return what an episode teaches, by rules or a `model`; None if it is empty.
 
-    If memory has seen the failure before, it counts one more sighting, and no model is
-    asked. Each episode is reflected on once, even if several processes pass it in
-    several times. The rules write the reflection, and `error` says why, if the model
-    fails or its answer is refused. A run without a mistake has no lesson, unless a
-    model writes one; `of_quiet_runs` is for callers who store a reflection of every
-    run, which no prompt is shown. With `on_model_error="raise"` the error of a model
-    that fails is raised, and the episode is tried again later. `prompts` are
-    instructions for the model about a "failure" (also an error or a timeout), a
-    "success", or a "partial" result; heedful adds the data and the format of the
-    answer. `score` returns the importance, 0..1. With `store=False` nothing is written.
-    `origin` is that of who hands in the run, by default that of the memory, else
-    "user": of a run from "outside", all lessons wait. What a tool that fetches says is
-    left out of the words of the rules. `related` are ids that are stored with the
-    lesson. `keys` are the sources of the keys of a service that sent the episode, such
-    as "key:3f". Raises InvalidInput, ModelError, StoreError.
+    If memory has seen the failure before, it counts one more sighting, no model is
+    asked, and the result has the stored words, importance and tags; those of the rules
+    without `quotes_memory`, for callers who may not read the memory. Each episode is
+    reflected on once, even if several processes pass it in several times. The rules
+    write the reflection, and `error` says why, if the model fails or its answer is
+    refused. A run without a mistake has no lesson, unless a model writes one;
+    `of_quiet_runs` is for callers who store a reflection of every run, which no prompt
+    is shown. With `on_model_error="raise"` the error of a model that fails is raised,
+    and the episode is tried again later. `prompts` are instructions for the model about
+    a "failure" (also an error or a timeout), a "success", or a "partial" result;
+    heedful adds the data and the format of the answer. `score` returns the importance,
+    0..1. With `store=False` nothing is written. `origin` is that of who hands in the
+    run, by default that of the memory, else "user": of a run from "outside", all
+    lessons wait. What a tool that fetches says is left out of the words of the rules.
+    `related` are ids that are stored with the lesson. `keys` are the sources of the
+    keys of a service that sent the episode, such as "key:3f". Raises InvalidInput,
+    ModelError, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     require(
@@ -251,6 +258,7 @@ async def reflect(
         related=related,
         keys=tuple(keys),
         of_quiet_runs=of_quiet_runs,
+        quotes_memory=quotes_memory,
     )
 
     if not episode.events and episode.fault is None:
@@ -367,6 +375,7 @@ class _Reflector:
     keys: tuple[str, ...] = ()
     refusal: type[ModelError] = AnswerRefused
     of_quiet_runs: bool = False
+    quotes_memory: bool = True
 
     def __post_init__(self) -> None:
         require(
@@ -504,6 +513,7 @@ class _Reflector:
             keys=self.keys,
             related=self.related,
         )
+        known_lessons = await self._known_lessons(study)
         lesson = None
         if draft.claims or self.of_quiet_runs:
             lesson = writer.write(
@@ -511,12 +521,17 @@ class _Reflector:
             )
         strategy = None
         raised_importance = strategy_importance(importance)
-        # Without a rule of its own, it is one more sighting for the stored one.
-        rule = draft.strategy or await self._stored_rule(study)
+        rule = draft.strategy
+        if lesson is not None and not rule and "strategy" in known_lessons:
+            # Without a rule of its own, it is one more sighting for the stored one.
+            rule = known_lessons["strategy"]["text"]
         if rule:
             strategy = writer.write(
                 "strategy", rule, draft.rule_trust, raised_importance
             )
+        if draft.by == DRAFT_BY_RULES:
+            lesson = _with_known_words(lesson, known_lessons)
+            strategy = _with_known_words(strategy, known_lessons)
         procedure, shared = await self._procedure(study, digest)
         if shared and strategy is None and not procedure.has_failed:
             strategy = writer.write_procedure(procedure, shared, raised_importance)
@@ -544,24 +559,22 @@ class _Reflector:
             run=writer.run,
         )
 
-    async def _stored_rule(self, study: Study) -> str:
-        """Return the rule that memory has about the main mistake of a run, or "".
+    async def _known_lessons(self, study: Study) -> Mapping[str, Mapping[str, Any]]:
+        """Return the lesson and the rule that memory has about a run, by their kinds.
 
-        What waits is not taken: written again, it would be local.
+        What waits is not taken: written again, it would be local. Of a run from
+        outside there are none: whoever refuses its words would refuse the stored ones.
         """
-        if self.memory is None or study.main is None:
-            return ""
+        if self.memory is None or study.origin == "outside" or not self.quotes_memory:
+            return {}
         scope = self.memory.scope
         digest = study.signature.digest
         rows = await self.memory.store.read(scope, lessons.of_failure, digest)
-        rules = (
-            row["text"]
-            for row in rows
-            if row["kind"] == "strategy"
-            and row["state"] != "quarantined"
-            and not row["unreviewed"]
-        )
-        return next(rules, "")
+        return {
+            row["kind"]: row
+            for row in reversed(rows)
+            if row["state"] != "quarantined" and not row["unreviewed"]
+        }
 
     async def _procedure(
         self, study: Study, digest: str
@@ -583,6 +596,39 @@ class _Reflector:
         if episode.outcome == "failure":
             procedure = replace(procedure, has_failed=shared != (), task="")
         return procedure, shared
+
+
+def _with_known_words(
+    lesson: Lesson | None, known_lessons: Mapping[str, Mapping[str, Any]]
+) -> Lesson | None:
+    """Return a lesson in the words of the stored one that it repeats, with its author.
+
+    The sighting and the record are those of its own run.
+    """
+    known_lesson = known_lessons.get(lesson.kind) if lesson else None
+    if lesson is None or known_lesson is None:
+        return lesson
+    if known_lesson["signature"] != lesson.signature.digest:
+        return lesson
+
+    text = known_lesson["text"]
+    stored_mistake = from_json(known_lesson["mistake"])
+    if lesson.mistake is not None and stored_mistake is not None:
+        mistake = without_outside(merged(lesson.mistake, stored_mistake))
+        text = mistake.words or redact(render.text_of(lesson.kind, mistake))
+    run = lesson.run
+    author = known_lesson["run"]
+    if run is not None and author is not None:
+        run = replace(
+            run, by=author.by, confidence=author.confidence, rated=author.rated
+        )
+    return replace(
+        lesson,
+        text=text,
+        importance=known_lesson["importance"],
+        tags=tuple(known_lesson["tags"]),
+        run=run,
+    )
 
 
 async def _write_lessons(
