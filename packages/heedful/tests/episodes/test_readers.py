@@ -1,10 +1,11 @@
 """Each file is recognised by the reader of its format, and by no other but chats'."""
 
+import json
 from typing import Any
 
 import pytest
 
-from heedful.episodes.reading import readers
+from heedful.episodes.reading import read, readers
 from tests.episodes.runs import CHAT, CLAUDE, FILES, OWN, document, genai, read_file
 
 ROLLOUT = [
@@ -50,3 +51,13 @@ def test_one_reader_recognises_a_file(source, sample):
         reader.source for reader in readers() if any(map(reader.begins, sample))
     ]
     assert matching in ([source], [source, "chat"])
+
+
+def test_the_error_of_an_event_keeps_its_other_fields():
+    error = {"message": "Timeout", "code": 504, "stack_trace": "db.py line 77"}
+    run = {"events": [{"type": "error_event", "error": error}], "outcome": "error"}
+    [episode] = read(json.dumps(run).encode())
+    [event] = episode.events
+    assert event.error == "Timeout"
+    assert event.code == "504"
+    assert event.meta == {"stack_trace": "db.py line 77"}

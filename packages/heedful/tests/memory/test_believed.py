@@ -90,6 +90,61 @@ def test_a_long_event_loses_its_middle_so_that_the_others_fit():
     assert "DROP TABLE customers" in texts["events"]
 
 
+TIMEOUT = Event(
+    "tool_response",
+    tool="sql",
+    error="Timeout",
+    code="QUERY_TIMEOUT",
+    meta={
+        "stack_trace": "db.py line 77 in fetch_orders",
+        "inputs": {"batch": 9_000},
+        "token": "AKIAIOSFODNN7EXAMPLE",
+    },
+)
+CACHED = Event("tool_response", "10 results", tool="find", meta={"latency_ms": 50})
+
+
+def shown_events(events: list[Event], budget: int = 12_000) -> str:
+    """Return the events that a model is shown of a run."""
+    _, texts = excerpt(Study.of(Episode(tuple(events), "failure")), budget)
+    return texts["events"]
+
+
+@cases(
+    "event, words",
+    {
+        "the code of an error": (TIMEOUT, "QUERY_TIMEOUT"),
+        "a stack trace": (TIMEOUT, "fetch_orders"),
+        "inputs": (TIMEOUT, '{"batch": 9000}'),
+        "metadata of what worked": (CACHED, '"latency_ms": 50'),
+    },
+)
+def test_the_data_of_an_event_are_shown_after_its_text(event, words):
+    text = shown_events([Event("tool_call", tool=event.tool), event])
+    assert text.index(event.content or event.error) < text.index(words)
+
+
+def test_no_secret_in_the_data_of_an_event_is_shown():
+    text = shown_events([Event("tool_call", tool="sql"), TIMEOUT])
+    assert "AKIAIOSFODNN7EXAMPLE" not in text
+
+
+def test_data_are_shown_of_what_failed_and_of_the_rest_while_they_fit():
+    events = list(build_quiet_run(200, "SELECT 0").events)
+    events[201] = CACHED
+    run = [*events, Event("tool_call", tool="sql"), TIMEOUT, *events]
+    text = shown_events(run, 4_000)
+    assert "fetch_orders" in text
+    assert "latency_ms" not in text
+
+
+def test_a_figure_in_the_data_of_an_event_is_one_of_the_run():
+    run = Episode((Event("tool_call", tool="find"), CACHED, TIMEOUT), "failure")
+    facts = RunFacts.of(Study.of(run).course)
+    text = "It took 50 ms, and db.py failed in line 77 with 9,000 rows, not 9,001."
+    assert list(facts.missing(text)) == ["9,001"]
+
+
 @cases(
     "context, budget",
     {"an embedded model": (4_096, 1_947), "a context without room": (512, 0)},

@@ -187,6 +187,12 @@ def event_text(event: Event) -> str:
     return "\n".join(part for part in (event.content, arguments, event.error) if part)
 
 
+def event_details(event: Event) -> str:
+    """Return the error code and the other data of an event as one text."""
+    data = json.dumps(dict(event.meta), ensure_ascii=False, default=str)
+    return " ".join(filter(None, [event.code, data if event.meta else ""]))
+
+
 def values(text: str) -> frozenset[str]:
     """Return the numbers and names in a text, without small numbers and list marks.
 

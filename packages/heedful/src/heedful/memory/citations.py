@@ -111,7 +111,7 @@ class RunFacts:
         counts = Counter[object]()
         for event, failure in zip(run.events, run.failure, strict=True):
             text = trace.event_text(event)
-            texts += [event.agent, event.tool, event.code, text]
+            texts += [event.agent, event.tool, text, trace.event_details(event)]
             counts.update([(event.type, event.tool), (event.type, text)])
             if failure:
                 counts.update(["a failure", ("a failure of", event.tool)])

@@ -1,5 +1,8 @@
 """What a model is shown of a run: what failed first, then all events while they fit.
 
+An event has its error code and its other data, such as a stack trace, behind its text,
+as far as both fit into its share.
+
 The signs of mistakes and their events come first, then the answer and both ends of the
 run, then all calls in order, then every other event until the budget is spent. The
 model reads the events in the order of the run, each with its number in the run, and one
@@ -30,6 +33,8 @@ FRAME_TOKENS = 1_500
 # a run with 300 of them.
 MAX_DECISIVE_CHARS = 600
 MAX_EVENT_CHARS = 80
+# Less of an error code and of other data says nothing.
+MIN_DETAIL_CHARS = 20
 
 
 def excerpt_tokens(model: Model) -> int:
@@ -116,9 +121,13 @@ def _event_lines(
 
     lines: dict[int, str] = {}
     for position in dict.fromkeys((*decisive, *calls, *range(len(events)))):
-        least = MAX_DECISIVE_CHARS if position in decisive else MAX_EVENT_CHARS
-        max_chars = max(share_chars, least)
-        line = f"{position + 1}. {_describe_event(events[position], max_chars)}"
+        max_chars = max(share_chars, MAX_EVENT_CHARS)
+        detail_chars = share_chars
+        if position in decisive:
+            max_chars = max(share_chars, MAX_DECISIVE_CHARS)
+            detail_chars = max_chars
+        words = _describe_event(events[position], max_chars, detail_chars)
+        line = f"{position + 1}. {words}"
         cost = tokens(f"{line}\n")
         if cost <= budget:
             lines[position] = line
@@ -128,8 +137,12 @@ def _event_lines(
     return lines
 
 
-def _describe_event(event: Event, max_chars: int) -> str:
-    """Return type, agent and tool of an event, and its text in at most `max_chars`."""
+def _describe_event(event: Event, max_chars: int, detail_chars: int) -> str:
+    """Return type, agent and tool of an event, and its text in at most `max_chars`.
+
+    Its code and its other data follow, without their middle if they and the text have
+    more than `detail_chars`.
+    """
     agent = f"of {event.agent}" if event.agent else ""
     names = filter(None, (event.type, agent, event.tool))
     title = " ".join(clean(name, MAX_LABEL_CHARS) for name in names)
@@ -137,6 +150,12 @@ def _describe_event(event: Event, max_chars: int) -> str:
     text = make_safe(trace.event_text(event), max(max_chars, MAX_SHOWN_LINE_CHARS))
     if len(text) > max_chars:
         text = clean(text, max_chars)
+
+    room = detail_chars - len(text)
+    details = trace.event_details(event)
+    if details and room >= MIN_DETAIL_CHARS:
+        shown_details = clean(make_safe(details, max(room, MAX_SHOWN_LINE_CHARS)), room)
+        text = f"{text} ({shown_details})".lstrip()
     return f"{title}: {text}"
 
 

@@ -116,12 +116,21 @@ def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_event(value: Mapping[str, Any]) -> Event:
-    """Return an event; fields that `Event` lacks are stored in its `meta`."""
+    """Return an event; fields that `Event` lacks are stored in its `meta`.
+
+    So are those of its error, such as a stack trace.
+    """
     fields = _canonical_names(value)
     error = fields.get("error")
     code = _number_or_text(fields, "code")
+    error_fields: dict[str, Any] = {}
     if isinstance(error, Mapping):
         code = _first_number_or_text(error, ERROR_CODE_NAMES)
+        error_fields = {
+            name: value
+            for name, value in error.items()
+            if name not in (*ERROR_CODE_NAMES, *ERROR_MESSAGE_NAMES)
+        }
         error = texts_of(error, ERROR_MESSAGE_NAMES) or text_of(error)
 
     meta = fields.get("meta")
@@ -160,7 +169,7 @@ def _read_event(value: Mapping[str, Any]) -> Event:
         id=text_field(fields, "id"),
         code=code,
         at=seconds(fields.get("at")),
-        meta={**others, **(meta or {})},
+        meta={**others, **error_fields, **(meta or {})},
         origin=origin,
     )
 
