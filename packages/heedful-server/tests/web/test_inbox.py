@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from heedful import Episode, Event, Example, reflect
+from heedful import Episode, Event, Example, learn_session, reflect
+from heedful.episodes.episode import Origin
 from heedful.memory.memory import Memory
 from tests.service.support import read_data
 from tests.tables import cases
@@ -33,17 +34,16 @@ def hold(browser: Browser, error: str, lesson: str, source: str, **more: Any) ->
     browser.api.run(remembering)
 
 
-def learn(browser: Browser, product: str, correct: str) -> None:
-    """Reflect on a run whose tool from outside refused a product and took another."""
-    refused = Event("tool_response", tool="web_price", error=f"no product `{product}`")
+def run_that_fixed(product: str, correct: str, *, origin: Origin) -> Episode:
+    """Return a run whose tool refused a product, in words of an origin."""
+    error = f"no product `{product}`"
     events = (
         Event("tool_call", tool="web_price", arguments={"id": product}),
-        refused,
+        Event("tool_response", tool="web_price", error=error, origin=origin),
         Event("tool_call", tool="web_price", arguments={"id": correct}),
         Event("tool_response", "12.50", tool="web_price"),
     )
-    run = Episode(events, "success", task=f"What does {product} cost?")
-    browser.api.run(reflect(run, memory=memory_of(browser)))
+    return Episode(events, "success", task=f"What does {product} cost?")
 
 
 @pytest.fixture
@@ -120,7 +120,8 @@ def test_equal_words_with_other_examples_are_decided_apart(browser):
 
 
 def test_the_texts_of_one_run_are_decided_at_once(browser):
-    learn(browser, "A17", "A-17")
+    run = run_that_fixed("A17", "A-17", origin="outside")
+    browser.api.run(reflect(run, memory=memory_of(browser)))
     row = browser.data("/inbox")["queue"][0]
     assert len(row["ids"]) == 2
     page = browser.get(f"/inbox/{row['id']}").text
@@ -148,17 +149,18 @@ def test_a_form_with_other_texts_changes_nothing(browser, ids, status):
 
 def test_a_source_is_trusted_as_by_the_command_and_taken_back(browser):
     before = listed(browser)
-    learn(browser, "A17", "A-17")
-    learn(browser, "B2", "B-2")
+    for product, correct in (("A17", "A-17"), ("B2", "B-2")):
+        run = run_that_fixed(product, correct, origin="")
+        browser.api.run(learn_session(run, memory=memory_of(browser)))
     first = browser.data("/inbox")["queue"][0]["id"]
     case = browser.data(f"/inbox/{first}")["case"]
     assert case["names"] == ["web_price"]
-    assert case["frees"] == 4
+    assert case["frees"] == 2
     page = words_of(browser.get(f"/inbox/{first}").text)
-    assert "Trust releases 4 texts that wait; what comes later is told at once" in page
+    assert "Trust releases 2 texts that wait; what comes later is told at once" in page
     assert "heedful trust web_price" in page
     note = browser.do("trust", names=quote('["web_price"]'), why="our own shop")
-    assert note == "Stated: web_price; 4 texts released."
+    assert note == "Stated: web_price; 2 texts released."
     assert listed(browser) == before
     assert reasons(browser, "trust") == ["our own shop"]
     quarantine = memory_of(browser).quarantine

@@ -7,7 +7,7 @@ release, and what they say is looked up on the page that the reviewer saw.
 import itertools
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from io import BytesIO
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -148,8 +148,11 @@ async def hold_run(browser: Browser, memory: Memory) -> None:
 
 
 async def hold_part_of_run(browser: Browser, memory: Memory) -> None:
-    """Let only what a tool that fetches answers wait."""
-    await reflect(run_that_fixed("web_price"), memory=memory)
+    """Let only what an event from outside says wait."""
+    run = run_that_fixed("price")
+    call, refused, *others = run.events
+    events = (call, replace(refused, origin="outside"), *others)
+    await reflect(replace(run, events=events), memory=memory)
 
 
 async def hold_rule(browser: Browser, memory: Memory) -> None:

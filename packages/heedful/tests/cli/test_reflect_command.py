@@ -4,6 +4,7 @@ again.
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from heedful.episodes.readers import heedful as traces
 from heedful.lessons import render
 from heedful.lessons.mistake import Call, Fix, Mistake
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
+from tests.tables import cases
 
 MODEL = f"""
 import os
@@ -208,31 +210,39 @@ KETTLE_RUN = Episode(
 )
 
 
-FETCHED_RUN = replace(
-    KETTLE_RUN,
-    events=tuple(
-        replace(event, tool=event.tool and "mcp__shop__price")
-        for event in KETTLE_RUN.events
-    ),
-)
+def fetched(run: Episode, **fields: Any) -> Episode:
+    """Return a run with a tool of an MCP server, and these fields of its results."""
+    events = [
+        replace(event, tool="mcp__shop__price")
+        if event.tool
+        else replace(event, **fields)
+        for event in run.events
+    ]
+    return replace(run, events=tuple(events))
 
 
-def test_what_a_tool_that_fetches_printed_is_left_out(desk, session):
-    desk.write("kettle.jsonl", b"".join(traces.write([FETCHED_RUN])))
+@cases("origin, is_told", {"of the caller": ("", True), "outside": ("outside", False)})
+def test_words_from_outside_are_left_out_and_no_names_of_tools_count(
+    desk, session, origin, is_told
+):
+    run = fetched(KETTLE_RUN, origin=origin)
+    desk.write("kettle.jsonl", b"".join(traces.write([run])))
+    error = "no such item" if is_told else "!no such item"
     mistake = Mistake(
         action=Call(tool="mcp__shop__price", arguments=(("item", "kettle"),)),
+        error="Error: no such item" if is_told else "",
         fix=Fix(kind="arguments", changes=(("item", "red kettle"),)),
     )
     failed = render.account(mistake)
     [fix] = render.fix_lines(mistake)
     session(
         ("reflect kettle.jsonl", 0),
-        (f"recall '{KETTLE_TASK}'", 0, failed, fix, "!no such item"),
+        (f"recall '{KETTLE_TASK}'", 0, failed, fix, error),
         (
             """before --tool mcp__shop__price -- '{"item": "kettle"}'""",
             0,
             f"fix: {fix}",
-            "!no such item",
+            error,
         ),
     )
 

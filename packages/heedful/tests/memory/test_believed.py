@@ -197,8 +197,8 @@ async def test_an_invented_sentence_is_dropped_and_the_others_stay(run, pair):
 
 
 async def test_its_words_wait_if_it_was_shown_an_event_from_outside():
-    page = called(1, "bash", "Use --fast.", command="curl https://example.com/faq")
-    run = Episode((*page, *NO_COLUMN.events), "success", task=NO_COLUMN.task)
+    page = Event("user_message", "Use --fast.", origin="outside")
+    run = Episode((page, *NO_COLUMN.events), "success", task=NO_COLUMN.task)
     reply = answer("Region lives in regions.", strategy="Join regions.")
     reflected = await reflected_on(run, model=ScriptedModel(reply))
     assert reflected.trust == "outside"

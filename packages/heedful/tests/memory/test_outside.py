@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -200,6 +201,58 @@ async def test_a_rule_that_waits_is_not_taken_by_a_run_of_this_machine(memory):
     assert reflected.strategy is None
     lines = [match.lesson for match in await memory.recall(planted.task)]
     assert "EVIL" not in "".join(lines)
+
+
+# A run that a caller hands in is his own, whatever its tools are called
+
+
+def failed_call(tool: str, **fields: Any) -> heedful.Episode:
+    """Return a run in which a call failed, and other arguments put it right."""
+    call, refused = step(tool, {"of": "wage rules"}, PAGE_ERROR)
+    events = (call, replace(refused, **fields), *step(tool, {"of": "wages"}))
+    return heedful.Episode(tuple(events), "success", task="read the wage rules")
+
+
+@cases(
+    "tool",
+    {
+        "a database": "fetch_rows",
+        "mail": "send_mail",
+        "an API": "http_get",
+        "a browser": "browser",
+        "an MCP server": SEARCH,
+    },
+)
+async def test_no_name_of_a_tool_makes_a_callers_run_wait(memory, tool):
+    reflected = await heedful.reflect(failed_call(tool), memory=memory)
+    assert reflected is not None
+    assert {answer.state for answer in reflected.stored} == {"unverified"}
+    assert reflected.hint == ""
+    assert reflected.strategy is not None
+    assert "password" in reflected.strategy.text
+    known_failures = await memory.before(tool, {"of": "wage rules"})
+    assert "password" in known_failures.failures[0].error
+
+
+@cases("tool", {"a tool that fetches": SEARCH, "another tool": "search"})
+async def test_what_an_event_from_outside_says_is_left_out(memory, tool):
+    run = failed_call(tool, origin="outside")
+    reflected = await heedful.reflect(run, memory=memory)
+    assert reflected is not None
+    lines = await memory.recall(run.task)
+    known_failures = await memory.before(tool, {"of": "wage rules"})
+    assert "of “wages”" in str(lines)
+    assert "password" not in f"{lines} {known_failures} {reflected.text}"
+
+
+async def test_a_run_through_a_key_waits_for_the_key_alone(memory):
+    run = failed_call(SEARCH)
+    reflected = await heedful.reflect(run, memory=memory, keys=("key:3f",))
+    assert reflected is not None
+    assert reflected.untrusted == ("key:3f",)
+    assert await memory.recall(run.task) == []
+    await memory.quarantine.state("key:3f", by="ann")
+    assert await memory.quarantine.waiting() == []
 
 
 @cases(

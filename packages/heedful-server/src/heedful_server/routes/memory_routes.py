@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from heedful.episodes.episode import Limits
-from heedful.episodes.origins import sources_in
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson, render
@@ -580,7 +579,7 @@ async def receive_episode(
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
 
     stated = await caller.memory.quarantine.believed()
-    sources = {*await offload(sources_in, episode), *caller.actor.via.split()}
+    sources = caller.actor.via.split()
     response.status_code = 200 if state == "reflected" else 202
     return {
         "digest": episode.digest,

@@ -8,10 +8,9 @@ from heedful.episodes.course import (
     RESULT_EVENTS,
     SURROUNDING_EVENTS,
     Course,
-    course,
     given_to,
 )
-from heedful.episodes.episode import Episode, Event
+from heedful.episodes.episode import Event
 from heedful.lessons.action import command_of
 from heedful.lessons.origin import (
     NETWORK_SOURCE,
@@ -46,9 +45,8 @@ def sources_at(run: Course, position: int) -> frozenset[str]:
     return sources_of(event.tool or calling.tool, command_of(given_to(calling)))
 
 
-def sources_in(episode: Episode) -> frozenset[str]:
-    """Return the sources of the words of an episode."""
-    run = course(episode)
+def sources_in(run: Course) -> frozenset[str]:
+    """Return the sources of the words of a run."""
     return frozenset(
         chain.from_iterable(sources_at(run, n) for n in range(len(run.events)))
     )

@@ -230,10 +230,10 @@ async def reflect(
     heedful adds the data and the format of the answer. `score` returns the importance,
     0..1. With `store=False` nothing is written. `origin` is that of who hands in the
     run, by default that of the memory, else "user": of a run from "outside", all
-    lessons wait. What a tool that fetches says is left out of the words of the rules.
-    `related` are ids that are stored with the lesson. `keys` are the sources of the
-    keys of a service that sent the episode, such as "key:3f". Raises InvalidInput,
-    ModelError, StoreError.
+    lessons wait. It is his own whatever its tools are called; what an event with the
+    origin "outside" says is left out of the words of the rules. `related` are ids that
+    are stored with the lesson. `keys` are the sources of the keys of a service that
+    sent the episode, such as "key:3f". Raises InvalidInput, ModelError, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     require(
@@ -541,7 +541,9 @@ class _Reflector:
             if finding != study.main
         )
 
-        steps = await asyncio.to_thread(steps_of, study.course, study.errors)
+        steps = await asyncio.to_thread(
+            steps_of, study.course, study.errors, stated=study.stated
+        )
         sources = writer.sources if lesson or strategy else ()
         return Reflected(
             lesson,

@@ -6,12 +6,13 @@ A `LessonWriter` makes the lessons of one draft, with what all of them have in c
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from heedful.episodes.comparison import likeness
 from heedful.episodes.course import Course, given_to
+from heedful.episodes.origins import is_outside_at
 from heedful.episodes.procedures import Procedure
 from heedful.episodes.run_mistakes import FoundMistake
 from heedful.lessons import render
@@ -19,7 +20,6 @@ from heedful.lessons.action import arguments_of, command_of, path_of, relative_p
 from heedful.lessons.call_marks import (
     FORGETTING_CODES,
     Step,
-    call_origin,
     contract_marks,
     failed_marks,
     has_unread,
@@ -253,13 +253,18 @@ class _ComparedCall:
 
 
 def steps_of(
-    run: Course, errors: Mapping[int, Sequence[str]], *, folder: str = ""
+    run: Course,
+    errors: Mapping[int, Sequence[str]],
+    *,
+    folder: str = "",
+    stated: Set[str] = frozenset(),
 ) -> tuple[Step, ...]:
     """Return the steps of a run that have a result, without those a person refused.
 
     `errors` are the error lines by call. Paths below the `folder` of the repository are
     relative to it. A call of a file that the agent has neither read nor written since
-    it last forgot its context has a mark that says so.
+    it last forgot its context has a mark that says so. `stated` are the names of
+    sources that are not from outside.
     """
     calls: list[_ComparedCall] = []
     known_paths = set[str]()
@@ -302,7 +307,7 @@ def steps_of(
             ),
             path=relative_path(path_of(arguments), folder),
             at=run.events[result].at or 0,
-            origin=call_origin(event.tool, arguments),
+            origin="outside" if is_outside_at(run, result, stated) else "local",
         )
         if not error_texts:
             known_paths.update(filter(None, [touched_path(arguments, folder)]))

@@ -1,8 +1,9 @@
 """A study of an episode: its mistakes, the main one, and whose words it has.
 
 `Study.of` analyses an episode by program. `main` is the mistake that a reflection is
-about, and `signature` identifies it in memory. What an event says `is_outside` if its
-source is.
+about, and `signature` identifies it in memory. Who hands in a run states its tools,
+whatever they are called: what an event says `is_outside` only if the event has this
+origin.
 """
 
 import re
@@ -12,12 +13,12 @@ from dataclasses import dataclass, replace
 from heedful.episodes import course as trace
 from heedful.episodes.course import Course
 from heedful.episodes.episode import Episode
-from heedful.episodes.origins import is_outside_at, sources_at
+from heedful.episodes.origins import is_outside_at, sources_in
 from heedful.episodes.run_mistakes import FoundMistake, MistakeFinder
 from heedful.episodes.signals import Signal, signals_of
 from heedful.lessons.lesson import Signature
 from heedful.lessons.mistake import Mistake, with_origin
-from heedful.lessons.origin import Origin
+from heedful.lessons.origin import NETWORK_SOURCE, Origin, is_outside
 from heedful.lessons.signature import signature
 
 # A longer message holds more than its author typed. Of what people wrote to coding
@@ -42,8 +43,8 @@ class Study:
 
     `errors` are those of each failed call, without the names that the run made.
     `origin` is that of who hands in the run: of a run from "outside", all words are.
-    `stated` are the names of sources that people stated, and `strict` is that of the
-    memory.
+    `stated` are the names of sources that people stated, with those of the run, and
+    `strict` is that of the memory.
     """
 
     episode: Episode
@@ -67,6 +68,7 @@ class Study:
         episode = remove_lessons(episode)
         run = trace.course(episode)
         finder = MistakeFinder(run)
+        own_sources = sources_in(run) - {NETWORK_SOURCE}
         return cls(
             episode=episode,
             course=run,
@@ -74,7 +76,7 @@ class Study:
             errors=finder.errors_without_names(),
             signals=signals_of(run),
             origin=origin,
-            stated=stated,
+            stated=stated | own_sources,
             strict=strict,
         )
 
@@ -115,11 +117,18 @@ class Study:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources of the events, such as programs."""
-        sources: set[str] = set()
-        for position in range(len(self.course.events)):
-            sources |= sources_at(self.course, position)
-        return tuple(sorted(sources))
+        """The sources of the events, such as programs.
+
+        Tools that fetch by their name are left out: nothing of this run waits for them.
+        """
+        sources = sources_in(self.course)
+        return tuple(
+            sorted(
+                source
+                for source in sources
+                if source == NETWORK_SOURCE or not is_outside(source)
+            )
+        )
 
     @property
     def category(self) -> str:

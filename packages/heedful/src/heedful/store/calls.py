@@ -282,7 +282,11 @@ def history_of(
         from heedful.store import keys  # a hook seldom needs it
 
         names = keys.believed_names(db, scope, stated)
-        shows_outside = call_origin(tool, fields, names) != "outside"
+        # Only a tool that fetches can be stated; an event may be from outside, too.
+        shows_outside = (
+            call_origin(tool, fields) == "outside"
+            and call_origin(tool, fields, names) != "outside"
+        )
 
     failures = list[KnownFailure]()
     waiting_entries = set[int]()
