@@ -5,8 +5,10 @@ are to be.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -32,6 +34,11 @@ EDIT = Fix(kind="edit", calls=(Call(text="edit a.py:\n@@ -1 +1 @@\n-a\n+b"),))
 WAIT = Fix(kind="waiting", seconds=30.0)
 CALLS = Fix(kind="waiting", calls=(Call(tool="Bash", text="sleep 5"),))
 OPEN = Mistake(action=TEST, error=ERROR, vain=(Call(tool="Bash", text="npm t"),))
+STEP_FIXED = replace(OPEN, fix=STEP)
+MODEL_RULE: Mapping[str, Any] = {
+    "words": "Install the packages before you test.",
+    "words_origin": "local",
+}
 MISTAKES = {
     "nothing": OPEN,
     "command": replace(OPEN, fix=COMMAND),
@@ -42,6 +49,12 @@ MISTAKES = {
     "a wait with calls": replace(OPEN, fix=CALLS, steps=2),
     "a wait that was not tried": replace(OPEN, fix=WAIT),
     "own words with the fix": replace(OPEN, fix=STEP, words="Run npm install first."),
+    "a rule of a model with the fix": replace(STEP_FIXED, **MODEL_RULE),
+    "a rule of a model and no fix": replace(OPEN, **MODEL_RULE),
+    "a rule of a model and a wait": replace(OPEN, fix=WAIT, **MODEL_RULE),
+    "a rule of a model from outside": replace(
+        STEP_FIXED, **MODEL_RULE | {"words_origin": "outside"}
+    ),
     "an error from outside": replace(OPEN, fix=STEP, error_origin="outside"),
     "a check": Mistake(check="has_total", error="the total is missing"),
 }

@@ -21,6 +21,7 @@ from heedful.store import editions
 from heedful.testing import ScriptedModel
 from tests.memory.loops import run_loop
 from tests.memory.reflections import answer
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -85,6 +86,20 @@ async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):
     assert reflected.by != "rules"
     assert reflected.strategy.text == strategy
     assert strategy in await hint_of(memory)
+
+
+@cases("has_run_again", {"at once": False, "once the failure came back": True})
+async def test_the_fix_that_was_seen_is_told_before_a_models_rule(
+    memory, has_run_again
+):
+    rule = "Always handle errors gracefully."
+    model = ScriptedModel(answer("It took two calls.", strategy=rule))
+    reflected = await reflect(MENDED, memory=memory, model=model)
+    assert reflected.strategy.text == rule
+    if has_run_again:
+        await reflect(replace(MENDED, session="s2"), memory=memory, model=model)
+    hint = await hint_of(memory)
+    assert f"{RULE}\n{rule}" in hint
 
 
 async def test_a_run_that_shows_no_cure_is_told_once_the_failure_comes_back(memory):

@@ -4,8 +4,9 @@ This is the one place that turns the record of a mistake into words: for a promp
 page or the terminal (`lesson`, and `rule` for next time), before a call
 (`before_call`), after it failed (`after_failure`), in a brief (`brief_line`), in the
 reflection of a dream (`recurrence`), and in a file of a team (`account` and
-`fix_lines`). The words of a person stand in place of the rendered ones, beside the fix.
-A part from outside is left out until a person has released it.
+`fix_lines`). The words of a person stand in place of the rendered ones, beside the fix;
+a rule in a model's words stands behind the fix that was seen. A part from outside is
+left out until a person has released it.
 
 A prompt has lessons as data: worked examples as chat turns (`as_messages`), or all as
 one text (`as_text`), with a heading, where each comes from, and random delimiters.
@@ -131,15 +132,30 @@ def _wait_words(fix: Fix) -> str:
 
 
 def rule(mistake: Mistake) -> str:
-    """Return what to do next time, in a sentence; "" if the mistake shows nothing.
+    """Return what to do next time; "" if the mistake shows nothing.
 
-    The words of a model or a person stand in place of the rendered ones.
+    The words of a person stand in place of the rendered ones, and those of a model,
+    too, if nobody saw a fix: else they are a line of their own behind it.
     """
+    bare = without_outside(mistake)
+    if not bare.words:
+        return _seen_rule(mistake)
+    if _has_fix_first(bare):
+        return f"{_seen_rule(mistake)}\n{bare.words}"
+    return bare.words
+
+
+def _has_fix_first(mistake: Mistake) -> bool:
+    """Return True if the words are a model's, and a run showed a fix."""
+    is_seen = mistake.fix is not None and not _is_untried(mistake)
+    return is_seen and mistake.words_origin != "user"
+
+
+def _seen_rule(mistake: Mistake) -> str:
+    """Return what to do next time by what a run showed, in a sentence, or ""."""
     has_fix = mistake.fix is not None
     mistake = without_outside(mistake)
     fix = mistake.fix
-    if mistake.words:
-        return mistake.words
     subject = call_words(mistake.action) if mistake.action else mistake.check
     if has_fix and fix is None:
         return ""
@@ -197,7 +213,10 @@ def after_failure(mistake: Mistake) -> str:
     if mistake.error:
         heading = f"“{mistake.error}”: {heading.lower()}"
     head = f"{heading}:" if fix else ""
-    return "\n".join(filter(None, [mistake.words or head, *fix]))
+    lines = [mistake.words or head, *fix]
+    if _has_fix_first(mistake):
+        lines = [head, *fix, mistake.words]
+    return "\n".join(filter(None, lines))
 
 
 def brief_line(mistake: Mistake) -> str:

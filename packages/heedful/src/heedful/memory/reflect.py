@@ -633,6 +633,16 @@ def _with_known_words(
     )
 
 
+def _with_seen_fix(lesson: Lesson) -> Lesson:
+    """Return a lesson in a model's words with the fix that was seen in its text."""
+    mistake = lesson.mistake
+    # The text of what waits is made of all parts when it is stored.
+    if mistake is None or not mistake.words or lesson.trust == "outside":
+        return lesson
+    text = redact(render.text_of(lesson.kind, mistake))
+    return replace(lesson, text=text[:MAX_STORED_TEXT_CHARS])
+
+
 async def _write_lessons(
     memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
@@ -643,7 +653,7 @@ async def _write_lessons(
         await write_lessons(memory, reflection.rules, user_rules.state, stated=stated)
     answers = await write_lessons(
         memory,
-        reflection.lessons,
+        [_with_seen_fix(lesson) for lesson in reflection.lessons],
         episode_lessons.record_lessons,
         digest,
         source=reflection.source,
