@@ -286,7 +286,8 @@ def test_the_model_of_the_service_writes_the_reflection(tmp_path):
         assert again["importance"] == 0.9
         sent = {**FAILED, "session_id": "a third"}
         blind = api.post(GENERATE, json=sent, key=api.key("write")).json()
-        assert words["strategy"] not in str(blind)
+        assert blind["strategy_text"] != generated["strategy_text"]
+        assert str(words["strategy"]) not in str(blind)
 
 
 @pytest.mark.sqlite

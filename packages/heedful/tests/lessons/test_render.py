@@ -5,7 +5,6 @@ are to be.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ WAIT = Fix(kind="waiting", seconds=30.0)
 CALLS = Fix(kind="waiting", calls=(Call(tool="Bash", text="sleep 5"),))
 OPEN = Mistake(action=TEST, error=ERROR, vain=(Call(tool="Bash", text="npm t"),))
 STEP_FIXED = replace(OPEN, fix=STEP)
-MODEL_RULE: Mapping[str, Any] = {
+MODEL_RULE: dict[str, Any] = {
     "words": "Install the packages before you test.",
     "words_origin": "local",
 }

@@ -285,6 +285,9 @@ def steps_of(
         contract = None
         if error_texts:
             contract = find_contract(arguments, failure, error_texts)
+        origin: Origin = "local"
+        if is_outside_at(run, result, stated):
+            origin = "outside"
         unread = has_unread(arguments, known_paths, folder)
         step = Step(
             (
@@ -307,7 +310,7 @@ def steps_of(
             ),
             path=relative_path(path_of(arguments), folder),
             at=run.events[result].at or 0,
-            origin="outside" if is_outside_at(run, result, stated) else "local",
+            origin=origin,
         )
         if not error_texts:
             known_paths.update(filter(None, [touched_path(arguments, folder)]))
