@@ -65,13 +65,20 @@ def clip(text: str) -> str:
     return redact(text)[:MAX_STORED_TEXT_CHARS]
 
 
+# Raise it with every change after which a text has another digest.
+SIGNATURE_VERSION = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The name of an error.
 
     `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped
     and in lower case. `pattern` is the text with its particulars masked; `digest` is
-    made from type and pattern in the same way.
+    made from type and pattern in the same way. Of a stack trace, `pattern` has the
+    exceptions, the frames, and only what distinguishes errors of one exception;
+    `message` is the message with its particulars masked. Without a trace, both are
+    equal. Digests of one `version` are comparable.
     """
 
     exact: str
@@ -79,6 +86,12 @@ class Signature:
     _: KW_ONLY
     digest: str
     error_type: str = field(default="", compare=False)
+    message: str = field(default="", compare=False)
+    version: int = SIGNATURE_VERSION
+
+    def __post_init__(self) -> None:
+        if not self.message:
+            object.__setattr__(self, "message", self.pattern)
 
     @classmethod
     def of(cls, error_type: str, pattern: str) -> "Signature":
@@ -95,7 +108,7 @@ class Signature:
         """
         if re.search(r"(?<![\w.])\d", self.pattern):  # no mask has replaced it
             return "content"
-        return "particulars" if "<N>" in self.pattern else ""
+        return "particulars" if "<N>" in self.message else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,10 @@ These particulars are masked, so all occurrences have the same pattern. An asser
 keeps its expression and its expected value; only the actual value is masked. So does a
 sentence that corrects a value: "4.2, not 12". A claim keeps all its figures.
 
+A stack trace says better than words what failed. Its name has the exceptions, the
+frames of the program, and of the messages only what distinguishes errors of one
+exception: codes, names in quotes, and what an assertion expects.
+
 The text is redacted first: what masking leaves of a secret is not recognised.
 """
 
@@ -17,6 +21,7 @@ from typing import Any
 
 from heedful.lessons.lesson import Signature
 from heedful.lessons.scope import MAX_READ_CHARS, digest_of, short_digest
+from heedful.lessons.stack_traces import StackTrace, read_trace
 from heedful.lessons.words import compiled
 from heedful.redact import TERMINAL_CODES, redact
 
@@ -31,8 +36,9 @@ def signature(error_type: str, text: str) -> Signature:
     addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion keeps its
     expression and its expected value; its actual value is masked. An error of a type in
     `CLAIM_ERROR_TYPES` keeps its figures. In JSON, neither the order of keys nor, if
-    the whole text is a list, the order and number of equal items matters. The signature
-    is that of the redacted text.
+    the whole text is a list, the order and number of equal items matters. Errors with
+    the same stack trace may differ in words and values. The signature is that of the
+    redacted text.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -46,12 +52,25 @@ def signature(error_type: str, text: str) -> Signature:
         visible_text = compiled(_SCREEN_CODE_PATTERN).sub(
             "", text.replace("\r\n", "\n")
         )
-    pattern = " ".join(_pattern_of(error_type, visible_text.strip()).split())
-    # The kernel aligns its times: "[    1.5]" and "[12345.5]".
-    pattern = pattern.replace("[ <N>]", "[<N>]")
-    exact = short_digest(f"{error_type}:{text.lower().strip()}")
+    if not visible_text.isascii():
+        visible_text = visible_text.translate(_STRAIGHT_QUOTES)
+    visible_text = visible_text.strip()
+
+    trace = None
+    if error_type not in CLAIM_ERROR_TYPES:
+        trace = read_trace(visible_text)
+    if trace is None:
+        pattern = _pattern_of(error_type, visible_text)
+        message = pattern
+    else:
+        pattern = _pattern_of_trace(error_type, trace)
+        message = _pattern_of(error_type, _error_message(trace))
     return Signature(
-        exact, pattern, digest=digest_of(error_type, pattern), error_type=error_type
+        short_digest(f"{error_type}:{text.lower().strip()}"),
+        pattern,
+        digest=digest_of(error_type, pattern),
+        error_type=error_type,
+        message=message,
     )
 
 
@@ -83,6 +102,10 @@ def _figures(text: str) -> set[str]:
 _SCREEN_CODE_PATTERN = rf"(?xm)^[^\n]*(?:\r(?!\n)|\x1b\[1?G)|{TERMINAL_CODES}"
 
 
+# Programs quote with these where the terminal can show them.
+_STRAIGHT_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
 def strategy_signature(failure: Signature) -> Signature:
     """Return the signature of a strategy, which differs from that of its failure.
 
@@ -91,7 +114,105 @@ def strategy_signature(failure: Signature) -> Signature:
     return Signature.of("strategy", f"of reflection {failure.digest}")
 
 
+# The frames of a trace that are part of its name, those next to the error.
+MAX_NAMED_FRAMES = 50
+# The name of an exception: "KeyError", "json.JSONDecodeError", "zlib.error".
+_EXCEPTION_NAME_REGEX = r"(?:(?:\w+(?:[.\\]|::))+\w+|[A-Z]\w*[a-z]\w*)"
+# It stands before a message, or alone. A name that ends in "Error" stands anywhere.
+_EXCEPTION_REGEX = (
+    rf"(?:(?:^|(?<=[:.>)] )){_EXCEPTION_NAME_REGEX}(?=: |:?$)"
+    r"|[\w.\\:]+(?:Error|Exception)\b)"
+)
+# With the assertion in the source line before it.
+_EXCEPTION_PATTERN = rf"(?m)(?:^assert\b[^\n]*\n)?{_EXCEPTION_REGEX}"
+_QUOTED_REGEX = r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`'\n]*[`'])(?!\w)"
+# What distinguishes errors of one exception, in a masked message: the exception, with
+# the key that is all its message; a name in quotes; a number that names an error; a
+# code in capitals. A `value` after a sentence does not: "invalid literal: 'x'".
+_DISTINGUISHING_PATTERN = (
+    rf"(?m){_EXCEPTION_REGEX}(?:: {_QUOTED_REGEX}$)?|(?<=: )(?P<value>{_QUOTED_REGEX})$"
+    rf"|{_QUOTED_REGEX}|(?<![\w.<-])\d\w*|(?<![\w<])[A-Z][A-Z\d_]{{2,}}\b"
+)
+
+
+def _pattern_of_trace(error_type: str, trace: StackTrace) -> str:
+    """Return what identifies an error with a stack trace.
+
+    If no exception or no function is named, these are all words of the messages.
+    """
+    errors = _named_errors(trace)
+    if errors and any(frame.function for frame in trace.frames):
+        words = " ".join(_distinguishing_parts(error_type, "\n".join(errors)))
+    else:
+        words = _pattern_of(error_type, "\n".join(trace.messages))
+
+    places = list(dict.fromkeys(_named_frames(trace)))
+    if trace.ends_with_error:
+        places = places[-MAX_NAMED_FRAMES:]
+    if not places:
+        return words
+    return f"{words} at {', '.join(places[:MAX_NAMED_FRAMES])}".strip()
+
+
+def _named_frames(trace: StackTrace) -> Iterator[str]:
+    """Yield the frames of a trace: "total (cart.py)".
+
+    Of a function without a name there is the file, unless another frame has it.
+    """
+    files = {frame.file for frame in trace.frames if frame.function}
+    for frame in trace.frames:
+        file = _mask_file_name(frame.file.partition("?")[0])
+        if frame.function:
+            yield f"{frame.function} ({file})"
+        elif frame.file not in files:
+            yield file
+
+
+def _distinguishing_parts(error_type: str, text: str) -> Iterator[str]:
+    """Yield what messages have of exceptions, codes, names, and expected values."""
+    for piece, is_asserted in split_assertions(error_type, text):
+        if is_asserted:
+            yield " ".join(piece.split())
+            continue
+        masked = compiled(_PARTICULAR_PATTERN).sub(_mask, piece)
+        for match in compiled(_DISTINGUISHING_PATTERN).finditer(masked):
+            if match["value"] is None:
+                yield match[0]
+
+
+def _named_errors(trace: StackTrace) -> list[str]:
+    """Return the messages that name an exception, without what is before it.
+
+    If the name is not before the message, as in Ruby, they have the whole line.
+    """
+    errors = []
+    for message in trace.messages:
+        match = compiled(_EXCEPTION_PATTERN).search(message)
+        if match is None:
+            continue
+        start = match.start()
+        if message[match.end() :][:1] not in ("", ":", "\n"):
+            start = message.rfind("\n", 0, start) + 1
+        errors.append(message[start:])
+    return errors
+
+
+def _error_message(trace: StackTrace) -> str:
+    """Return the message of the error itself, without those of its causes."""
+    errors = _named_errors(trace)
+    if not errors:
+        return "\n".join(trace.messages)
+    return errors[-1 if trace.ends_with_error else 0]
+
+
 def _pattern_of(error_type: str, text: str) -> str:
+    """Return an error's text, or JSON data, in one line with its particulars masked."""
+    pattern = " ".join(_mask_text(error_type, text).split())
+    # The kernel aligns its times: "[    1.5]" and "[12345.5]".
+    return pattern.replace("[ <N>]", "[<N>]")
+
+
+def _mask_text(error_type: str, text: str) -> str:
     """Return an error's text, or JSON data, with its particulars masked."""
     if len(text) > MAX_READ_CHARS:
         half = MAX_READ_CHARS // 2
@@ -142,7 +263,9 @@ _VALUE_REGEX = (
 # Between a word and its value: "got: 3", "got = 3", "got 3".
 _GAP_REGEX = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
 # Between two values: "1 != 2", "expected 1 to equal 2".
-_COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be))"
+_COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be|include|contain))"
+# Between a value and the text in which it was searched: "'x' not found in 'a b'".
+_SEARCH_REGEX = r" (?:not|unexpectedly) found in "
 # What a value measures, in at most two words: " %", " million euros".
 _MEASURE_REGEX = r"(?:[ \t]?[^\s\d,;.:<]{1,20}){0,2}?"
 # Between the right value and the wrong one: "4.2, not 12".
@@ -162,14 +285,22 @@ _WHERE_LINE_PATTERN = (
 _ASSERT_DETAIL_PATTERN = r"(?:\n[ \t]*E(?:[ \t][^\n]*)?(?=\n|\Z))+"
 # An assertion that compares two values and nothing else: "assert 5 == 4".
 _COMPARED_VALUES_PATTERN = (
-    rf"assert {_VALUE_REGEX}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE_REGEX}\s*)"
+    rf"assert {_VALUE_REGEX}(?P<rest> (?:==|!=|<=?|>=?|is) {_VALUE_REGEX}\s*)"
+)
+# An assertion that searches a text, which is the actual value: "assert 'x' in 'a b'".
+_SEARCHED_TEXT_PATTERN = rf"(?P<search>assert {_VALUE_REGEX} (?:not )?in )(?=['\"]).*"
+# An empty value is expected: "assert ['no price'] == []". Then the actual value says
+# what is wrong.
+_NOTHING_EXPECTED_PATTERN = (
+    rf"(?:{_COMPARISON_REGEX}|(?i:expected|want):?) ?<?"
+    r"(?:\[\]|\(\)|\{\}|''|\"\"|set\(\))"
 )
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
 # and Rust. The text `before` and `after` it stays.
 _ACTUAL_VALUE_PATTERNS = (
     # A line of its own: "Received: 5".
     (
-        r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)[ \t]*:[ \t]*)"
+        r"(?m)^(?P<before>[ \t]*(?i:actual|received|got|left)(?: \w+)?[ \t]*:[ \t]*)"
         r"(?!.*\bwant\b).+(?P<after>)"
     ),
     # Before the expected value: "5 != 4", "expected 5 to equal 4".
@@ -177,6 +308,8 @@ _ACTUAL_VALUE_PATTERNS = (
         rf"(?<![^\s:])(?P<before>){_VALUE_REGEX}"
         rf"(?P<after> {_COMPARISON_REGEX} {_VALUE_REGEX})"
     ),
+    # A text without what was searched in it.
+    rf"(?P<before>{_VALUE_REGEX}{_SEARCH_REGEX})(?=['\"]).*(?P<after>)",
     # As in Go: "Total(3) = 5, want 4".
     rf"(?P<before>= ){_VALUE_REGEX}(?P<after>[,;] (?:want|expected))",
     # After the right one: "4.2 %, not 12 %", "4 pages instead of 5".
@@ -194,12 +327,12 @@ _ACTUAL_VALUE_PATTERNS = (
 # 4"), the `value` after a word ("want 4"), the `other` of two ("<ACTUAL> != 4"), or the
 # `right` one before a wrong one ("4, not <ACTUAL>").
 _EXPECTED_VALUE_PATTERN = (
-    r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
+    r"(?m)^[ \t]*(?i:expected|want|right)(?: \w+)?[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
     rf"|\b(?i:expected|want){_GAP_REGEX}(?!<ACTUAL>)(?P<value>{_VALUE_REGEX})"
     rf"|<ACTUAL> {_COMPARISON_REGEX} ?(?P<other>{_VALUE_REGEX})"
     rf"|(?<![\w.:/-])(?P<right>{_VALUE_REGEX})"
-    rf"(?={_MEASURE_REGEX}{_CORRECTION_REGEX}<ACTUAL>)"
+    rf"(?=(?:{_MEASURE_REGEX}{_CORRECTION_REGEX}|{_SEARCH_REGEX})<ACTUAL>)"
 )
 
 
@@ -218,7 +351,8 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     for statement, end in zip(statements, ends[1:], strict=True):
         after = text[statement.end() : end]
         values = compiled(_WHERE_LINE_PATTERN).findall(after)
-        yield _without_values(statement[2], values), True
+        text_of_statement = _without_values(statement[2], values)
+        yield text_of_statement, not _expects_nothing(text_of_statement)
 
         # pytest repeats the values of the statement below it; they are left out.
         if values:
@@ -234,7 +368,10 @@ def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
     `values` are pairs of a value and its expression. Without any, "assert 5 == 4"
     becomes "assert <ACTUAL> == 4".
     """
-    if not values:
+    if not values and not _expects_nothing(statement):
+        statement = compiled(_SEARCHED_TEXT_PATTERN).sub(
+            r"\g<search><ACTUAL>", statement
+        )
         comparison = compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)
         return f"assert <ACTUAL>{comparison['rest']}" if comparison else statement
 
@@ -244,11 +381,23 @@ def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
     return statement
 
 
+def _expects_nothing(statement: str) -> bool:
+    """Return True if an assertion compares a value with an empty one."""
+    comparison = compiled(_COMPARED_VALUES_PATTERN).fullmatch(statement)
+    if comparison is None:
+        return False
+    return compiled(_NOTHING_EXPECTED_PATTERN).search(comparison["rest"]) is not None
+
+
 def _split_values(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a text, each with True if it is an expected value.
 
-    Actual values are masked.
+    Actual values are masked, unless nothing is expected.
     """
+    if compiled(_NOTHING_EXPECTED_PATTERN).search(text):
+        yield text, False
+        return
+
     for actual in _ACTUAL_VALUE_PATTERNS:
         text = compiled(actual).sub(r"\g<before><ACTUAL>\g<after>", text)
 
@@ -278,6 +427,12 @@ _PARTICULAR_SHAPES = {
         r"(?<!-)(?:[A-Za-z0-9][\w-]*\.)(?:(?:[A-Za-z0-9][\w-]*\.)+(?:[a-z]{2}|com|net"
         r"|org|edu|gov|local)|internal)\b(?!\.\w|\()"
     ),
+    # A date with the name of a month: "02-Jan-26 15:04:05", "10/Oct/2026:13:55:36".
+    # "03-Feb-26" would be a group of hexadecimal digits, too.
+    "N8": (
+        r"\d\d?(?:[-/][A-Z][a-z]{2}[-/]\d\d(?:\d\d)?| [A-Z][a-z]{2} \d{4})"
+        r"(?:[ :]\d\d:\d\d(?::\d\d)?)?(?!\w)"
+    ),
     # Groups of hexadecimal digits with hyphens or colons, as in a UUID: "0a-1b-2c".
     "N1": (
         r"(?=[a-fA-F:-]{0,20}\d)(?=[\d:-]{0,36}[a-fA-F])"
@@ -292,18 +447,36 @@ _PARTICULAR_SHAPES = {
         r"(?<=-)(?:(?=[a-z]*\d)[a-z\d]{8,10}-[a-z\d]{5}"
         r"|(?=[a-z]*\d)(?=\d*[a-z])[bcdf-hj-np-tv-xz24-9]{5})(?!\w)"
     ),
+    # A Nano ID, which has 21 characters: "V1StGXR8_Z5jdHi6B-myT".
+    "N6": (
+        r"(?<!-)(?=[\w-]{21}(?![\w-]))(?=[\w-]*[a-z])(?=[\w-]*[A-Z])"
+        r"[\w-]*\d[A-Za-z_-]+\d[\w-]*"
+    ),
+    # The hash of a commit without a digit: "deadbee".
+    "N7": r"[a-f]{7,40}(?!\w)",
     # A number, a measure, a version or a time: "-3", "12.5 s", "v1.2", "2026-01-31
-    # 10:15Z".
+    # 10:15Z", "3:04 PM".
     "N3": (
         r"[<>~≤≥]?[+-]?v?\d+(?:(?:[-/:.,T]| (?=\d\d:))\d+)*(?:[eE][+-]?\d+|Z)?"
-        r"(?:\s?(?:[nuµm]?s|sec|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
+        r"(?:\s?(?:[nuµm]?s|sec|[AaPp][Mm]|[kKMGTP]i?[Bb]?|B|%)(?!\w))?(?!\w)"
+    ),
+    # The value of a field, in quotes or a truth: "user='ann'", "cached=True". Those of
+    # some fields say what happened.
+    "VALUE": (
+        r"(?=\w[\w.-]*=['\"TFtf])(?!(?i:\w*(?:status|state|code|reason|error|type|level|msg|message|success))=)"
+        r"\w[\w.-]*=(?:'[^'\s]{1,100}'|\"[^\"\s]{1,100}\"|(?i:true|false)\b)"
     ),
     # A word with a digit. It is not masked itself: `_mask` masks the ids in it.
     "WORD": r"\w*\d\w*",
 }
-# The names of day and month before a time: "Mon Jan " in "Mon Jan 31 10:15".
-_DATE_PREFIX_REGEX = r"(?:[A-Z][a-z]{2} ){1,2} ?(?=\d\d? \d\d:)"
-# A shape is tried only at the start of a date or of a word that is not all letters, so
+# The names of day and month before a time or a date: "Mon Jan " in "Mon Jan 31 10:15",
+# "Monday, " in "Monday, 02-Jan-26".
+_DATE_PREFIX_REGEX = (
+    r"(?:[A-Z][a-z]{2}(?:[a-z]{0,3}day)?,? ){1,2} ?"
+    r"(?=\d\d? \d\d:|\d\d?[ -][A-Z][a-z]{2}[ -]\d\d)"
+)
+# A shape is tried only at the start of a date or of a word that is not all letters (a
+# hash may be), so
 # most of a text is passed in one step. The time is linear: each character is looked at
 # from few places.
 _PARTICULAR_GROUPS = [
@@ -311,13 +484,16 @@ _PARTICULAR_GROUPS = [
 ]
 _PARTICULAR_PATTERN = (
     rf"(?<![\w.])(?:{_DATE_PREFIX_REGEX})?(?=[\w<>~≤≥+./-])"
-    rf"(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))"
+    rf"(?:(?![A-Za-z_]++(?:[\s,;)\]}}'\"]|$))|(?=[a-f]{{7,40}}(?!\w)))"
     rf"(?:{'|'.join(_PARTICULAR_GROUPS)})"
 )
 # The part of a name, between underscores, that is an id: "3fa9c1" (hexadecimal) in
-# "job_3fa9c1", "x7k2m9q1" (letters and digits) in "run_x7k2m9q1".
+# "job_3fa9c1", "x7k2m9q1" (letters and digits) in "run_x7k2m9q1", a long hexadecimal
+# number after letters, as those of OpenStack's Swift, and what a compiler counts in
+# "fn__12".
 _ID_SEGMENT_PATTERN = (
     r"(?<![A-Za-z0-9])(?:(?=[a-fA-F]*\d)[\da-fA-F]{6,}"
+    r"|[a-z]{1,3}(?=[a-f]*\d)[\da-f]{16,}|(?<=__)\d+"
     r"|(?=[A-Za-z]*\d+[A-Za-z]+\d)[A-Za-z0-9]{8,})(?![A-Za-z0-9])"
 )
 # What is masked in the name of a file: an id, and any number.
@@ -337,7 +513,7 @@ _MAX_CODE_DISTANCE_CHARS = 24
 def particulars(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a text has a number, a time, an address, a path or a host."""
     for match in compiled(_PARTICULAR_PATTERN).finditer(text):
-        if match.lastgroup != "WORD":
+        if match.lastgroup not in ("WORD", "VALUE"):
             yield match.span()
 
 
@@ -367,6 +543,9 @@ def _mask(match: re.Match[str]) -> str:
     """Return the mask of a particular; a number that names an error stays."""
     if match.lastgroup == "WORD":
         return compiled(_ID_SEGMENT_PATTERN).sub("<N>", match[0])
+    if match.lastgroup == "VALUE":
+        name = match[0].partition("=")[0]
+        return f"{name}=<VALUE>"
 
     start = match.start()
     before = match.string[max(0, start - _MAX_CODE_DISTANCE_CHARS) : start]
@@ -377,7 +556,7 @@ def _mask(match: re.Match[str]) -> str:
         if not (number_match["counting"] and is_count):
             return match[0]
 
-    mask = (match.lastgroup or "").rstrip("12345")
+    mask = (match.lastgroup or "").rstrip("12345678")
     return _mask_path(match) if mask == "PATH" else f"<{mask}>"
 
 
@@ -396,9 +575,13 @@ def _mask_path(match: re.Match[str]) -> str:
     is_place = compiled(_LINE_PLACE_PATTERN).search(path)
     if is_place or compiled(_LINE_PATTERN).match(after):
         return "<PATH>"
+    return f"<PATH>/{_mask_file_name(path)}"
+
+
+def _mask_file_name(path: str) -> str:
+    """Return the last name of a path, with its ids and numbers masked."""
     name = path.rstrip("/\\.").replace("\\", "/").rpartition("/")[2]
-    name = compiled(_NAME_ID_PATTERN).sub("<N>", name)
-    return f"<PATH>/{name}"
+    return compiled(_NAME_ID_PATTERN).sub("<N>", name)
 
 
 # A figure that measures neither time nor bytes, which vary with each run.

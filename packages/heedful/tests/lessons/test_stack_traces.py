@@ -1,0 +1,167 @@
+"""Stack traces in a signature: what is one error in any notation, and what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from heedful.lessons.lesson import SIGNATURE_VERSION
+from heedful.lessons.scope import MAX_READ_CHARS
+from heedful.lessons.signature import signature
+from heedful.lessons.stack_traces import LIBRARY_PLACES
+from tests.tables import cases, read_samples
+
+SAMPLES = Path(__file__).parent / "samples"
+# A trace of Python, and as Python 3.13 draws it in a terminal.
+PLAIN = """Traceback (most recent call last):
+  File "/a/b.py", line 3, in main
+    total()
+TypeError: no"""
+COLOURED = """Traceback (most recent call last):
+  File \x1b[35m"/a/b.py"\x1b[0m, line \x1b[35m3\x1b[0m, in \x1b[35mmain\x1b[0m
+    \x1b[31mtotal\x1b[0m()
+    \x1b[31m~~~~~\x1b[0m^^
+\x1b[1;35mTypeError\x1b[0m: \x1b[35mno\x1b[0m"""
+SAME = {
+    **read_samples(SAMPLES / "same_traces.txt"),
+    "colours of Python": (PLAIN, COLOURED),
+}
+DIFFERENT = read_samples(SAMPLES / "different_traces.txt")
+MESSAGES = read_samples(SAMPLES / "trace_messages.txt")
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_one_error_has_one_name_in_every_notation(case):
+    patterns = {signature("E", text).pattern for text in SAME[case]}
+    assert len(patterns) == 1
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_another_error_has_another_name(case):
+    first, second = (signature("E", text) for text in DIFFERENT[case])
+    assert first.digest != second.digest
+
+
+# A frame of a library beside one of a program.
+LIBRARY_FRAMES = {
+    "Python's modules": '  File "/usr/lib/python3.11/json/decoder.py", line 3, in a',
+    "Python's packages": '  File "/app/.venv/site-packages/x/y.py", line 3, in a',
+    "Python's frozen modules": '  File "<frozen runpy>", line 3, in a',
+    "packages of Node": "    at a (/srv/node_modules/x/y.js:3:5)",
+    "modules of Node and Deno": "    at a (ext:core/01_core.js:3:5)",
+    "modules of old Node": "    at a (internal/modules/cjs/loader.js:3:5)",
+    "built into V8": "    at async Promise.all (index 0)",
+    "built into Safari": "map@[native code]",
+    "Java": "\tat java.base/java.util.ArrayList.forEach(ArrayList.java:3)",
+    "Kotlin, Scala and Clojure": "\tat kotlinx.coroutines.Task.run(Task.kt:3)",
+    "frameworks of Java": "\tat org.junit.Assert.fail(Assert.java:86)",
+    ".NET": "   at System.Threading.ExecutionContext.Run(Object state)",
+    "Go": "panic({0x45e0, 0x1})\n\t/usr/local/go/src/runtime/panic.go:884 +0x1d",
+    "modules of Go": "gin.(*Context).Next(0x1)\n\t/root/go/pkg/mod/gin@v1/c.go:3 +0x1",
+    "Rust": "   1: core::panicking::panic_fmt",
+    "C in a trace of Rust": "   9: __libc_start_main",
+    "crates of Rust": "   3: tokio::run\n             at /a/.cargo/registry/t/a.rs:3:5",
+    "gems of Ruby": "\tfrom /var/gems/rack-2/lib/x.rb:3:in `call'",
+    "Ruby": "\tfrom <internal:kernel>:187:in `loop'",
+    "packages of PHP": "#1 /app/vendor/x/y.php(3): run()",
+    "PHP": "#1 [internal function]: App\\Cart->run()",
+}
+
+
+@pytest.mark.parametrize("place", LIBRARY_PLACES)
+def test_frames_of_libraries_are_no_part_of_a_name(place):
+    own_frame = "TypeError: no\n    at pay (/srv/a.js:1:2)"
+    with_library = f"{own_frame}\n{LIBRARY_FRAMES[place]}"
+    assert signature("E", with_library).pattern == signature("E", own_frame).pattern
+
+
+@cases(
+    "text",
+    {
+        "Python on Windows": '  File "C:\\Python311\\Lib\\abc.py", line 3, in a',
+        "Ruby's own files": "\tfrom /usr/lib/ruby/3.1.0/set.rb:3:in `each'",
+        "a version of Go": "panic(...)\n\t/usr/lib/go-1.22/src/runtime/panic.go:8 +0x1",
+        "Go of Homebrew": "panic(...)\n\t/opt/go/1.22/libexec/src/runtime/panic.go:8",
+        "functions of V8": "    at Array.map (<anonymous>)",
+        "functions of old V8": "    at Array.map (native)",
+        "Node": "    at run (node:internal/modules/esm/module_job:222:25)",
+    },
+)
+def test_libraries_may_be_in_other_places(text):
+    own_frame = "TypeError: no\n    at pay (/srv/a.js:1:2)"
+    with_library = f"{own_frame}\n{text}"
+    assert signature("E", with_library).pattern == signature("E", own_frame).pattern
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_the_message_is_what_the_error_says(case):
+    text, message = MESSAGES[case]
+    assert signature("E", text).message == message
+
+
+def test_a_trace_is_read_by_exceptions_and_frames():
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/app.py", line 3, in main\n    pay(order)\n'
+        '  File "/srv/bill.py", line 9, in pay\n    prices[name]\n'
+        "KeyError: 'price'"
+    )
+    assert (
+        signature("E", text).pattern
+        == "KeyError: 'price' at main (app.py), pay (bill.py)"
+    )
+
+
+def test_a_masked_figure_of_a_message_is_a_particular():
+    name = signature("E", "TypeError: no order 12\n    at pay (/srv/a.js:1:2)")
+    assert name.pattern == "TypeError at pay (a.js)"
+    assert name.figures == "particulars"
+
+
+def test_of_a_deep_stack_the_frames_next_to_the_error_count():
+    def trace(depth):
+        frames = [f"    at f{index}x (/srv/a.js:1:2)" for index in range(depth)]
+        return "\n".join(["TypeError: no", *frames])
+
+    assert signature("E", trace(3)).digest != signature("E", trace(4)).digest
+    assert signature("E", trace(500)).digest == signature("E", trace(900)).digest
+    assert len(signature("E", trace(900)).pattern) <= MAX_READ_CHARS
+
+
+# Digests are stored. If these change, raise SIGNATURE_VERSION.
+@cases(
+    "text, digest",
+    {
+        "words": ("no order 12", "a8a95f5cf5c5af5c"),
+        "an assertion": ("assert 5 == 4", "05bd3328f76e3952"),
+        "a trace": ("TypeError: no\n    at pay (/srv/a.js:1:2)", "f5347d066608f0ea"),
+    },
+)
+def test_a_version_has_its_digests(text, digest):
+    name = signature("E", text)
+    assert name.version == SIGNATURE_VERSION == 1
+    assert name.digest == digest
+
+
+NASTY = (
+    "\n@/",
+    "@/:1:1",
+    "\n    at a.",
+    "\n\tat a.b(",
+    "\n^",
+    "~^",
+    "\ngoroutine 1 [\n",
+    "\n1: a::",
+    "\n#1 : a: ",
+    "a.go:1 ",
+    ".<a>b__",
+    "$$",
+    "Error: A.",
+    "\nthread a panicked at 'a', ",
+)
+
+
+@pytest.mark.parametrize("part", NASTY, ids=repr)
+@pytest.mark.parametrize("end", ["", "\n    at pay (/srv/a.js:1:2)"])
+def test_64_kib_of_anything_like_a_trace_come_to_an_end(part, end):
+    text = (part * (65_536 // len(part)))[:65_536] + end
+    assert len(signature("E", text).pattern) <= 40 * MAX_READ_CHARS
