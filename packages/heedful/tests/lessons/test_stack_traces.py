@@ -21,11 +21,29 @@ COLOURED = """Traceback (most recent call last):
     \x1b[31mtotal\x1b[0m()
     \x1b[31m~~~~~\x1b[0m^^
 \x1b[1;35mTypeError\x1b[0m: \x1b[35mno\x1b[0m"""
+# A group of errors of Python, with the number of a line and an error.
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/a/b.py", line {}, in main
+  |     raise ExceptionGroup("one", errors)
+  | ExceptionGroup: one (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | {}
+    +------------------------------------"""
 SAME = {
     **read_samples(SAMPLES / "same_traces.txt"),
     "colours of Python": (PLAIN, COLOURED),
+    "a group of errors": (
+        GROUP.format(3, "ValueError: no order 12"),
+        GROUP.format(4, "ValueError: none for Ann"),
+    ),
 }
-DIFFERENT = read_samples(SAMPLES / "different_traces.txt")
+DIFFERENT = {
+    **read_samples(SAMPLES / "different_traces.txt"),
+    "the error of a group": (
+        GROUP.format(3, "ValueError: no"),
+        GROUP.format(3, "TypeError: no"),
+    ),
+}
 MESSAGES = read_samples(SAMPLES / "trace_messages.txt")
 
 

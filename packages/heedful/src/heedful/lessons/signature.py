@@ -121,10 +121,12 @@ _EXCEPTION_NAME_REGEX = r"(?:(?:\w+(?:[.\\]|::))+\w+|[A-Z]\w*[a-z]\w*)"
 # It stands before a message, or alone. A name that ends in "Error" stands anywhere.
 _EXCEPTION_REGEX = (
     rf"(?:(?:^|(?<=[:.>)] )){_EXCEPTION_NAME_REGEX}(?=: |:?$)"
-    r"|[\w.\\:]+(?:Error|Exception)\b)"
+    r"|[\w.\\:]+(?:Error|Exception)\b|\bError(?=: ))"
 )
 # With the assertion in the source line before it.
 _EXCEPTION_PATTERN = rf"(?m)(?:^assert\b[^\n]*\n)?{_EXCEPTION_REGEX}"
+# A field of an error, as Node prints it: "code: 'ENOENT',".
+_ERROR_FIELD_PATTERN = r"(?:code|status): \S+"
 _QUOTED_REGEX = r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`'\n]*[`'])(?!\w)"
 # What distinguishes errors of one exception, in a masked message: the exception, with
 # the key that is all its message; a name in quotes; a number that names an error; a
@@ -142,9 +144,10 @@ def _pattern_of_trace(error_type: str, trace: StackTrace) -> str:
     """
     errors = _named_errors(trace)
     if errors and any(frame.function for frame in trace.frames):
-        words = " ".join(_distinguishing_parts(error_type, "\n".join(errors)))
+        parts = _distinguishing_parts(error_type, "\n".join(errors))
+        words = " ".join([*parts, *_error_fields(trace)])
     else:
-        words = _pattern_of(error_type, "\n".join(trace.messages))
+        words = _pattern_of(error_type, "\n".join(errors or trace.messages))
 
     places = list(dict.fromkeys(_named_frames(trace)))
     if trace.ends_with_error:
@@ -195,6 +198,13 @@ def _named_errors(trace: StackTrace) -> list[str]:
             start = message.rfind("\n", 0, start) + 1
         errors.append(message[start:])
     return errors
+
+
+def _error_fields(trace: StackTrace) -> list[str]:
+    """Return the fields below a trace that distinguish errors: "code: 'P2002'"."""
+    pattern = compiled(_ERROR_FIELD_PATTERN)
+    lines = "\n".join(trace.messages).split("\n")
+    return [line.rstrip(",") for line in lines if pattern.fullmatch(line)]
 
 
 def _error_message(trace: StackTrace) -> str:
@@ -293,7 +303,7 @@ _SEARCHED_TEXT_PATTERN = rf"(?P<search>assert {_VALUE_REGEX} (?:not )?in )(?=['\
 # what is wrong.
 _NOTHING_EXPECTED_PATTERN = (
     rf"(?:{_COMPARISON_REGEX}|(?i:expected|want):?) ?<?"
-    r"(?:\[\]|\(\)|\{\}|''|\"\"|set\(\))"
+    r"(?:\[\]|\(\)|\{\}|''|\"\")"
 )
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
 # and Rust. The text `before` and `after` it stays.

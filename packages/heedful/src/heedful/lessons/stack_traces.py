@@ -22,9 +22,9 @@ MAX_FRAME_CHARS = 1_000  # a longer line is no frame
 # says.
 FRAME_NOTATIONS = {
     "Python": r'File "(?P<file>[^"]+)", line \d+(?:, in (?P<function>.+))?',
-    # Chrome, Edge, Node and Deno.
-    "V8": r"at (?P<function>[^()]+) \((?P<file>[^()]*?)(?::\d+:\d+)?\)",
-    "V8 without a function": r"at (?:async )?(?P<file>\S+?):\d+:\d+",
+    # Chrome, Edge, Node and Deno. Node writes the fields of an error below, in braces.
+    "V8": r"at (?P<function>[^()]+) \((?P<file>[^()]*?)(?::\d+:\d+)?\)(?: \{)?",
+    "V8 without a function": r"at (?:async )?(?P<file>\S+?):\d+:\d+(?: \{)?",
     "Firefox": r"(?P<function>[^@]*)@(?=\S*/)(?P<file>\S*?):\d+:\d+",
     "Safari": r"(?P<function>[^@]*)@?(?P<file>\[native code\])",
     # .NET too, with or without the file.
@@ -78,26 +78,27 @@ _LIBRARY_PATTERN = "|".join(LIBRARY_PLACES.values())
 
 # Go and Rust write a frame in two lines: the function, then its place.
 _PLACE_LINE_PATTERN = r"\n\s+(?=(?:at )?\S+\.(?:go|rs):\d)"
+# What Python draws before the errors of a group.
+_MARGIN_CHARS = "| "
 # Before the stack of another goroutine, in which the error did not happen.
 _GOROUTINE_HEADING = "\n\ngoroutine "
-# Lines of a trace that say nothing about the error: headings, advice, how many frames
-# are left out, and the place of a source line.
+# Lines of a trace that say nothing about the error: headings, advice, and what a shell
+# adds.
 _REMARK_PATTERN = (
-    r"Traceback \(most recent .*|goroutine \d+ .*|(?i:stack (?:back)?trace:)|note: .*"
-    r"|exit status \d+|\[Previous line repeated .*|\.{3} \d+ .*|(?=\S*/)\S+:\d+"
+    r"goroutine \d+ .*|(?i:stack (?:back)?trace:)|note: .*|exit status \d+"
 )
 # A source line below a frame of Python, or above a mark. That of a failed assertion
 # stays, because it says what was expected.
-_SOURCE_LINE_PATTERN = r"[ \t]{4,}(?!assert\b)"
+_SOURCE_LINE_PATTERN = r"[ \t|]{4,}(?!assert\b)"
 _MARKED_LINE_PATTERN = (
     r"(?:\n(?!\s*assert\b)[^\n]*)?\n[ \t]*+(?=~*\^)[~^]++[ \t]*+(?=\n|\Z)"
 )
 # Names of C# for a part of a function: "<Run>b__0_1", "<Run>d__3.MoveNext".
 _WRAPPED_NAME_PATTERN = r"(?:\.<>c\w*)?\.<(\w+)>[a-z]__\w+(?:\.MoveNext)?"
-# Proxies and lambdas of Java, counters ("fn__123"), closures and hashes of Rust, and
-# closures of Go.
+# Proxies, lambdas and counters of Java ("lambda$main$0"), closures and hashes of Rust,
+# and closures of Go.
 _GENERATED_NAME_PATTERN = (
-    r"\$\$[^.(\s]*|(?<=\w)(?:\$|__)\d+|::\{\{closure\}\}|::h[\da-f]{16}\b"
+    r"\$\$[^.(\s]*|(?<=\w)\$\d+|::\{\{closure\}\}|::h[\da-f]{16}\b"
     r"|\.func\d[\d.]*"
 )
 # A function without a name of its own.
@@ -147,7 +148,7 @@ def read_trace(text: str) -> StackTrace | None:
         if is_below_frame and compiled(_SOURCE_LINE_PATTERN).match(line):
             continue
 
-        line = line.strip()
+        line = line.strip().lstrip(_MARGIN_CHARS)
         is_below_frame = line.startswith('File "')
         match = _match_frame(line)
         if match is not None:
