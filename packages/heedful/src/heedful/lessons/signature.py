@@ -194,7 +194,8 @@ def _named_errors(trace: StackTrace) -> list[str]:
         if match is None:
             continue
         start = match.start()
-        if message[match.end() :][:1] not in ("", ":", "\n"):
+        end = match.end()
+        if message[end : end + 1].strip(":\n"):
             start = message.rfind("\n", 0, start) + 1
         errors.append(message[start:])
     return errors
@@ -273,7 +274,7 @@ _VALUE_REGEX = (
 # Between a word and its value: "got: 3", "got = 3", "got 3".
 _GAP_REGEX = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
 # Between two values: "1 != 2", "expected 1 to equal 2".
-_COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be|include|contain))"
+_COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be|include))"
 # Between a value and the text in which it was searched: "'x' not found in 'a b'".
 _SEARCH_REGEX = r" (?:not|unexpectedly) found in "
 # What a value measures, in at most two words: " %", " million euros".
@@ -303,7 +304,7 @@ _SEARCHED_TEXT_PATTERN = rf"(?P<search>assert {_VALUE_REGEX} (?:not )?in )(?=['\
 # what is wrong.
 _NOTHING_EXPECTED_PATTERN = (
     rf"(?:{_COMPARISON_REGEX}|(?i:expected|want):?) ?<?"
-    r"(?:\[\]|\(\)|\{\}|''|\"\")"
+    r"(?:[\[({][\])}]|(['\"])\1)"
 )
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
 # and Rust. The text `before` and `after` it stays.
@@ -473,7 +474,7 @@ _PARTICULAR_SHAPES = {
     # The value of a field, in quotes or a truth: "user='ann'", "cached=True". Those of
     # some fields say what happened.
     "VALUE": (
-        r"(?=\w[\w.-]*=['\"TFtf])(?!(?i:\w*(?:status|state|code|reason|error|type|level|msg|message|success))=)"
+        r"(?=\w[\w.-]*=['\"TFtf])(?!(?i:\w*(?:stat\w*|code|reason|error|msg|message))=)"
         r"\w[\w.-]*=(?:'[^'\s]{1,100}'|\"[^\"\s]{1,100}\"|(?i:true|false)\b)"
     ),
     # A word with a digit. It is not masked itself: `_mask` masks the ids in it.

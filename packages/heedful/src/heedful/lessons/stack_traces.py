@@ -52,25 +52,40 @@ FRAME_NOTATIONS = {
 }
 # Where code is that is not the program's own, in the line of a frame.
 LIBRARY_PLACES = {
-    "Python's modules": r"(?i:[/\\]lib[/\\]python\d|python\d+[/\\]lib[/\\])",
-    "Python's packages": r"-packages[/\\]",
-    "Python's frozen modules": r'"<frozen ',
-    "packages of Node": r"\bnode_modules[/\\]",
-    "modules of Node and Deno": r"(?<![\w/])(?:node|ext):",
+    "modules of Python": r"[/\\](?i:python)\d[\d.]+[/\\]",
+    "packages of Python": r"-packages[/\\]",
+    "frozen modules of Python": r'"<frozen ',
+    "modules of Node": r"(?<![\w/])node:",
     "modules of old Node": r"\(internal/",
-    "built into V8": r"\((?:<anonymous>|native|index \d+)\)",
+    "packages of Node": r"\bnode_modules[/\\]",
+    "modules of Deno": r"(?<![\w/])ext:",
+    "built into V8": r" \(<anonymous>\)",
+    "built into old V8": r" \(native\)",
+    "promises of V8": r" \(index \d",
     "built into Safari": r"\[native code\]",
-    "Java": r"\b(?:javax?|jakarta|jdk|sun)\.",
-    "Kotlin, Scala and Clojure": r"\b(?:kotlinx?|scala|clojure)\.",
-    "frameworks of Java": r"\borg\.(?:apache|junit|springframework)\.",
-    ".NET": r"\Aat (?:System|Microsoft)\.",
-    "Go": r"/(?:local/go|go-[\d.]+|libexec)/src/",
+    "Java": r"\bjavax?\.",
+    "Jakarta": r"\bjakarta\.",
+    "the JDK": r"\bjdk\.",
+    "the JDK of Sun": r"\bsun\.",
+    "Kotlin": r"\bkotlinx?\.",
+    "Scala": r"\bscala\.",
+    "Clojure": r"\bclojure\.",
+    "Apache": r"\borg\.apache\.",
+    "JUnit": r"\borg\.junit\.",
+    "Spring": r"\borg\.springframework\.",
+    "System of .NET": r"\Aat System\.",
+    "Microsoft": r"\Aat Microsoft\.",
+    "Go": r"/local/go/src/",
+    "Go of Debian": r"/go-[\d.]+/src/",
+    "Go of Homebrew": r"/libexec/src/",
     "modules of Go": r"/pkg/mod/",
-    "Rust": r"\A\d+: +(?:0x[\da-f]+ - )?<?(?:std|core|alloc)::",
-    "C in a trace of Rust": r"\A\d+: +(?:0x[\da-f]+ - )?\w+(?: at|\Z)",
+    "std of Rust": r"\A\d+: +(?:0x[\da-f]+ - )?<?std::",
+    "core of Rust": r"\A\d+: +(?:0x[\da-f]+ - )?<?core::",
+    "alloc of Rust": r"\A\d+: +(?:0x[\da-f]+ - )?<?alloc::",
+    "C in a trace of Rust": r"\A\d+: +(?>(?:0x[\da-f]+ - )?)\w+(?![\w:])",
     "crates of Rust": r"/\.cargo/",
+    "Ruby": r"/lib/ruby/",
     "gems of Ruby": r"/gems/",
-    "Ruby": r"/lib/ruby/|<internal:",
     "packages of PHP": r"/vendor/",
     "PHP": r"\[internal function\]",
 }
@@ -91,7 +106,7 @@ _REMARK_PATTERN = (
 # stays, because it says what was expected.
 _SOURCE_LINE_PATTERN = r"[ \t|]{4,}(?!assert\b)"
 _MARKED_LINE_PATTERN = (
-    r"(?:\n(?!\s*assert\b)[^\n]*)?\n[ \t]*+(?=~*\^)[~^]++[ \t]*+(?=\n|\Z)"
+    r"(?m)(?:\n(?!\s*assert\b)[^\n]*)?\n[ \t]*+(?=~*\^)[~^]++[ \t]*+$"
 )
 # Names of C# for a part of a function: "<Run>b__0_1", "<Run>d__3.MoveNext".
 _WRAPPED_NAME_PATTERN = r"(?:\.<>c\w*)?\.<(\w+)>[a-z]__\w+(?:\.MoveNext)?"
