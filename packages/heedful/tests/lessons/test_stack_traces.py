@@ -177,6 +177,8 @@ NASTY = (
     ".<a>b__",
     "$$",
     "Error: A.",
+    "A.",
+    ":1:1",
     "\nthread a panicked at 'a', ",
 )
 

@@ -121,7 +121,7 @@ _EXCEPTION_NAME_REGEX = r"(?:(?:\w+(?:[.\\]|::))+\w+|[A-Z]\w*[a-z]\w*)"
 # It stands before a message, or alone. A name that ends in "Error" stands anywhere.
 _EXCEPTION_REGEX = (
     rf"(?:(?:^|(?<=[:.>)] )){_EXCEPTION_NAME_REGEX}(?=: |:?$)"
-    r"|[\w.\\:]+(?:Error|Exception)\b|\bError(?=: ))"
+    r"|(?<![\w.\\:])[\w.\\:]+(?:Error|Exception)\b|\bError(?=: ))"
 )
 # With the assertion in the source line before it.
 _EXCEPTION_PATTERN = rf"(?m)(?:^assert\b[^\n]*\n)?{_EXCEPTION_REGEX}"
@@ -144,7 +144,8 @@ def _pattern_of_trace(error_type: str, trace: StackTrace) -> str:
     """
     errors = _named_errors(trace)
     if errors and any(frame.function for frame in trace.frames):
-        parts = _distinguishing_parts(error_type, "\n".join(errors))
+        text = _read_ends("\n".join(errors))
+        parts = _distinguishing_parts(error_type, text)
         words = " ".join([*parts, *_error_fields(trace)])
     else:
         words = _pattern_of(error_type, "\n".join(errors or trace.messages))
@@ -226,13 +227,20 @@ def _pattern_of(error_type: str, text: str) -> str:
 def _mask_text(error_type: str, text: str) -> str:
     """Return an error's text, or JSON data, with its particulars masked."""
     if len(text) > MAX_READ_CHARS:
-        half = MAX_READ_CHARS // 2
-        return _mask_particulars(error_type, f"{text[:half]}\n{text[-half:]}")
+        return _mask_particulars(error_type, _read_ends(text))
 
     if text.startswith(("[", "{")):
         with suppress(ValueError, RecursionError):  # it is prose after all
             return _data_pattern(error_type, json.loads(text))
     return _mask_particulars(error_type, text)
+
+
+def _read_ends(text: str) -> str:
+    """Return a text, a long one without its middle."""
+    if len(text) <= MAX_READ_CHARS:
+        return text
+    half = MAX_READ_CHARS // 2
+    return f"{text[:half]}\n{text[-half:]}"
 
 
 def _data_pattern(error_type: str, value: Any) -> str:
