@@ -127,6 +127,7 @@ _EXCEPTION_REGEX = (
 _EXCEPTION_PATTERN = rf"(?m)(?:^assert\b[^\n]*\n)?{_EXCEPTION_REGEX}"
 # A field of an error, as Node prints it: "code: 'ENOENT',".
 _ERROR_FIELD_PATTERN = r"(?:code|status): \S+"
+# A text in quotes, also as Ruby wrote them: "`price'".
 _QUOTED_REGEX = r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`'\n]*[`'])(?!\w)"
 # What distinguishes errors of one exception, in a masked message: the exception, with
 # the key that is all its message; a name in quotes; a number that names an error; a
@@ -214,7 +215,9 @@ def _error_message(trace: StackTrace) -> str:
     errors = _named_errors(trace)
     if not errors:
         return "\n".join(trace.messages)
-    return errors[-1 if trace.ends_with_error else 0]
+    if trace.ends_with_error:
+        return errors[-1]
+    return errors[0]
 
 
 def _pattern_of(error_type: str, text: str) -> str:

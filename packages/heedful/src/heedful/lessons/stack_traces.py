@@ -215,4 +215,6 @@ def _frame(match: re.Match[str]) -> Frame:
         return Frame(file, "")
     function = compiled(_ALIAS_PATTERN).sub("", function)
     names = compiled(_FUNCTION_NAME_PATTERN).findall(function)
-    return Frame(file, names[-1] if names else "")
+    if not names:
+        return Frame(file, "")
+    return Frame(file, names[-1])
