@@ -268,7 +268,15 @@ class MistakeFinder:
     def _signature(self, step: int, error: str) -> Signature:
         """Return the signature of an error of a step, under what failed there."""
         event = self.events[step]
-        return failure_signature(event.tool, given_to(event), error)
+        output = self._names_in(step, error).masked(self.failures[step])
+        return failure_signature(event.tool, given_to(event), error, output)
+
+    def digests(self) -> dict[int, tuple[str, ...]]:
+        """Return the digests of the signatures of each failed call's errors."""
+        return {
+            step: tuple(self._signature(step, error).digest for error in errors)
+            for step, errors in self.errors_without_names().items()
+        }
 
     def _ids(self, positions: Iterable[int]) -> tuple[str, ...]:
         """Return the ids of events, each once."""

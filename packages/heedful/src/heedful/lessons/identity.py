@@ -13,7 +13,7 @@ from heedful.lessons.action import command_of
 from heedful.lessons.lesson import Signature
 from heedful.lessons.origin import is_shell
 from heedful.lessons.shell import operated_commands, program_name
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import bare_digest, signature
 from heedful.validation import MAX_NAME_CHARS
 
 # Programs that run the program after their options: what fails is that one.
@@ -54,10 +54,21 @@ def failing_tool(tool: str, arguments: Mapping[str, Any] | str, error: str = "")
 
 
 def failure_signature(
-    tool: str, arguments: Mapping[str, Any] | str, error: str
+    tool: str, arguments: Mapping[str, Any] | str, error: str, output: str = ""
 ) -> Signature:
-    """Return the signature of the error of a call, under what failed."""
-    return signature(failing_tool(tool, arguments, error), error)
+    """Return the signature of the error of a call, under what failed.
+
+    `error` is the line that names it. If its stack trace stands in the `output` of the
+    call, the signature is that of the trace.
+    """
+    name = failing_tool(tool, arguments, error)
+    of_line = signature(name, error)
+    if "\n" in output:
+        of_output = signature(name, output)
+        is_trace = of_output.message != of_output.pattern
+        if is_trace and bare_digest(of_output.message) == bare_digest(of_line.message):
+            return of_output
+    return of_line
 
 
 def _is_shell_call(tool: str, arguments: Mapping[str, Any] | str) -> bool:

@@ -542,7 +542,7 @@ class _Reflector:
         )
 
         steps = await asyncio.to_thread(
-            steps_of, study.course, study.errors, stated=study.stated
+            steps_of, study.course, study.errors, study.digests, stated=study.stated
         )
         sources = writer.sources if lesson or strategy else ()
         return Reflected(

@@ -114,7 +114,10 @@ class FailureInquiry:
         masked = [names.named_in(line, call_text).masked(line) for line in self.errors]
         errors = dict.fromkeys([*masked, *self.errors])
         lines = [
-            (line, failure_signature(self.tool, self.arguments, line))
+            (
+                line,
+                failure_signature(self.tool, self.arguments, line, self.error),
+            )
             for line in errors
         ]
         seen = await self.memory.store.read(

@@ -27,7 +27,6 @@ from heedful.lessons.call_marks import (
     touched_path,
 )
 from heedful.lessons.contracts import find_contract
-from heedful.lessons.identity import failure_signature
 from heedful.lessons.lesson import (
     Evidence,
     Example,
@@ -255,16 +254,17 @@ class _ComparedCall:
 def steps_of(
     run: Course,
     errors: Mapping[int, Sequence[str]],
+    digests: Mapping[int, tuple[str, ...]],
     *,
     folder: str = "",
     stated: Set[str] = frozenset(),
 ) -> tuple[Step, ...]:
     """Return the steps of a run that have a result, without those a person refused.
 
-    `errors` are the error lines by call. Paths below the `folder` of the repository are
-    relative to it. A call of a file that the agent has neither read nor written since
-    it last forgot its context has a mark that says so. `stated` are the names of
-    sources that are not from outside.
+    `errors` are the error lines by call, and `digests` those of their signatures. Paths
+    below the `folder` of the repository are relative to it. A call of a file that the
+    agent has neither read nor written since it last forgot its context has a mark that
+    says so. `stated` are the names of sources that are not from outside.
     """
     calls: list[_ComparedCall] = []
     known_paths = set[str]()
@@ -295,10 +295,7 @@ def steps_of(
                 *contract_marks(event.tool, arguments, unread=unread),
             ),
             error_texts,
-            digests=tuple(
-                failure_signature(event.tool, call_input, error).digest
-                for error in error_texts
-            ),
+            digests=digests.get(position, ()),
             failed=tuple(
                 failed_marks(
                     event.tool,

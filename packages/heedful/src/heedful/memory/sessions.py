@@ -110,7 +110,8 @@ async def learn_session(
 
     lessons = list(by_signature.values())
     errors = finder.errors_without_names()
-    steps = steps_of(run, errors, folder=finder.particulars.root)
+    digests = finder.digests()
+    steps = steps_of(run, errors, digests, folder=finder.particulars.root)
     answers = await write_lessons(
         memory,
         lessons,

@@ -41,7 +41,8 @@ _LESSON_BLOCK_PATTERN = re.compile(
 class Study:
     """An episode with what was found in it: its course, and its mistakes.
 
-    `errors` are those of each failed call, without the names that the run made.
+    `errors` are those of each failed call, without the names that the run made, and
+    `digests` those of their signatures.
     `origin` is that of who hands in the run: of a run from "outside", all words are.
     `stated` are the names of sources that people stated, with those of the run, and
     `strict` is that of the memory.
@@ -51,6 +52,7 @@ class Study:
     course: Course
     mistakes: tuple[FoundMistake, ...]
     errors: Mapping[int, Sequence[str]]
+    digests: Mapping[int, tuple[str, ...]]
     signals: tuple[Signal, ...]
     origin: Origin = "user"
     stated: Set[str] = frozenset()
@@ -74,6 +76,7 @@ class Study:
             course=run,
             mistakes=tuple(finder.found),
             errors=finder.errors_without_names(),
+            digests=finder.digests(),
             signals=signals_of(run),
             origin=origin,
             stated=stated | own_sources,

@@ -30,6 +30,7 @@ from heedful.errors import InvalidInput, LineError, StoreUnavailable
 from heedful.faults import allowed_value
 from heedful.lessons.lesson import (
     LESSON_KINDS,
+    SIGNATURE_VERSION,
     Evidence,
     Example,
     Lesson,
@@ -139,6 +140,7 @@ class LessonRecord:
     signature: Digest
     error_type: str
     pattern: str
+    signature_version: Count = SIGNATURE_VERSION
     words: Digest
     text: str
     tags: tuple[str, ...]
@@ -273,7 +275,12 @@ def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
     They come from `source` and wait in quarantine. Retired and superseded texts are
     left out, and so are the decisions of operators and the counts of the lesson.
     """
-    signature = Signature("", record.pattern, digest=record.signature)
+    signature = Signature(
+        "",
+        record.pattern,
+        digest=record.signature,
+        version=record.signature_version,
+    )
     data = dict(record.data)
     # A lesson that nobody confirms keeps no long data.
     if len(json.dumps(data)) > MAX_LONG_TEXT_CHARS:
@@ -417,6 +424,7 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
         **key_of(scope),
         "kind": record.kind,
         "signature": record.signature,
+        "signature_version": record.signature_version,
         "words": record.words,
         "trust": record.trust,
         "released_by": storable(record.released_by),

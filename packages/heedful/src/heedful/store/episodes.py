@@ -310,7 +310,7 @@ def error_digests(
     call_input = arguments or {}
     without_tool = frozenset(signature("", line).digest for line in lines)
     return without_tool.union(
-        failure_signature(tool, call_input, line).digest for line in lines
+        failure_signature(tool, call_input, line, text).digest for line in lines
     )
 
 

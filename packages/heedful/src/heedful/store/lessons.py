@@ -509,10 +509,12 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
 
 def lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     """Return the values of a lesson for the statements that write it."""
-    pattern = lesson.signature.pattern
-    if lesson.kind == "error" and "\n" in lesson.sighting.strip():
+    message = lesson.signature.message
+    is_trace = message != lesson.signature.pattern
+    is_output = lesson.kind == "error" and "\n" in lesson.sighting.strip()
+    if is_output and not is_trace:
         # In a long output, searches find the line that says what failed.
-        pattern = signature("", error_line(lesson.sighting)).pattern
+        message = signature("", error_line(lesson.sighting)).pattern
     is_titled = lesson.kind == "reflection"
     text = storable(lesson.text)
     mistake = lesson.mistake
@@ -537,7 +539,8 @@ def lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
         "source": storable(lesson.source),
         "signature": lesson.signature.digest,
         "pattern": storable(lesson.signature.pattern),
-        "words": untitled_digest(lesson.error_type, storable(pattern), is_titled),
+        "signature_version": lesson.signature.version,
+        "words": untitled_digest(lesson.error_type, storable(message), is_titled),
         "tags": json.dumps([storable(tag) for tag in lesson.tags]),
         "evidence": lesson.evidence,
         "is_correction": lesson.is_correction,

@@ -26,11 +26,11 @@ order by id desc limit 1;
 
 -- name: upsert_lesson
 -- Insert a lesson, or replace it by itself after one more sighting: `heedful.lessons.merging` says how.
-insert into lesson (id, tenant, project, kind, signature, pattern, words, error_type, text, tags, state, trust, released_by, released_at,
+insert into lesson (id, tenant, project, kind, signature, signature_version, pattern, words, error_type, text, tags, state, trust, released_by, released_at,
                     importance, source, pinned, author, useful, evidence, is_correction, run, data, mistake, first_seen, last_seen, judged_from)
 values (coalesce((select lesson from tally where tenant = :tenant and project = :project),
                  /*postgres new_base() */ /*sqlite (select base from new_scope) */) + 1,
-        :tenant, :project, :kind, :signature, :pattern, :words, :error_type, :text, :tags, :state, :trust, :released_by, :released_at,
+        :tenant, :project, :kind, :signature, :signature_version, :pattern, :words, :error_type, :text, :tags, :state, :trust, :released_by, :released_at,
         :importance, :source, :pinned, cast(:author as bigint), :useful, :evidence, :is_correction, :run, :data, :mistake, :now, :now, :judged_from)
 on conflict (tenant, project, kind, signature) do update
 set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen),

@@ -107,7 +107,8 @@ create table note (
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
 -- counts those whose first attempt passed, `hurt` those that repeated its error.
--- `words` is the digest of the pattern without its type and tool. `mistake` is the record of what went wrong
+-- `signature` is the finer key of a failure, by which it is counted, and comparable with others of one `signature_version`;
+-- `words`, the digest of the message without its type and tool, is the coarser one, which only finds. `mistake` is the record of what went wrong
 -- (JSON), '' without one; then `text` has its words, or those of a person. `evidence` is what shows that it holds, `run` the record
 -- of the run that it was drawn from (JSON), '' without one, and `data` is JSON of the caller. A text from outside stays so if a person releases
 -- it: `released_by` says who did, '' if nobody, and `released_at` when. An `unreviewed` text is told to nobody.
@@ -117,6 +118,7 @@ create table lesson (
   project text not null,
   kind text not null,
   signature text not null,
+  signature_version integer not null,
   pattern text not null,
   words text not null,
   error_type text not null,
