@@ -26,11 +26,11 @@ from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import RULE_TYPE
-from heedful.memory import hardening, quarantine
+from heedful.memory import hardening
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory
 from heedful.redact import redact
-from heedful.store import lessons as lesson_store
+from heedful.store import forgetting, lessons as lesson_store
 from heedful.store.connection import Db, resumable, token
 from heedful.validation import check_actor
 from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
@@ -231,7 +231,7 @@ def follow(
 
     gone = sorted(followed - sources)
     for source in gone:
-        quarantine.revoke(db, scope, source, by=by, why=why, dry_run=False)
+        forgetting.revoke(db, scope, source, by=by, why=why, dry_run=False)
 
     new = 0
     waiting = 0

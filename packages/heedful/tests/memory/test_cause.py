@@ -488,15 +488,13 @@ async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):
 
 
 @pytest.mark.both_nightly
-@pytest.mark.parametrize("gone", ["revoked", "cleared", "kept"])
+@pytest.mark.parametrize("gone", ["revoked", "kept"])
 async def test_words_of_a_lesson_leave_the_stored_briefings_with_it(store, gone):
     breaking = Breaking(store)
     await breaking("K", "a", id="first")
     await breaking("K", id="second")
     if gone == "revoked":
         await breaking.memory.quarantine.revoke("loop:first", by="ann")
-    elif gone == "cleared":
-        await breaking.memory.clear()
     briefing = (await store.read(Scope(), loops.read, "second")).briefing
     texts = [choice.text for choice in briefing.choices] if briefing else []
     assert ["rule a is broken" in text for text in texts] == (

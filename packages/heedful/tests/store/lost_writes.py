@@ -11,6 +11,7 @@ from typing import Any
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.integrations import call_host
+from heedful.lessons.forgetting import Target
 from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.scope import Scope
 from heedful.loop.ladder import Allowance
@@ -30,6 +31,7 @@ from heedful.store import (
     episode_lessons,
     episodes,
     exposures,
+    forgetting,
     keys,
     ladders,
     lessons,
@@ -316,10 +318,31 @@ async def prune(world: World) -> Call:
     return partial(world.memory.prune, by="ana", keep=0)
 
 
-@writes(lessons.clear)
+@writes(forgetting.clear)
 async def clear(world: World) -> Call:
     await world.remember()
     return world.memory.clear
+
+
+@writes(forgetting.forget)
+async def forget_a_lesson(world: World) -> Call:
+    remembered = await world.remember()
+    return partial(world.memory.forget, lesson=remembered.id, by="ana")
+
+
+@writes(forgetting.forget)
+async def forget_a_person(world: World) -> Call:
+    await world.remember(source="user:bob")
+    return partial(world.memory.forget, person="bob", by="ana")
+
+
+@writes(forgetting.note_clean)
+async def note_clean(world: World) -> Call:
+    remembered = await world.remember()
+    await world.store.write(
+        world.scope, forgetting.forget, Target(lesson=remembered.id), by="ana"
+    )
+    return world.writing(forgetting.note_clean)
 
 
 @writes(lessons.clear_type)
@@ -406,7 +429,7 @@ async def release_stated(world: World) -> Call:
     return world.writing(quarantine.release_stated, [entry], ["a page"])
 
 
-@writes(quarantine.revoke)
+@writes(forgetting.revoke)
 async def revoke(world: World) -> Call:
     await world.remember(source="a page")
     return partial(world.memory.quarantine.revoke, "a page", by="ana")

@@ -20,7 +20,7 @@ from heedful.errors import (
     UnknownName,
 )
 from heedful.store import loops, open_store
-from heedful.store.sqlite import Connection, Thread, in_file
+from heedful.store.sqlite import Connection, Thread, commit_all, in_file, read_all
 from tests.store.support import SCOPE, opened, report, rows, threads
 
 
@@ -63,7 +63,7 @@ def counting(tmp_path):
 
 @pytest.fixture
 def writer(counting):
-    thread = Thread(counting, writes=True, busy_seconds=0.1)
+    thread = Thread(counting, run=commit_all, busy_seconds=0.1)
     yield thread
     thread.close()
 
@@ -142,7 +142,7 @@ def read_or_fail(number: int, db: sqlite3.Connection) -> list[int]:
 async def test_reads_that_wait_share_a_transaction_and_fail_alone(writer, counting):
     await writer.submit(partial(insert, 7))
     counting.statements.clear()
-    reader = Thread(counting, writes=False, busy_seconds=0.1)
+    reader = Thread(counting, run=read_all, busy_seconds=0.1)
     jobs = [partial(read_or_fail, number) for number in range(3)]
     first, failed, last = await run_together(reader, *jobs)
     reader.close()

@@ -9,7 +9,7 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput
 from heedful.lessons.lesson import Lesson, Scope
-from heedful.store import episode_lessons, episodes, lessons
+from heedful.store import episode_lessons, episodes, forgetting, lessons
 from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
 from tests.store.entries import build_lesson
@@ -40,7 +40,7 @@ async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
     assert await store.write(SCOPE, episodes.admit, ONE) == "reflected"
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
     assert await store.write(Scope("other"), episodes.admit, ONE) is None
-    await store.write(SCOPE, lessons.clear)
+    await store.write(SCOPE, forgetting.clear)
     assert await store.read(SCOPE, episodes.counts) == {}
     assert await store.read(Scope("other"), episodes.counts) == {"waiting": 1}
 

@@ -24,6 +24,7 @@ from heedful.memory import dream, quarantine
 from heedful.store import (
     editions,
     exposures,
+    forgetting,
     keys,
     ladders,
     lessons,
@@ -43,7 +44,8 @@ REFUSALS: dict[Any, tuple[type[HeedfulError], ...]] = {
     editions.amend: (InvalidInput,),
     exposures.restore: (NotFound,),
     lessons.edit: (InvalidInput,),
-    quarantine.revoke: (NotFound,),
+    forgetting.forget: (NotFound,),
+    forgetting.revoke: (NotFound,),
     quarantine.settle: (NotQuarantined,),
     quarantine.undo: (NotFound,),
     keep_answer: (LeaseLost,),

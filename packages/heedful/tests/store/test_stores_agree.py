@@ -39,6 +39,7 @@ from heedful.store import (
     episode_lessons,
     episodes,
     exposures,
+    forgetting,
     lessons,
     loops as loop_store,
     retention,
@@ -76,6 +77,7 @@ CLOCKED = (
     episode_lessons,
     episodes,
     exposures,
+    forgetting,
     lessons,
     retention,
     quarantine,
@@ -190,8 +192,20 @@ class Told:
 
     async def revoke(self, source: str, dry: bool) -> Any:
         return await self.store.write(
-            ONE, quarantine.revoke, source or "loop:loop 1", "ada", "wrong", dry
+            ONE, forgetting.revoke, source or "loop:loop 1", "ada", "wrong", dry
         )
+
+    async def forget(self, n: int, source: str, dry: bool) -> Any:
+        target: dict[str, Any] = {"person": source or "ada"}
+        if n == 0:
+            target = {"loop": "loop 1"}
+        if n == 1:
+            target = {"before": 3 * DAY}
+        if n == 2:
+            ids = sorted(row["id"] for row in await self.memory.top(99))
+            target = {"lesson": ids[0] if ids else 1}
+        forgotten = await self.memory.forget(**target, by="ada", dry_run=dry)
+        return forgotten.counts, len(forgotten.shared)
 
     async def prune(self, n: int, keep: int) -> Any:
         gone = await self.memory.prune(by="ada", unused_for=n * DAY, keep=keep)
@@ -339,6 +353,7 @@ steps = st.lists(
         st.tuples(st.just("loop"), few, flags, flags, flags),
         st.tuples(st.just("settle"), few, flags),
         st.tuples(st.just("revoke"), sources, flags),
+        st.tuples(st.just("forget"), few, sources, flags),
         st.tuples(st.just("prune"), st.integers(0, 3), st.integers(-1, 4)),
         st.tuples(st.just("pin"), few, flags),
         st.tuples(st.just("dream"), flags),

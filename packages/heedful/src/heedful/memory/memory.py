@@ -82,6 +82,7 @@ from heedful.validation import (
 
 if TYPE_CHECKING:  # a hook process starts for each event, and needs none of these
     from heedful.checks.evaluate import Check
+    from heedful.lessons.forgetting import Forgotten
     from heedful.lessons.links import Related
     from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
@@ -702,9 +703,52 @@ class Memory(CallMemory):
             key, self.scope, retention.prune, unused_seconds, max_lessons, by=by
         )
 
+    @refuses_unknown_options
+    async def forget(
+        self,
+        *,
+        lesson: int | None = None,
+        person: str = "",
+        loop: str = "",
+        before: float | None = None,
+        by: str = "",
+        why: str = "",
+        dry_run: bool = False,
+    ) -> "Forgotten":
+        """Delete the texts of a lesson, a person or a loop, or all that are old.
+
+        Exactly one of the four is given. A `lesson` goes by its id, with its examples
+        and sightings. A `person` is a name: what has this name as its source, alone or
+        as in "user:ada", and what came through keys of this name. A `loop` goes with
+        the stages of a run, and with what only it taught. What nobody has changed or
+        said since `before`, in seconds since 1970, goes, pinned lessons, too.
+
+        What derives from these texts goes, but not what others said. One transaction
+        deletes it, and records who asked and how many rows went; then the texts are
+        removed from the files of the database. The result says what went and what may
+        remain; with `dry_run`, nothing is deleted, and no actor is needed. Raises
+        NotFound for an unknown lesson or loop, InvalidInput, StoreError.
+        """
+        from heedful.lessons.forgetting import Target  # few processes forget
+        from heedful.store import forgetting
+
+        target = Target(lesson=lesson, person=person, loop=loop, before=before)
+        return await forgetting.forget_and_clean(
+            self.store, self.scope, target, by=by, why=why, dry_run=dry_run
+        )
+
     async def clear(self) -> int:
-        """Delete everything learnt in this scope; return how many lessons it had."""
-        return await self.store.write(self.scope, lesson_store.clear)
+        """Delete all lessons, loops and runs of this scope; return how many lessons.
+
+        Loops go with their tasks and answers. What people decided stays on record,
+        without their reasons. The texts leave the files of the database, too, as far as
+        `forget` says.
+        """
+        from heedful.store import forgetting  # few processes clear a memory
+
+        lessons = await self.store.write(self.scope, forgetting.clear)
+        await self.store.clean()
+        return lessons
 
     async def count(self) -> int:
         """Return the number of lessons in this scope."""

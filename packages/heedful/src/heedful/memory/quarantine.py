@@ -10,9 +10,8 @@ and reason.
 
 import json
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import NotFound, NotQuarantined
@@ -20,8 +19,6 @@ from heedful.lessons import render
 from heedful.lessons.lesson import OWN_AUTHORS, Example, LessonRun, Scope
 from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import (
-    KEY_SOURCE_PREFIX,
-    ORIGINS,
     check_name,
     is_outside,
 )
@@ -34,7 +31,7 @@ from heedful.lessons.quarantine import (
     freed_texts,
     texts_in,
 )
-from heedful.store import exposures, keys, session_marks
+from heedful.store import exposures, keys
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -45,7 +42,6 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
     Plain,
     mistake_json,
@@ -55,8 +51,8 @@ from heedful.store.lessons import (
 from heedful.store.rulings import rule
 from heedful.store.search import example_of
 from heedful.store.store import Store
+from heedful.store.voices import best_example, bring_back, read_author
 from heedful.validation import (
-    MAX_SHOWN_ROWS,
     check_actor,
     check_integer,
     check_sequence,
@@ -211,9 +207,11 @@ class Quarantine:
         """
         check_texts(source=source)
         require(source.strip(), "source", source, "the name of a source")
+        from heedful.store import forgetting  # few processes revoke
+
         return await self._store.write(
             self._scope,
-            revoke,
+            forgetting.revoke,
             source,
             by=by,
             why=why,
@@ -497,7 +495,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.send("allow_words", {**values, "words": digests})
 
-    lesson = _read_author(db, values)
+    lesson = read_author(db, values)
     shows_entry = lesson["unreviewed"]
     # The entry is better if it says what fixed the failure, or if the lesson leaves out
     # a part of its mistake. The words of a person stay.
@@ -517,7 +515,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0
     if shows_entry:
-        _bring_back(db, values, entry.id, lesson)
+        bring_back(db, values, entry.id, lesson)
 
 
 def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
@@ -529,9 +527,9 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     for digest in json.loads(digests):
         db.insert("refused", {**key, "words": digest}, CONFLICT_SKIP_SQL)
 
-    lesson = _read_author(db, values)
+    lesson = read_author(db, values)
     if lesson["unreviewed"] and lesson["author"] == entry.id:
-        _bring_back(db, values, _best_example(db, values), lesson)
+        bring_back(db, values, best_example(db, values), lesson)
 
 
 @resumable(result=None)
@@ -593,204 +591,7 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
 
     (row,) = db.select("lesson_id", "example", {"id": entry.id})
     values = {**key, "lesson_id": row["lesson_id"]}
-    lesson = _read_author(db, values)
+    lesson = read_author(db, values)
     was_rejected_whole = lesson["state"] == "retired" and lesson["unreviewed"]
     if lesson["author"] == entry.id or was_rejected_whole:
-        _bring_back(db, values, _best_example(db, values), lesson)
-
-
-def _read_author(db: Db, values: Plain) -> Row:
-    """Return the row of the lesson `lesson_id`.
-
-    Its `author` is the example whose text the lesson shows, and `spoken_for` is true if
-    this example still exists.
-    """
-    return db.select(
-        "*, exists (select 1 from example where id = author) as spoken_for",
-        "lesson",
-        {"id": values["lesson_id"]},
-    )[0]
-
-
-def _best_example(db: Db, values: Plain) -> int | None:
-    """Return the id of the lesson's most trusted example, None if it has no example.
-
-    A retired example is returned only if all are retired.
-    """
-    row = db.first("best_example", {**values, "order": json.dumps(ORIGINS)})
-    return None if row is None else int(row["id"])
-
-
-def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
-    """Give a lesson the text, trust and state of an example.
-
-    A retired or superseded lesson keeps its state, unless nobody has reviewed its text.
-    """
-    kept_state = ""
-    is_ended = lesson["state"] in ("retired", "superseded")
-    if is_ended and not lesson["unreviewed"]:
-        kept_state = lesson["state"]
-    values = {**values, "example": example, "kept": kept_state}
-    db.send("bring_back", values)
-    db.send("set_voice", values)
-
-
-@resumable(result=RevocationResult)
-def revoke(
-    db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
-) -> RevocationResult:
-    """Delete the sightings and texts that come or derive from a source.
-
-    Also removes the stored answers of the tenant, which may quote it. Records a ruling.
-    A lesson with an example from another source stays, with its text. The source
-    `key:ID` includes all that came through this key of a service. With `dry_run`,
-    deletes nothing and returns what it would delete. Raises NotFound if nothing comes
-    from the source.
-    """
-    now = time.time()
-    values = {**scope_key(scope), "source": storable(source), "now": now}
-    db.execute("savepoint revocation")
-    removed = RevocationResult()
-    sources = [values["source"]]
-    if source.startswith(KEY_SOURCE_PREFIX):
-        removed, sources = _forget_key(db, values)
-    removed = _forget_sources(db, values, sources, removed)
-    if dry_run:
-        db.undo("revocation")
-
-    if removed == RevocationResult():
-        raise NotFound("source", source, f"the memory of {scope}")
-
-    if not dry_run:
-        remove_answers(db, scope)
-        rule(
-            db,
-            scope,
-            action="revoke",
-            subject=source,
-            by=by,
-            why=why,
-            now=now,
-            record=asdict(removed),
-        )
-    return removed
-
-
-def _forget_sources(
-    db: Db, values: Plain, sources: Sequence[str], removed: RevocationResult
-) -> RevocationResult:
-    """Delete what comes or derives from `sources`; add the numbers to `removed`."""
-    values = {**values, "named": json.dumps(sources)}
-    derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
-    values["ids"] = json.dumps(derived)
-
-    key = {"tenant": values["tenant"], "project": values["project"]}
-    prompts = db.run("forget_briefings", values).rowcount
-    exposures = db.delete("exposure", {**key, "via": values["source"]})
-    sighting_rows = db.run("delete_sightings", values).fetchall()
-    sightings = Counter(row["lesson_id"] for row in sighting_rows)
-    examples = db.run("delete_examples", values).fetchall()
-    for source in sources:
-        _forget_run(db, key, source)
-    for statement in ("delete_origins", "delete_lineage", "forget_record"):
-        db.send(statement, values)
-
-    # A check may quote any output of its memory key.
-    for memory_key in {row["memory_key"] for row in examples} - {""}:
-        db.delete("hardened", {**key, "memory_key": memory_key})
-
-    changed = {row["lesson_id"] for row in examples}
-    deleted_ids = []
-    for lesson_id in sorted(changed.union(sightings)):
-        for table in ("hardened", "call_failure"):
-            db.delete(table, {**key, "lesson_id": lesson_id})
-        is_kept = _keep_lesson(
-            db, {**values, "lesson_id": lesson_id, "n": sightings[lesson_id]}
-        )
-        if not is_kept:
-            deleted_ids.append(lesson_id)
-
-    return replace(
-        removed,
-        prompts=prompts,
-        exposures=removed.exposures + exposures,
-        examples=len(examples),
-        lessons=len(deleted_ids),
-        sightings=sum(sightings.values()),
-        lesson_ids=tuple(deleted_ids[:MAX_SHOWN_ROWS]),
-    )
-
-
-def _forget_run(db: Db, key: Plain, source: str) -> None:
-    """Delete the failed calls of a run, and the note that its lessons were learnt."""
-    for table in ("call_failure", "learnt"):
-        db.delete(table, {**key, "source": source})
-
-
-def _keep_lesson(db: Db, values: Plain) -> bool:
-    """Take `n` sightings from the lesson `lesson_id`; return True if it stays.
-
-    The lesson is deleted if it has no example left. If the example whose text it shows
-    was deleted, it shows the best other one. A reflection of a dream is deleted with
-    the lessons that it cited.
-    """
-    db.send("unsee", values)
-    if not db.select("id", "lesson", {"id": values["lesson_id"]}):
-        return False
-    lesson = _read_author(db, values)
-    if lesson["spoken_for"]:
-        return True
-
-    best = _best_example(db, values)
-    if best is None:
-        return not db.delete("lesson", {"id": values["lesson_id"]})
-
-    _bring_back(db, values, best, lesson)
-    return True
-
-
-def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
-    """Delete what came through the key `source`.
-
-    A loop that the key did not begin goes back to the state before the first attempt
-    that the key reported. Returns how much was deleted, and the sources whose lessons
-    must be deleted, too.
-    """
-    key = {"tenant": values["tenant"], "project": values["project"]}
-    through_key = {**key, "via": values["source"]}
-    sources = [values["source"]]
-
-    from heedful.store import loops  # few processes revoke
-
-    scope = Scope(**key)
-    deleted, reopened, attempts = loops.revoke(db, scope, values["source"])
-    sources += [f"loop:{id}" for id in (*deleted, *reopened)]
-
-    db.send("delete_key_notes", values)
-    episodes = db.run("delete_sent", values).fetchall()
-    sources += [f"episode:{row['digest'][:16]}" for row in episodes]
-    runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
-    for row in db.run("delete_traces", values).fetchall():
-        db.delete("span", {**key, "trace": row["id"]})
-    session_marks.forget_events(db, scope, through_key)
-    # Sessions may go on, or an earlier version stored them: both have only a past.
-    runs |= session_marks.past_runs(db, scope, values["source"])
-    for run in sorted(runs):
-        _forget_run(db, key, run)
-
-    outcomes = db.run("outcomes_of", values).fetchall()
-    for row in outcomes:
-        if row["n"] is not None:
-            db.send("count_outcome", {**key, **dict(row), "times": -1})
-        db.delete("outcome", {**key, "loop": row["loop"]})
-
-    removed = RevocationResult(
-        loops=len(deleted),
-        attempts=attempts,
-        episodes=len(episodes),
-        outcomes=len(outcomes),
-        exposures=db.delete("trial", through_key),
-        loop_ids=tuple(deleted[:MAX_SHOWN_ROWS]),
-        reopened=tuple(reopened[:MAX_SHOWN_ROWS]),
-    )
-    return removed, sources
+        bring_back(db, values, best_example(db, values), lesson)

@@ -268,6 +268,12 @@ class Access(Protocol):
         same order. Raises StoreInDoubt if the answer to the commit was lost.
         """
 
+    async def clean(self) -> str:
+        """Remove deleted texts from the files of the database.
+
+        Returns what may remain there and what to do, "" if nothing does.
+        """
+
     def close(self, seconds: float | None = None) -> None:
         """Finish running work and close every connection.
 

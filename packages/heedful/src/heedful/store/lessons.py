@@ -53,7 +53,6 @@ from heedful.lessons.scope import State, digest_of, short_digest, source_of
 from heedful.lessons.signature import signature, untitled_digest
 from heedful.lessons.states import after
 from heedful.lessons.words import words
-from heedful.store import session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -78,11 +77,13 @@ class WrittenExample:
     """The row of an example, and what writing it did.
 
     It was stored already ("nothing"), it is new, or it is trusted more ("raised").
+    `record` is the example as JSON, as it was to be written.
     """
 
     id: int
     state: State
     trust: Origin
+    record: str
     wrote: Literal["nothing", "new", "raised"]
 
     @property
@@ -346,8 +347,12 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         is_updated = _replaces_words(result, stored)
         row = _count_sighting(db, key, rows[0], result, is_updated, now=now)
         if lesson.trust != "outside":
-            seen_lesson = with_stored_parts(stored, seen_lesson)
-            values = lesson_values(key, seen_lesson, now)
+            full_lesson = with_stored_parts(stored, seen_lesson)
+            values = lesson_values(key, full_lesson, now)
+            has_stored_part = full_lesson.mistake != seen_lesson.mistake
+            if has_stored_part and rows[0]["author"] is not None:
+                # What it has of the stored lesson goes with that one's source.
+                values["parents"] = json.dumps((*lesson.parents, rows[0]["author"]))
     else:
         row = insert_lesson(db, sighting)
 
@@ -355,23 +360,8 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     values = {**values, "lesson_id": id, "renews": int(is_updated)}
     _add_signature_tags(db, lesson, sighting["tags"], row)
 
-    finding = ""
-    if lesson.kind == "check":
-        finding = finding_digest(key["scope"], sighting["sighting"])
-    occurrence = {
-        "lesson_id": id,
-        "loop": sighting["loop"],
-        "text": sighting["sighting"],
-        "finding": finding,
-        "mistake": sighting["mistake"],
-        "source": sighting["source"],
-        "via": sighting["via"],
-        "trust": sighting["error_trust"],
-        "parents": sighting["parents"],
-        "at": now,
-    }
-    db.insert("occurrence", occurrence)
     written = _write_texts(db, values, lesson, row)
+    _add_sighting(db, sighting, written, lesson_id=id)
 
     # The answer is about the text that was written, if that waits in quarantine.
     state = row["state"]
@@ -448,6 +438,42 @@ def _count_sighting(
         values["state"], _ = _state_by_rulings(db, values)
     (counted,) = db.run("upsert_lesson", {**values, **counters}).fetchall()
     return counted
+
+
+def _add_sighting(
+    db: Db, sighting: Plain, written: WrittenExample | None, *, lesson_id: int
+) -> None:
+    """Store a sighting of a lesson, with the words that are no example of their own."""
+    finding = ""
+    if sighting["kind"] == "check":
+        finding = finding_digest(sighting["scope"], sighting["sighting"])
+    lesson_text = sighting["text"]
+    if lesson_text == sighting["sighting"]:
+        lesson_text = ""
+    example = None
+    record = ""
+    if written is not None and written.wrote == "nothing":
+        example = written.id
+        record = written.record
+
+    occurrence = {
+        "lesson_id": lesson_id,
+        "loop": sighting["loop"],
+        "text": sighting["sighting"],
+        "finding": finding,
+        "mistake": sighting["mistake"],
+        "source": sighting["source"],
+        "via": sighting["via"],
+        "trust": sighting["error_trust"],
+        "lesson": lesson_text,
+        "lesson_trust": sighting["trust"],
+        "example": example,
+        "record": record,
+        "sources": json.dumps(sorted(map(storable, sighting["sources"]))),
+        "parents": sighting["parents"],
+        "at": sighting["now"],
+    }
+    db.insert("occurrence", occurrence)
 
 
 def finding_digest(scope_token: str, text: str) -> str:
@@ -773,7 +799,7 @@ def add_example(
     is_trusted = values["trust"] != "outside"
     if place is not None and (wrote != "nothing" or is_trusted):
         db.send("place", {**values, **place, "id": row["id"]})
-    return from_row(WrittenExample, row, wrote=wrote)
+    return from_row(WrittenExample, row, wrote=wrote, record=values["record"])
 
 
 def searched_words(task: str, context: str, lesson: str) -> str:
@@ -828,29 +854,6 @@ def count(db: Db, scope: Scope) -> int:
 
 
 @resumable(result=int)
-def clear(db: Db, scope: Scope) -> int:
-    """Delete the lessons of the scope with all their data, except rulings.
-
-    Returns the number of lessons.
-    """
-    deleted = db.delete("lesson", key_of(scope))
-
-    # Rows of other tables follow by cascades.
-    for table in (
-        "link exposure outcome climb trial learnt episode span trace "
-        "call_failure call_success session_mark reminder"
-    ).split():
-        db.delete(table, key_of(scope))
-    db.delete("ruling", {**key_of(scope), "subject": "dream"})
-    session_marks.forget_events(db, scope, key_of(scope))
-    db.send("clear_lineage", {"scope": token(scope)})
-    db.update("loop", key_of(scope), {"briefing": ""})
-    db.delete("origin", {"scope": token(scope)})
-
-    return deleted
-
-
-@resumable(result=int)
 def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     """Delete the lessons of this kind and error type; return their number."""
     key = {**key_of(scope), "kind": kind, "error_type": error_type}
@@ -876,7 +879,7 @@ def _forget_prompts(db: Db, scope: Scope, examples: Plain) -> None:
     """Empty the stored prompts that have words of these examples."""
     ids = [row["id"] for row in db.select("id", "example", examples)]
     if ids:
-        values = {"ids": json.dumps(ids), "source": ""}
+        values = {"ids": json.dumps(ids), "named": "[]"}
         db.send("forget_briefings", {**key_of(scope), **values})
 
 

@@ -57,6 +57,11 @@ where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 _SCHEMA_VERSION_SQL = (
     f"select max(number)::int as version from {SCHEMA_NAME}.schema_version"
 )
+VACUUM_NOTICE = (
+    "PostgreSQL keeps deleted rows in its files until it vacuums the tables: run "
+    "VACUUM as the role that owns them; archives of its log and backups keep what they "
+    "have"
+)
 _BEGIN_READ_SQL = "begin isolation level repeatable read read only"
 
 
@@ -161,6 +166,13 @@ class Database(Threads[PostgresSession]):
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
         job = partial(self.transact, _begin("begin", scope, numbers), work)
         return await self.run(job, numbers)
+
+    async def clean(self) -> str:
+        """Return that only the owner of the tables can remove deleted rows from files.
+
+        A role that owns them is refused, and no other may vacuum them.
+        """
+        return VACUUM_NOTICE
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
         """Run `job` on a thread and return its result.

@@ -117,12 +117,15 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
+# Runs works on a connection, in transactions or not, and returns their results.
+Runner = Callable[[Connection, Sequence[Work[Any]]], Sequence[Result]]
+
+
 class Thread(Threads[Connection]):
     """A thread that runs work in order, on its own connection.
 
-    It takes the work that waits, at most `group`, into one transaction. With `writes`,
-    it commits them with one fsync; each runs in a savepoint, so a failed one does not
-    affect the others.
+    It takes the works that wait, at most `group`, and hands them to `run`. The writers
+    of a file, and who cleans it, take turns.
 
     Work waits `busy_seconds` for a lock of another program. After a wait in vain, it
     waits a twentieth of that, until some work has succeeded.
@@ -132,7 +135,7 @@ class Thread(Threads[Connection]):
         self,
         connect: Callable[..., Connection],
         *,
-        writes: bool,
+        run: Runner,
         busy_seconds: float,
         group: int = MAX_GROUP,
         place: DatabasePath | None = None,
@@ -141,8 +144,9 @@ class Thread(Threads[Connection]):
         self._busy_seconds = busy_seconds
         self._waited_in_vain = False
         self._place = place or DatabasePath(IN_MEMORY_PATH)
-        self._shares_lock = writes and self._place.path != IN_MEMORY_PATH
-        self._run = _commit_all if writes else _read_all
+        is_file = self._place.path != IN_MEMORY_PATH
+        self._shares_lock = is_file and run is not read_all
+        self._run = run
 
     def reset(self) -> None:
         """Begin without a thread and a connection, as after a fork."""
@@ -234,7 +238,7 @@ def _roll_back(db: Connection) -> None:
         db.close()
 
 
-def _read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+def read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     """Run all reads in one transaction, and return their results."""
     db.execute("begin")
     results: list[Result] = []
@@ -250,7 +254,7 @@ def _read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     return results
 
 
-def _commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+def commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     """Run all writes, each in a savepoint, and commit them together.
 
     Returns their results.
@@ -286,6 +290,27 @@ def _commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     return results
 
 
+def _run_alone(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+    """Run works without a transaction, and return their results."""
+    return [(work(db), None) for work in works]
+
+
+def clean(db: Db) -> str:
+    """Write the file again without deleted texts, and empty its log.
+
+    Returns what may remain and what to do, "" if nothing does.
+    """
+    # A deleted word stays in a segment of the index until segments are merged.
+    db.execute("insert into example_fts (example_fts) values ('optimize')")
+    db.execute("vacuum")
+    log = db.execute("pragma wal_checkpoint(truncate)").fetchone()
+    return _READERS_NOTICE if log["busy"] else ""
+
+
+_READERS_NOTICE = (
+    "another program reads the file, so its log (-wal) still has deleted texts: run "
+    "the command again, or stop that program"
+)
 _BUSY_FIX = "another process holds the database for too long; try again"
 # What a user can do about SQLite's primary result codes (sqlite.org/rescode.html).
 _RESULT_CODE_REMEDIES = {
@@ -413,7 +438,7 @@ class File:
         open_file = partial(connect, path, place=self._place)
 
         self.writer: Thread = Thread(
-            open_file, writes=True, busy_seconds=busy_seconds, place=self._place
+            open_file, run=commit_all, busy_seconds=busy_seconds, place=self._place
         )
         self.readers: dict[ReadLane, Thread] = {}
         for lane, group in MAX_READ_GROUPS.items():
@@ -421,11 +446,25 @@ class File:
             if path != IN_MEMORY_PATH:
                 self.readers[lane] = Thread(
                     partial(open_file, reads=True),
-                    writes=False,
+                    run=read_all,
                     busy_seconds=busy_seconds,
                     group=group,
                     place=self._place,
                 )
+
+        self.cleaner: Thread = Thread(
+            open_file, run=_run_alone, busy_seconds=busy_seconds, place=self._place
+        )
+
+    async def clean(self) -> str:
+        """Remove deleted texts from the file and its log; see `clean`."""
+        if self._place.path == IN_MEMORY_PATH:
+            return ""
+        try:
+            return await self.cleaner.submit(clean)
+        except errors.StoreUnavailable as error:
+            # The deletion was committed before.
+            return f"deleted texts are still in the file: {error}"
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on the thread for reads in this lane, and return its result."""
@@ -439,7 +478,7 @@ class File:
 
     def close(self, seconds: float | None = None) -> None:
         """Finish running work and close the file. A later call opens the file again."""
-        for thread in (self.writer, *self.readers.values()):
+        for thread in (self.writer, self.cleaner, *self.readers.values()):
             thread.close(seconds)
         self._place.opened = None
 

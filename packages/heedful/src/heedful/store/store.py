@@ -439,6 +439,14 @@ class Store:
             request=(_name_of(work), args, sorted(kwargs.items())),
         )
 
+    async def clean(self) -> str:
+        """Remove deleted texts from the files of the database.
+
+        Returns what may remain there and what to do, "" if nothing does. On SQLite, the
+        file is written again, which takes room for a copy; writers wait.
+        """
+        return await self._access.clean()
+
     async def close(self) -> None:
         """Finish running work and close every connection.
 

@@ -214,71 +214,13 @@ set tags = case when author = :example then tags else '[]' end,
 )
 where id = :lesson_id;
 
--- name: delete_key_notes
--- What a key wrote about loops: its id ends the name of the author.
-delete from note
-where tenant = :tenant and project = :project and name = '' and json_extract(record, '$.by') like '% (' || substr(:source, 5) || ')';
-
--- name: outcomes_of
--- The outcomes that a key reported, and those of loops whose prompts it recalled.
-select loop, right_at_once, signatures, n from outcome
-where tenant = :tenant and project = :project and (via = :source or loop in (
-  select loop from exposure where tenant = :tenant and project = :project and via = :source));
-
--- name: delete_sent
--- The episodes that came through a key; via lists keys, separated by blanks.
-delete from episode
-where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
-returning digest, record;
-
--- name: delete_traces
--- The open traces with spans that came through a key.
-delete from trace
-where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
-returning id;
-
--- name: rests_on_source
--- The examples of these sources, and all that derive from them.
-with recursive rests (id) as (
-  select example from origin where scope = :scope and source in (select value from json_each(:named))
-  union select l.child from lineage l join rests r on l.parent = r.id
-)
-select id from rests;
-
--- name: delete_sightings
--- The sightings of these sources, those that came through the key, and those that derive from a deleted example.
-delete from occurrence where id in (
-  select o.id from occurrence o join lesson r on r.id = o.lesson_id
-  where r.tenant = :tenant and r.project = :project and (
-    o.source in (select value from json_each(:named)) or instr(' ' || o.via || ' ', ' ' || :source || ' ') > 0
-    or o.parents <> '[]' and exists (
-      select 1 from json_each(o.parents) where value in (select value from json_each(:ids))
-    )
-  )
-)
-returning lesson_id;
-
--- name: delete_examples
-delete from example where id in (select atom from json_each(:ids)) returning lesson_id, memory_key;
-
--- name: delete_origins
-delete from origin where example in (select atom from json_each(:ids));
-
 -- name: forget_briefings
--- Empty the briefings that have words of these examples, or that the key :source caused. The rows of the examples
+-- Empty the briefings that have words of these examples, or that a key :named caused. The rows of the examples
 -- and of their lessons may be gone.
 update loop set briefing = '' where tenant = :tenant and project = :project and briefing <> '' and id in (
   select x.loop from exposure x where x.tenant = :tenant and x.project = :project and (
-    x.via <> '' and x.via = :source
+    x.via <> '' and x.via in (select value from json_each(:named))
     or exists (select 1 from json_each(x.examples) e where e.atom in (select atom from json_each(:ids)))));
-
--- name: unsee
--- Take back sightings of a lesson.
-update lesson
-set seen = max(1, seen - :n),
-    first_seen = coalesce((select min(at) from occurrence where lesson_id = :lesson_id), first_seen),
-    last_seen = coalesce((select max(at) from occurrence where lesson_id = :lesson_id), last_seen)
-where id = :lesson_id;
 
 -- name: merge_counts
 -- An import may know of more sightings.
@@ -320,13 +262,6 @@ set state = excluded.state, trust = excluded.trust, released_by = excluded.relea
 where (example.unreviewed and (excluded.trust <> 'outside' or excluded.released_by <> ''))
   or (example.state = 'superseded' and :renews = 1)
 returning id, state, trust;
-
--- name: delete_lineage
--- Each half uses an index. A condition with `or` would use none.
-delete from lineage where (child, parent) in (
-  select child, parent from lineage where child in (select atom from json_each(:ids))
-  union select child, parent from lineage where parent in (select atom from json_each(:ids))
-);
 
 -- name: clear_lineage
 delete from lineage where child in (select example from origin where scope = :scope);

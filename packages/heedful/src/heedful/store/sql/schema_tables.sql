@@ -176,6 +176,9 @@ create table tally (
 ) without rowid;
 
 -- A sighting of a lesson: its loop, its words and their source, and the record of what went wrong in it; `finding` is the digest of a check's words.
+-- `lesson` is the text of the lesson that came with it, '' if that is its own, and `lesson_trust` the origin of that text. If
+-- the same example had been stored before, that is the `example`, and `record` is the example of the sighting: what several
+-- sources said stays when one of them goes. `sources` (JSON) had a part in it besides `source`.
 create table occurrence (
   /*postgres tenant text not null, */
   id integer primary key,
@@ -187,6 +190,11 @@ create table occurrence (
   source text not null default '',
   via text not null default '',
   trust text not null default 'outside',
+  lesson text not null default '',
+  lesson_trust text not null default 'outside',
+  example integer,
+  record text not null default '',
+  sources text not null default '[]',
   parents text not null default '[]',
   at real not null
 );

@@ -1,0 +1,107 @@
+"""What a person lets heedful forget, and what went. Pure."""
+
+import time
+from dataclasses import KW_ONLY, dataclass
+
+from heedful.errors import InvalidInput
+from heedful.validation import (
+    MAX_SCORE,
+    check_integer,
+    check_number,
+    check_texts,
+    require,
+)
+
+TARGET_FORM = "given alone: one of lesson, person, loop and before"
+# What may stand before the name of a person in a source.
+PERSON_PREFIXES = ("user:", "operator:", "reviewer:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What to forget: a lesson, a person, a loop, or all that is old.
+
+    Exactly one of the fields is set. `lesson` is an id, `person` a name, with or
+    without "user:" before it, `loop` an id, and `before` a time in seconds since 1970,
+    not in the future. Raises InvalidInput.
+    """
+
+    lesson: int | None = None
+    person: str = ""
+    loop: str = ""
+    before: float | None = None
+
+    def __post_init__(self) -> None:
+        check_texts(person=self.person, loop=self.loop)
+        texts = [text for text in (self.person, self.loop) if text.strip()]
+        numbers = [x for x in (self.lesson, self.before) if x is not None]
+        if len(texts) + len(numbers) != 1:
+            raise InvalidInput("forget", len(texts) + len(numbers), TARGET_FORM)
+        if self.lesson is not None:
+            check_integer("lesson", self.lesson)
+        if self.before is not None:
+            check_number("before", self.before, low=0.0, high=MAX_SCORE)
+            is_past = self.before <= time.time()
+            require(is_past, "before", self.before, "a time that is not in the future")
+
+    @property
+    def person_name(self) -> str:
+        """The name of the person, without what may stand before it in a source."""
+        name = self.person.strip()
+        for prefix in PERSON_PREFIXES:
+            name = name.removeprefix(prefix)
+        return name
+
+    @property
+    def person_sources(self) -> tuple[str, ...]:
+        """The sources that are this person."""
+        name = self.person_name
+        return (name, *(f"{prefix}{name}" for prefix in PERSON_PREFIXES))
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many rows a forgetting deleted or emptied; with `dry_run`, would delete.
+
+    `prompts` counts the loops whose stored prompts had the words, and `reasons` what
+    persons wrote about their decisions; both are emptied, and so are old `episodes`.
+    `failures` counts failed calls of agents, `exposures` the lessons in prompts, the
+    reminders and the offers of trials. `lesson_ids` and `loop_ids` name at most 50 of
+    what went, and `shared` as many lessons that stay, with what others said. `remains`
+    says what of the words may still be in the files of the database and what to do, ""
+    if nothing is.
+    """
+
+    lessons: int = 0
+    examples: int = 0
+    _: KW_ONLY
+    sightings: int = 0
+    loops: int = 0
+    attempts: int = 0
+    notes: int = 0
+    prompts: int = 0
+    reasons: int = 0
+    episodes: int = 0
+    traces: int = 0
+    events: int = 0
+    failures: int = 0
+    exposures: int = 0
+    outcomes: int = 0
+    lesson_ids: tuple[int, ...] = ()
+    loop_ids: tuple[str, ...] = ()
+    shared: tuple[int, ...] = ()
+    dry_run: bool = False
+    remains: str = ""
+
+    def __bool__(self) -> bool:
+        """Return True if anything went."""
+        return any(count for _, count in self.counts)
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """The number of rows of each kind."""
+        names = (
+            "lessons examples sightings loops attempts notes prompts reasons episodes "
+            "traces events failures exposures outcomes"
+        ).split()
+        return tuple((name, getattr(self, name)) for name in names)

@@ -1,0 +1,614 @@
+"""Forget texts: those of a source, a person, a lesson or a loop, or all that are old.
+
+What is forgotten goes with all that derives from it. What others said stays: an example
+that another source gave, too, becomes that one's, and a lesson that others have seen
+shows their words. Counts fall by the sightings that went. `forget` and `revoke` record
+a ruling without the words, and each is one transaction. What SQLite and PostgreSQL
+leave in their files, `Store.clean` removes.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+
+from heedful.errors import NotFound
+from heedful.lessons.forgetting import Forgotten, Target
+from heedful.lessons.lesson import Example
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, keys_in
+from heedful.lessons.quarantine import RevocationResult, initial_state
+from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name, short_digest
+from heedful.store import loops, session_marks
+from heedful.store.connection import Db, Row, key_of, resumable, storable, token
+from heedful.store.idempotency import remove_answers
+from heedful.store.lessons import (
+    Plain,
+    add_words,
+    replace_origins,
+    scope_key,
+    search_text,
+    searched_words,
+)
+from heedful.store.rulings import LESSON_DIGEST_PREFIX, rule
+from heedful.store.store import Store
+from heedful.store.voices import best_example, bring_back, read_author
+from heedful.validation import MAX_SHOWN_ROWS, check_actor
+
+# The tables whose old rows go: the column of their time, and as what they count.
+OLD_ROWS: Mapping[str, tuple[str, str]] = {
+    "note": ("created", "notes"),
+    "call_failure": ("at", "failures"),
+    "reminder": ("at", "exposures"),
+    "trial": ("at", "exposures"),
+    "trace": ("last", "traces"),
+    "event": ("at", "events"),
+}
+# The tables whose rows of a scope go when it is cleared, besides lessons. `event` and
+# what other tables refer to follow.
+CLEARED_TABLES = tuple(
+    (
+        "loop note call_failure call_success link exposure outcome climb trial learnt "
+        "episode span trace session_mark reminder"
+    ).split()
+)
+# What of these tables is about one loop.
+LOOP_TABLES = ("exposure", "trial", "climb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What to forget: what comes from `sources` or `loops`, a lesson, or what is old.
+
+    `lesson` is the id of a lesson, 0 for none. What was stored `before` a time goes
+    without what derives from it, which is newer.
+    """
+
+    sources: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+    lesson: int = 0
+    before: float = -inf
+
+
+@dataclass(slots=True)
+class Removal:
+    """What went: rows by their kind, and the names of lessons and loops.
+
+    `shared` are the ids of the lessons that stay.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lessons: dict[int, str] = field(default_factory=dict)
+    loop_ids: list[str] = field(default_factory=list)
+    reopened: list[str] = field(default_factory=list)
+    shared: list[int] = field(default_factory=list)
+
+
+@resumable(result=RevocationResult)
+def revoke(
+    db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
+) -> RevocationResult:
+    """Delete the sightings and texts that come or derive from a source.
+
+    Also removes the stored answers of the tenant, which may quote it. Records a ruling.
+    A lesson that another source has seen, too, stays, in the words of that one. The
+    source `key:ID` includes all that came through this key of a service. With
+    `dry_run`, deletes nothing and returns what it would delete. Raises NotFound if
+    nothing comes from the source.
+    """
+    db.execute("savepoint revocation")
+    removal = Removal()
+    sources = [storable(source)]
+    if source.startswith(KEY_SOURCE_PREFIX):
+        sources += _forget_key(db, scope, sources[0], removal)
+    _forget_texts(db, scope, Choice(sources=tuple(sources)), removal)
+    result = RevocationResult(
+        **_counts_of(removal, RevocationResult()),
+        loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
+        lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
+        reopened=tuple(removal.reopened[:MAX_SHOWN_ROWS]),
+    )
+    if dry_run:
+        db.undo("revocation")
+
+    if result == RevocationResult():
+        raise NotFound("source", source, f"the memory of {scope}")
+
+    if not dry_run:
+        remove_answers(db, scope)
+        rule(
+            db,
+            scope,
+            action="revoke",
+            subject=source,
+            by=by,
+            why=why,
+            now=time.time(),
+            record=asdict(result),
+        )
+    return result
+
+
+@resumable(result=Forgotten)
+def forget(
+    db: Db,
+    scope: Scope,
+    target: Target,
+    *,
+    by: str,
+    why: str = "",
+    dry_run: bool = False,
+) -> Forgotten:
+    """Delete the texts of a target, and record a ruling if there were any.
+
+    Also removes the stored answers of the tenant, which may quote them. With `dry_run`,
+    deletes nothing and returns what it would delete. Raises NotFound for an unknown
+    lesson or loop, InvalidInput without an actor.
+    """
+    if not dry_run:
+        check_actor(by, why)
+    db.execute("savepoint forgetting")
+    removal = Removal()
+    subject = _forget_target(db, scope, target, removal)
+    forgotten = Forgotten(
+        **_counts_of(removal, Forgotten()),
+        lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
+        loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
+        shared=tuple(removal.shared[:MAX_SHOWN_ROWS]),
+        dry_run=dry_run,
+    )
+    if dry_run:
+        db.undo("forgetting")
+    elif forgotten:
+        remove_answers(db, scope)
+        rule(
+            db,
+            scope,
+            action="forget",
+            subject=subject,
+            by=by,
+            why=why,
+            now=time.time(),
+            record={**dict(forgotten.counts), "cleaned": False},
+        )
+    return forgotten
+
+
+async def forget_and_clean(
+    store: Store, scope: Scope, target: Target, *, by: str, why: str, dry_run: bool
+) -> Forgotten:
+    """Forget a target, and remove its texts from the files of the database.
+
+    If an earlier call ended before it had cleaned them, this one does so, even if it
+    raises NotFound.
+    """
+    try:
+        forgotten = await store.write(
+            scope, forget, target, by=by, why=why, dry_run=dry_run
+        )
+    except NotFound:
+        if not dry_run and await store.read(scope, is_unclean):
+            await _clean(store, scope)
+        raise
+    if dry_run:
+        return forgotten
+    return replace(forgotten, remains=await _clean(store, scope))
+
+
+async def _clean(store: Store, scope: Scope) -> str:
+    """Remove deleted texts from files, and note that; return what may remain."""
+    remains = await store.clean()
+    if not remains and await store.read(scope, is_unclean):
+        await store.write(scope, note_clean)
+    return remains
+
+
+def is_unclean(db: Db, scope: Scope) -> bool:
+    """Return True if a forgetting may have left words in the files of the database."""
+    return db.one("unclean_rulings", scope) is not None
+
+
+@resumable(result=None)
+def note_clean(db: Db, scope: Scope) -> None:
+    """Note that no forgetting of the scope has left words in the files."""
+    for row in db.all("unclean_rulings", scope):
+        record = {**json.loads(row["record"]), "cleaned": True}
+        db.update("ruling", {"id": row["id"]}, {"record": json.dumps(record)})
+
+
+def _counts_of(
+    removal: Removal, result: RevocationResult | Forgotten
+) -> dict[str, int]:
+    """Return the counts of a removal that a result has."""
+    numbers = {**removal.counts, "lessons": len(removal.lessons)}
+    return {name: n for name, n in numbers.items() if hasattr(result, name)}
+
+
+def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> str:
+    """Delete the texts of a target; return the subject of the ruling.
+
+    It names a lesson by its digest, and a person by that of the name.
+    """
+    if target.lesson is not None:
+        return _forget_lesson(db, scope, target.lesson, removal)
+    if target.loop.strip():
+        return _forget_loop(db, scope, target.loop.strip(), removal)
+    if target.before is not None:
+        return _forget_old(db, scope, target.before, removal)
+    return _forget_person(db, scope, target, removal)
+
+
+def _forget_lesson(db: Db, scope: Scope, id: int, removal: Removal) -> str:
+    """Delete a lesson with its texts, and what derives from it. Raises NotFound."""
+    rows = db.select("kind, signature", "lesson", {**key_of(scope), "id": id})
+    if not rows:
+        raise NotFound("lesson", str(id), f"the lessons of {scope}")
+    _forget_texts(db, scope, Choice(lesson=id), removal)
+    return f"lesson {lesson_name(rows[0]['kind'], rows[0]['signature'])}"
+
+
+def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> str:
+    """Delete a loop, a run with its stages, and what it taught. Raises NotFound."""
+    rows = db.all("loops_of", scope, id=id, before=-inf)
+    if all(row["id"] != id for row in rows):
+        raise NotFound("loop", id, db.url)
+    ids = [row["id"] for row in rows]
+    values = {**key_of(scope), "loops": json.dumps(ids)}
+    outcomes = db.run("outcomes_of_loops", values).fetchall()
+    _delete_outcomes(db, scope, outcomes, removal)
+    for table in LOOP_TABLES:
+        for loop in ids:
+            deleted = db.delete(table, {**key_of(scope), "loop": loop})
+            removal.counts["exposures"] += deleted * (table != "climb")
+    _delete_loops(db, scope, rows, removal)
+    sources = tuple(f"loop:{loop}" for loop in ids)
+    db.send("unlearn_loops", {**values, "named": json.dumps(sources)})
+    _forget_texts(db, scope, Choice(sources=sources, loops=tuple(ids)), removal)
+    return f"loop {id}"
+
+
+def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> str:
+    """Delete loops, runs and texts that nobody has changed or said since a time."""
+    values = {**key_of(scope), "before": before}
+    _delete_loops(db, scope, db.all("loops_of", scope, id="", before=before), removal)
+    removal.counts["episodes"] += db.run("empty_episodes", values).rowcount
+    db.send("old_spans", values)
+    sessions = db.run("old_sessions", values).fetchall()
+    for table, (column, kind) in OLD_ROWS.items():
+        removal.counts[kind] += _delete_old(db, table, column, values)
+    session_marks.note_past(
+        db, scope, [(row["session"], row["via"]) for row in sessions]
+    )
+    removal.counts["reasons"] += db.run("forget_old_reasons", values).rowcount
+    _forget_texts(db, scope, Choice(before=before), removal)
+    day = datetime.fromtimestamp(before, UTC).date().isoformat()
+    return f"texts before {day}"
+
+
+def _delete_old(db: Db, table: str, column: str, values: Plain) -> int:
+    """Delete the rows of a scope that are older than `before`; return their number."""
+    scope = "tenant = :tenant and project = :project"
+    sql = f"delete from {table} where {scope} and {column} < :before"
+    return int(db.execute(sql, values).rowcount)
+
+
+def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> str:
+    """Delete what a person said, and what came through the keys of this name."""
+    name = storable(target.person_name)
+    subject = f"person {short_digest(name)}"
+    key_ids = [
+        row["id"]
+        for row in db.run("keys_of_person", {"tenant": scope.tenant, "person": name})
+    ]
+    sources = [storable(source) for source in target.person_sources]
+    for id in key_ids:
+        sources.append(KEY_SOURCE_PREFIX + id)
+        sources += _forget_key(db, scope, KEY_SOURCE_PREFIX + id, removal)
+
+    actors = [name, *(f"{name} ({id})" for id in key_ids)]
+    values = {
+        **key_of(scope),
+        "actors": json.dumps(actors),
+        "named": json.dumps(sources),
+        "subject": subject,
+    }
+    removal.counts["notes"] += db.run("delete_notes_of", values).rowcount
+    for statement in (
+        "forget_reasons_of",
+        "forget_reasons_of_overrides",
+        "forget_reasons_of_checks",
+    ):
+        removal.counts["reasons"] += db.run(statement, values).rowcount
+    db.send("forget_subjects", values)
+    _forget_texts(db, scope, Choice(sources=tuple(sources)), removal)
+    return subject
+
+
+def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -> None:
+    """Delete loops with all that belongs to them; `rows` have their numbers and ids."""
+    ids = [row["id"] for row in rows]
+    values = {
+        **key_of(scope),
+        "numbers": json.dumps([row["n"] for row in rows]),
+        "loops": json.dumps(ids),
+    }
+    parts = db.run("count_parts", values).fetchone()
+    removal.counts.update(dict(parts))
+    removal.counts["loops"] += len(ids)
+    removal.loop_ids += ids
+    for statement in ("delete_notes", "unlink_causes", "delete_loops"):
+        db.send(statement, values)
+
+
+def _delete_outcomes(
+    db: Db, scope: Scope, outcomes: Iterable[Row], removal: Removal
+) -> None:
+    """Delete outcomes of loops; they no longer count for the lessons shown there."""
+    for row in outcomes:
+        if row["n"] is not None:
+            db.send("count_outcome", {**key_of(scope), **dict(row), "times": -1})
+        db.delete("outcome", {**key_of(scope), "loop": row["loop"]})
+        removal.counts["outcomes"] += 1
+
+
+def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str]:
+    """Delete what came through the key `source`; return the sources that it taught.
+
+    A loop that the key did not begin goes back to the state before the first attempt
+    that the key reported.
+    """
+    key = key_of(scope)
+    values = {**key, "source": source}
+    deleted, reopened, attempts = loops.revoke(db, scope, source)
+    removal.loop_ids += deleted
+    removal.reopened += reopened
+    sources = [f"loop:{id}" for id in (*deleted, *reopened)]
+
+    removal.counts["notes"] += db.run("delete_key_notes", values).rowcount
+    episodes = db.run("delete_sent", values).fetchall()
+    sources += [f"episode:{row['digest'][:16]}" for row in episodes]
+    runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
+    traces = db.run("delete_traces", values).fetchall()
+    for row in traces:
+        db.delete("span", {**key, "trace": row["id"]})
+    session_marks.forget_events(db, scope, {**key, "via": source})
+    # Sessions may go on, or an earlier version stored them: both have only a past.
+    runs |= session_marks.past_runs(db, scope, source)
+    for run in sorted(runs):
+        _forget_run(db, key, run, removal)
+
+    _delete_outcomes(db, scope, db.run("outcomes_of", values).fetchall(), removal)
+    removal.counts["exposures"] += db.delete("trial", {**key, "via": source})
+    removal.counts.update(
+        loops=len(deleted),
+        attempts=attempts,
+        episodes=len(episodes),
+        traces=len(traces),
+    )
+    return sources
+
+
+def _forget_run(db: Db, key: Plain, source: str, removal: Removal) -> None:
+    """Delete the failed calls of a run, and the note that its lessons were learnt."""
+    removal.counts["failures"] += db.delete("call_failure", {**key, "source": source})
+    db.delete("learnt", {**key, "source": source})
+
+
+def _forget_texts(db: Db, scope: Scope, choice: Choice, removal: Removal) -> None:
+    """Delete sightings and examples of a choice, and what derives from them.
+
+    Adds what went to `removal`, with the lessons that nobody else has seen.
+    """
+    sources = choice.sources
+    values: Plain = {
+        **scope_key(scope),
+        "named": json.dumps(sources),
+        "loops": json.dumps(choice.loops),
+        "lesson": choice.lesson,
+        "before": choice.before,
+        "descends": int(choice.before == -inf),
+        "now": time.time(),
+    }
+    chosen = db.run("chosen_sightings", values).fetchall()
+    values["sightings"] = json.dumps([row["id"] for row in chosen])
+    derived, sayings = _choose_examples(db, values)
+    values["ids"] = json.dumps(sorted(derived))
+
+    key = key_of(scope)
+    removal.counts["prompts"] += db.run("forget_briefings", values).rowcount
+    for via in keys_in(sources):
+        removal.counts["exposures"] += db.delete("exposure", {**key, "via": via})
+    sightings = Counter(
+        row["lesson_id"] for row in db.run("delete_sightings", values).fetchall()
+    )
+    examples = db.run("delete_examples", values).fetchall()
+    changed = {row["lesson_id"] for row in examples}
+    for statement in ("delete_origins", "delete_lineage"):
+        db.send(statement, values)
+    for id, saying in sayings.items():
+        changed.add(_give_example(db, values, id, saying))
+
+    for source in sources:
+        _forget_run(db, key, source, removal)
+        db.send("forget_record", {**key, "source": source})
+    # A check may quote any output of its memory key.
+    for memory_key in {row["memory_key"] for row in examples} - {""}:
+        db.delete("hardened", {**key, "memory_key": memory_key})
+
+    removal.counts["examples"] += len(examples)
+    removal.counts["sightings"] += sum(sightings.values())
+    changed = changed.union(sightings)
+    for lesson_id in sorted(changed):
+        db.delete("hardened", {**key, "lesson_id": lesson_id})
+        of_lesson = {**values, "lesson_id": lesson_id, "n": sightings[lesson_id]}
+        _settle_lesson(db, of_lesson, sayings.keys(), removal)
+
+    names = {**values, "names": json.dumps([*removal.lessons.values()])}
+    removal.counts["prompts"] += db.run("forget_lesson_briefings", names).rowcount
+    db.send("forget_reasons", names)
+    _forget_dreams(db, scope, {*removal.lessons})
+
+
+def _choose_examples(db: Db, values: Plain) -> tuple[set[int], dict[int, Row]]:
+    """Return the examples to delete, and those that become another source's.
+
+    The latter are mapped to the sighting of that source, which came with the same
+    example and was not derived from what goes.
+    """
+    sayings: dict[int, Row] = {}
+    while True:
+        values = {**values, "spared": json.dumps([*sayings])}
+        examples = {row["id"] for row in db.run("chosen_examples", values).fetchall()}
+        others = db.run("said_by_others", {**values, "ids": json.dumps([*examples])})
+        own = {
+            row["example"]: row
+            for row in others.fetchall()
+            if examples.isdisjoint(json.loads(row["parents"]))
+        }
+        if not own:
+            return examples, sayings
+        sayings |= own
+
+
+def _give_example(db: Db, values: Plain, id: int, saying: Row) -> int:
+    """Make an example that of another sighting; return the id of its lesson."""
+    [row] = db.select("*", "example", {"id": id})
+    example = Example(**json.loads(saying["record"]))
+    text = saying["lesson"] or saying["text"]
+    lesson_words = ""
+    if row["digest"].startswith(LESSON_DIGEST_PREFIX):
+        lesson_words = text
+    state = row["state"]
+    if state in TOLD_STATES:
+        state = initial_state(saying["trust"], state, row["released_by"])
+    changes = {
+        "record": saying["record"],
+        "lesson": text,
+        "mistake": saying["mistake"],
+        "words": searched_words(row["task"], example.context, lesson_words),
+        "trust": saying["trust"],
+        "state": state,
+        "at": saying["at"],
+        # The index of searches loses the old words before it gets the new ones.
+        "indexed": False,
+    }
+    db.update("example", {"id": id}, changes)
+    db.delete("origin", {"example": id})
+    db.delete("lineage", {"child": id})
+    replace_origins(db, {**values, **_origins_of(saying)}, id)
+    return int(row["lesson_id"])
+
+
+def _origins_of(saying: Row) -> Plain:
+    """Return the sources and parents of a sighting, as those of an example."""
+    return {
+        "source": saying["source"],
+        "sources": json.loads(saying["sources"]),
+        "parents": saying["parents"],
+    }
+
+
+def _settle_lesson(
+    db: Db, values: Plain, given: Iterable[int], removal: Removal
+) -> None:
+    """Take `n` sightings from the lesson `lesson_id`, or delete it; note which.
+
+    It stays with an example, or with a sighting, whose words it then shows. `given` are
+    the examples that became another source's. A reflection of a dream is deleted with
+    the lessons that it cited.
+    """
+    db.send("unsee", values)
+    id = values["lesson_id"]
+    rows = db.select("kind, signature", "lesson", {"id": id})
+    if not rows:
+        removal.lessons[id] = ""
+        return
+    lesson = read_author(db, values)
+    best = lesson["author"]
+    if not lesson["spoken_for"]:
+        best = best_example(db, values)
+        if best is None:
+            best = _speak_for(db, values, lesson)
+    if best is None:
+        removal.counts["failures"] += db.delete("call_failure", {"lesson_id": id})
+        db.delete("lesson", {"id": id})
+        removal.lessons[id] = lesson_name(lesson["kind"], lesson["signature"])
+        return
+
+    removal.shared.append(id)
+    if best != lesson["author"] or best in given:
+        # Its tags were those of who said it before.
+        db.update("lesson", {"id": id}, {"author": None})
+        bring_back(db, values, best, lesson)
+
+
+def _speak_for(db: Db, values: Plain, lesson: Row) -> int | None:
+    """Write the words of the best sighting of a lesson as an example; return its id.
+
+    Returns None if no sighting has words.
+    """
+    saying = db.first("best_sighting", values)
+    if saying is None:
+        return None
+    text = saying["lesson"] or saying["text"]
+    example = {
+        **values,
+        **_origins_of(saying),
+        "kind": lesson["kind"],
+        "signature": lesson["signature"],
+        "text": text,
+        "mistake": saying["mistake"],
+        "trust": saying["trust"],
+        "state": initial_state(saying["trust"]),
+        "memory_key": "",
+        "now": saying["at"],
+        "about": search_text(text, lesson["pattern"]),
+    }
+    return add_words(db, example).id
+
+
+def _forget_dreams(db: Db, scope: Scope, lessons: set[int]) -> None:
+    """Empty the reasons of dreams for what they proposed about these lessons."""
+    if not lessons:
+        return
+    key = {**key_of(scope), "subject": "dream", "action": "dream"}
+    for row in db.select("id, record", "ruling", key):
+        report = json.loads(row["record"])
+        proposals = report.get("proposals", [])
+        is_changed = False
+        for proposal in proposals:
+            if lessons.intersection((*proposal["members"], proposal["survivor"])):
+                is_changed = is_changed or bool(proposal["why"])
+                proposal["why"] = ""
+        if is_changed:
+            db.update("ruling", {"id": row["id"]}, {"record": json.dumps(report)})
+
+
+@resumable(result=int)
+def clear(db: Db, scope: Scope) -> int:
+    """Delete the lessons, loops and runs of the scope with all their data.
+
+    Who decided what about them stays, without the reasons, and so do the digests of
+    refused words and what rungs have spent. Returns the number of lessons.
+    """
+    key = key_of(scope)
+    _clear_rulings(db, scope)
+    for table in CLEARED_TABLES:
+        db.delete(table, key)
+    session_marks.forget_events(db, scope, key)
+    db.send("clear_lineage", {"scope": token(scope)})
+    db.delete("origin", {"scope": token(scope)})
+    remove_answers(db, scope)
+    # Rows of other tables follow by cascades.
+    return db.delete("lesson", key)
+
+
+def _clear_rulings(db: Db, scope: Scope) -> None:
+    """Empty the decisions about the lessons of a scope, and delete its dreams."""
+    lessons = db.select("kind, signature", "lesson", key_of(scope))
+    names = [lesson_name(row["kind"], row["signature"]) for row in lessons]
+    db.delete("ruling", {**key_of(scope), "subject": "dream"})
+    values = {**key_of(scope), "names": json.dumps(names), "ids": "[]"}
+    db.send("forget_reasons", values)
