@@ -34,7 +34,12 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.store.episodes import StoredEpisode
 from heedful.store.keys import Key, Permission
-from heedful.validation import MAX_NAME_CHARS, MAX_SCORE, MAX_STORED_TEXT_CHARS
+from heedful.validation import (
+    MAX_INTEGER,
+    MAX_NAME_CHARS,
+    MAX_SCORE,
+    MAX_STORED_TEXT_CHARS,
+)
 from heedful.wire import CommandText, Document, Page, Shape
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
@@ -597,6 +602,19 @@ class Revocation(Body):
     """
 
     source: Annotated[Text, Field(min_length=1, max_length=500)]
+    why: Short = ""
+    dry_run: bool = False
+
+
+class Forgetting(Body):
+    """What to forget: one of `lesson`, `person`, `loop` and `before` (seconds since
+    1970); `dry_run` only counts the rows.
+    """
+
+    lesson: Annotated[int, Field(ge=1, le=MAX_INTEGER)] | None = None
+    person: Annotated[Text, Field(max_length=200)] = ""
+    loop: Annotated[Text, Field(max_length=200)] = ""
+    before: Annotated[float, Field(ge=0)] | None = None
     why: Short = ""
     dry_run: bool = False
 

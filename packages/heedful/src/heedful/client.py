@@ -24,6 +24,7 @@ from heedful.faults import fault_line
 from heedful.lessons import lesson as records, scope as scopes
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.call_marks import ActionHistory
+from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof, TrialProof
@@ -513,6 +514,31 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         answer = await self.call("GET", "proof", limit=200, model=model)
         return _read(Proof, answer)
+
+    async def forget(
+        self,
+        *,
+        lesson: int | None = None,
+        person: str = "",
+        loop: str = "",
+        before: float | None = None,
+        why: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Delete the texts of a lesson, a person or a loop, or all that are old.
+
+        This is `Memory.forget`; the key may approve, and is who asked. Raises NotFound
+        for an unknown lesson or loop, InvalidInput.
+        """
+        body = {
+            "lesson": lesson,
+            "person": person,
+            "loop": loop,
+            "before": before,
+            "why": why,
+            "dry_run": dry_run,
+        }
+        return _read(Forgotten, await self._call("POST", "forget", body=body))
 
     async def offer(
         self,

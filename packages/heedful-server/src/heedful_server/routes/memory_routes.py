@@ -17,6 +17,7 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson, render
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.commands import trust_command
+from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.origin import (
     ORIGINS,
@@ -455,6 +456,23 @@ async def edit(
     if body.text:
         await caller.setup.embed_soon(caller.scope)
     return _with_etag(review.visible(caller, edited), response)
+
+
+@lessons.post("/forget")
+async def forget(body: schemas.Forgetting, caller: Approving) -> Forgotten:
+    """Delete the texts of a lesson, a person or a loop, or all texts before a time,
+    with what derives from them; what others said stays.
+
+    `shared` are lessons that stay with the words of others. `remains` says what the
+    files of the database may still have.
+    """
+    fields = body.model_dump(include={"lesson", "person", "loop", "before"})
+    target = Target(**fields)
+    if not body.dry_run:
+        caller.record("memory.forget", target.subject, why=body.why)
+    return await caller.memory.forget(
+        **fields, by=caller.by, why=body.why, dry_run=body.dry_run
+    )
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:

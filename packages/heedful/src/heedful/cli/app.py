@@ -107,6 +107,10 @@ OWN_GROUPS = {
             "quarantine_commands:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
+        "forget": (
+            "forget_command:forget",
+            "Delete the texts of a person, a lesson, a loop, or all old ones.",
+        ),
         "consolidate": (
             "dreams:dreams",
             "Reflect on what recurs, and end outdated rules.",
@@ -141,7 +145,6 @@ COMMANDS_ELSEWHERE = {
 # What a person types who has not read the help, and the command that is meant: the
 # singular, `list` after a name that lists already, another word for retiring.
 COMMAND_SYNONYMS = {
-    "forget": "lessons retire",
     "lesson": "lessons",
     "lessons delete": "lessons retire",
     "lessons forget": "lessons retire",
@@ -158,7 +161,7 @@ OWN_OPTIONS = {
     **dict.fromkeys(("db", "replay"), "json"),
     "model": "settings json",
     **dict.fromkeys(("demo", "reflect"), "model db json"),
-    **dict.fromkeys(("quarantine", "trust"), "tenant db json"),
+    **dict.fromkeys(("forget", "quarantine", "trust"), "tenant db json"),
     "run": (
         "model prices policy memory holdout jobs timeout max_tokens settings db json"
     ),

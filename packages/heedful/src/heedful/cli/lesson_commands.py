@@ -223,7 +223,7 @@ def retire(lesson: LessonId, by: By, why: Why = "") -> int:
     """Take a lesson out of every prompt. Its texts stay stored, so that `heedful proof
     --restore` can bring it back.
 
-    `heedful lessons prune` removes old texts.
+    `heedful forget --lesson` deletes them.
     """
     end = partial(editions.amend, id=lesson, edition=None, by=by, why=why, retired=True)
     ask(lambda memory: memory.store.write(memory.scope, end))

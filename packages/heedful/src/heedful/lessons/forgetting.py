@@ -2,8 +2,10 @@
 
 import time
 from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
 
 from heedful.errors import InvalidInput
+from heedful.lessons.scope import short_digest
 from heedful.validation import (
     MAX_SCORE,
     check_integer,
@@ -43,6 +45,20 @@ class Target:
             check_number("before", self.before, low=0.0, high=MAX_SCORE)
             is_past = self.before <= time.time()
             require(is_past, "before", self.before, "a time that is not in the future")
+
+    @property
+    def subject(self) -> str:
+        """What the record of the forgetting says that it was about.
+
+        Of a person's name it has the digest.
+        """
+        if self.lesson is not None:
+            return f"lesson {self.lesson}"
+        if self.before is not None:
+            return f"texts before {datetime.fromtimestamp(self.before, UTC):%Y-%m-%d}"
+        if self.loop.strip():
+            return f"loop {self.loop.strip()}"
+        return f"person {short_digest(self.person_name)}"
 
     @property
     def person_name(self) -> str:

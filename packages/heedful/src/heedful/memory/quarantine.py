@@ -209,7 +209,7 @@ class Quarantine:
         require(source.strip(), "source", source, "the name of a source")
         from heedful.store import forgetting  # few processes revoke
 
-        return await self._store.write(
+        removed = await self._store.write(
             self._scope,
             forgetting.revoke,
             source,
@@ -217,6 +217,9 @@ class Quarantine:
             why=why,
             dry_run=dry_run,
         )
+        if not dry_run:
+            await self._store.clean()
+        return removed
 
 
 def newest_waiting(

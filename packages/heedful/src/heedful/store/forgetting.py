@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from math import inf
 
 from heedful.errors import NotFound
@@ -20,7 +19,7 @@ from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.lesson import Example
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, keys_in
 from heedful.lessons.quarantine import RevocationResult, initial_state
-from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name, short_digest
+from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name
 from heedful.store import loops, session_marks
 from heedful.store.connection import Db, Row, key_of, resumable, storable, token
 from heedful.store.idempotency import remove_answers
@@ -151,7 +150,7 @@ def forget(
         check_actor(by, why)
     db.execute("savepoint forgetting")
     removal = Removal()
-    subject = _forget_target(db, scope, target, removal)
+    _forget_target(db, scope, target, removal)
     forgotten = Forgotten(
         **_counts_of(removal, Forgotten()),
         lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
@@ -167,7 +166,7 @@ def forget(
             db,
             scope,
             action="forget",
-            subject=subject,
+            subject=target.subject,
             by=by,
             why=why,
             now=time.time(),
@@ -226,30 +225,26 @@ def _counts_of(
     return {name: n for name, n in numbers.items() if hasattr(result, name)}
 
 
-def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> str:
-    """Delete the texts of a target; return the subject of the ruling.
-
-    It names a lesson by its digest, and a person by that of the name.
-    """
+def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
+    """Delete the texts of a target. Raises NotFound."""
     if target.lesson is not None:
-        return _forget_lesson(db, scope, target.lesson, removal)
-    if target.loop.strip():
-        return _forget_loop(db, scope, target.loop.strip(), removal)
-    if target.before is not None:
-        return _forget_old(db, scope, target.before, removal)
-    return _forget_person(db, scope, target, removal)
+        _forget_lesson(db, scope, target.lesson, removal)
+    elif target.loop.strip():
+        _forget_loop(db, scope, target.loop.strip(), removal)
+    elif target.before is not None:
+        _forget_old(db, scope, target.before, removal)
+    else:
+        _forget_person(db, scope, target, removal)
 
 
-def _forget_lesson(db: Db, scope: Scope, id: int, removal: Removal) -> str:
+def _forget_lesson(db: Db, scope: Scope, id: int, removal: Removal) -> None:
     """Delete a lesson with its texts, and what derives from it. Raises NotFound."""
-    rows = db.select("kind, signature", "lesson", {**key_of(scope), "id": id})
-    if not rows:
+    if not db.select("id", "lesson", {**key_of(scope), "id": id}):
         raise NotFound("lesson", str(id), f"the lessons of {scope}")
     _forget_texts(db, scope, Choice(lesson=id), removal)
-    return f"lesson {lesson_name(rows[0]['kind'], rows[0]['signature'])}"
 
 
-def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> str:
+def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> None:
     """Delete a loop, a run with its stages, and what it taught. Raises NotFound."""
     rows = db.all("loops_of", scope, id=id, before=-inf)
     if all(row["id"] != id for row in rows):
@@ -266,10 +261,9 @@ def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> str:
     sources = tuple(f"loop:{loop}" for loop in ids)
     db.send("unlearn_loops", {**values, "named": json.dumps(sources)})
     _forget_texts(db, scope, Choice(sources=sources, loops=tuple(ids)), removal)
-    return f"loop {id}"
 
 
-def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> str:
+def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
     """Delete loops, runs and texts that nobody has changed or said since a time."""
     values = {**key_of(scope), "before": before}
     _delete_loops(db, scope, db.all("loops_of", scope, id="", before=before), removal)
@@ -283,8 +277,6 @@ def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> str:
     )
     removal.counts["reasons"] += db.run("forget_old_reasons", values).rowcount
     _forget_texts(db, scope, Choice(before=before), removal)
-    day = datetime.fromtimestamp(before, UTC).date().isoformat()
-    return f"texts before {day}"
 
 
 def _delete_old(db: Db, table: str, column: str, values: Plain) -> int:
@@ -294,10 +286,9 @@ def _delete_old(db: Db, table: str, column: str, values: Plain) -> int:
     return int(db.execute(sql, values).rowcount)
 
 
-def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> str:
+def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
     """Delete what a person said, and what came through the keys of this name."""
     name = storable(target.person_name)
-    subject = f"person {short_digest(name)}"
     key_ids = [
         row["id"]
         for row in db.run("keys_of_person", {"tenant": scope.tenant, "person": name})
@@ -312,7 +303,7 @@ def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> st
         **key_of(scope),
         "actors": json.dumps(actors),
         "named": json.dumps(sources),
-        "subject": subject,
+        "subject": target.subject,
     }
     removal.counts["notes"] += db.run("delete_notes_of", values).rowcount
     for statement in (
@@ -323,7 +314,6 @@ def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> st
         removal.counts["reasons"] += db.run(statement, values).rowcount
     db.send("forget_subjects", values)
     _forget_texts(db, scope, Choice(sources=tuple(sources)), removal)
-    return subject
 
 
 def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -> None:

@@ -1,0 +1,96 @@
+"""`heedful forget`: delete the texts of a person, a lesson, a loop, or all old ones."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from typer import Option
+
+from heedful.cli.printing import TextTable, answer, following, repeated
+from heedful.cli.resources import ask
+from heedful.cli.settings import MAX_OPTION_INTEGER, Why
+from heedful.display import counted
+from heedful.errors import InvalidInput
+from heedful.lessons.forgetting import Forgotten
+from heedful.memory.memory import Memory
+from heedful.sanitize import clean
+
+DATE_FORM = "a day such as 2026-01-31"
+
+
+def forget(
+    lesson: Annotated[
+        int | None,
+        Option(min=1, max=MAX_OPTION_INTEGER, metavar="ID", help="Forget a lesson."),
+    ] = None,
+    person: Annotated[
+        str, Option(metavar="NAME", help="Forget what a person said.")
+    ] = "",
+    loop: Annotated[
+        str, Option(metavar="ID", help="Forget a loop, or a run with its stages.")
+    ] = "",
+    before: Annotated[
+        str,
+        Option(metavar="DATE", help="Forget what nobody has said since: 2026-01-31."),
+    ] = "",
+    by: Annotated[str, Option(help="Who is responsible; not for --dry-run.")] = "",
+    why: Why = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Only count what would go.")
+    ] = False,
+) -> int:
+    """Delete the texts of one lesson, person or loop, or all texts before a day (UTC).
+
+    What derives from them goes, too; what others said stays. The texts leave every
+    table and the files of the database. It exits with 1 if there was nothing.
+    """
+    before_time = _start_of_day(before) if before else None
+
+    async def delete(memory: Memory) -> Forgotten:
+        return await memory.forget(
+            lesson=lesson,
+            person=person,
+            loop=loop,
+            before=before_time,
+            by=by,
+            why=why,
+            dry_run=dry_run,
+        )
+
+    forgotten = ask(delete)
+    then = following("quarantine", "log")
+    if dry_run and forgotten:
+        then = repeated()
+    answer(
+        {**asdict(forgotten), "by": by, "why": why},
+        *_summary(forgotten),
+        forgotten.remains,
+        then,
+    )
+    return 0 if forgotten else 1
+
+
+def _start_of_day(text: str) -> float:
+    """Return the start of a day, in UTC, in seconds since 1970. Raises InvalidInput."""
+    try:
+        day = datetime.strptime(f"{text.strip()} +0000", "%Y-%m-%d %z")
+    except ValueError:
+        raise InvalidInput("--before", text, DATE_FORM) from None
+    return day.timestamp()
+
+
+def _summary(forgotten: Forgotten) -> list[object]:
+    """Return a table of what went, and lines with the names of what went and stays."""
+    rows = [(name, n) for name, n in forgotten.counts if n]
+    if not rows:
+        return ["nothing to forget: no text is stored of it here"]
+    lines = []
+    if forgotten.loop_ids:
+        names = ", ".join(clean(id, 200) for id in forgotten.loop_ids)
+        lines.append(f"loops: {names}")
+    if forgotten.shared:
+        ids = ", ".join(map(str, forgotten.shared))
+        stays = counted(len(forgotten.shared), "lesson")
+        lines.append(f"{stays} with what others said: {ids}")
+    heading = "would go" if forgotten.dry_run else "went"
+    return [TextTable((heading, "rows"), rows), lines]
