@@ -189,6 +189,11 @@ WRITING_CALLS = {
         {"source": "a", "why": "b"},
         [("POST", "/v1/reflections", {**HELD_LESSON[2], "source": "a"})],
     ),
+    "a lesson forgotten": Case(
+        "/v1/forget",
+        {"lesson": 1, "why": "a"},
+        [("POST", "/v1/reflections", {**HELD_LESSON[2], "source": "a"})],
+    ),
     "an episode": documented("/v1/episodes"),
     "traces": documented("/v1/traces"),
     "an event of a session": Case(

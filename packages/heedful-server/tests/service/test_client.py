@@ -133,6 +133,25 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(memory):
         assert large.tokens == 9
 
 
+async def test_what_is_forgotten_is_counted_as_by_the_library(memory):
+    async with client_of(memory.store) as client:
+        await memory.remember("unit", "no unit", lesson="Kg!", source="user:ada")
+        await memory.remember("unit", "no unit", lesson="Kg!", source="user:bob")
+        await client.open("L", "Weigh it.")
+        planned = await client.forget(person="ada", dry_run=True)
+        forgotten = await client.forget(person="ada", why="she asked")
+        assert planned.counts == forgotten.counts
+        assert forgotten.sightings == 1
+        assert forgotten.shared == (1,)
+        assert (await client.forget(loop="L")).loops == 1
+        with pytest.raises(errors.NotFound):
+            await client.loop("L")
+        with pytest.raises(errors.NotFound):
+            await client.forget(lesson=99)
+        with pytest.raises(errors.InvalidInput):
+            await client.forget()
+
+
 async def test_an_episode_is_handed_over_whole(memory):
     call: Any = {"tool": "find", "call": "c1"}
     events = (

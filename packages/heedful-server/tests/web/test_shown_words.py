@@ -161,10 +161,6 @@ async def undo_and_prune(memory: Memory) -> None:
     await prune(memory)
 
 
-async def clear(memory: Memory) -> None:
-    await memory.clear()
-
-
 def stored_words(browser: Browser, loop: str = "shown") -> str:
     """Return what the API and the page show of a loop."""
     answer = browser.api.get(f"/v1/loops/{loop}")
@@ -186,7 +182,6 @@ def revoke(browser: Browser, source: str, **more: Any) -> Any:
         "rejected": (undo_and_reject, True),
         "pruned": (prune, True),
         "pruned and learnt again": (prune_and_learn_again, True),
-        "all lessons are cleared": (clear, False),
         "a waiting lesson is pruned": (undo_and_prune, False),
     },
 )

@@ -48,6 +48,14 @@ GOOD = {
         "would be removed",
         "dry_run removed loops",
     ),
+    "forget --lesson 1 --dry-run": (
+        "would go",
+        (
+            "lessons examples sightings loops attempts notes prompts reasons episodes "
+            "traces events failures exposures outcomes lesson_ids loop_ids shared "
+            "dry_run remains by why"
+        ),
+    ),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was reviewed yet", "rulings"),
     "proof": (

@@ -89,6 +89,38 @@ def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option
     )
 
 
+# Forgetting
+
+
+def test_forget_counts_before_it_deletes_and_says_if_there_was_nothing(desk, session):
+    for source in ("user:ada", "user:bob"):
+        remember(desk, "Timeout", "no answer", lesson="Retry once.", source=source)
+    remember(desk, "diet", "no nuts", lesson="Ask ada first.", source="user:ada")
+    session(
+        (
+            "forget --person ada --dry-run",
+            0,
+            "would go",
+            "sightings      2",
+            "1 lesson with what others said: 1",
+            "Next: heedful forget --person ada",
+        ),
+        ("forget --person ada", 2, "by is ''"),
+        ("forget --person ada --by ops --json", 0, '"lessons": 1', '"shared": ['),
+        ("forget --person ada --by ops", 1, "nothing to forget"),
+        ("lessons --json", 0, "Retry once.", "!Ask ada first."),
+        ("quarantine log", 0, "forget", "person ", "ops", "!ada"),
+        ("forget --lesson 7 --by ops", 3, "no lesson '7'"),
+        ("forget --loop L --by ops", 3, "no loop 'L'"),
+        ("forget --before 2999-01-31 --by ops", 2, "not in the future"),
+        ("forget --before yesterday --by ops", 2, "a day such as 2026-01-31"),
+        ("forget --by ops", 2, "one of lesson, person, loop and before"),
+        ("forget --before 2020-01-31 --by ops", 1, "nothing to forget"),
+        ("forget --lesson 1 --by ops", 0, "lessons"),
+        ("lessons", 0, "no lesson in"),
+    )
+
+
 # Patterns, pins and what is not of use
 
 

@@ -25,6 +25,8 @@ quarantine log
 lessons pin 1 --by ada
 lessons prune --by ada --keep 1 --dry-run
 lessons prune --by ada --keep 1
+forget --person ada --dry-run
+forget --before 2020-01-31 --by ada
 consolidate
 consolidate log
 export lessons.jsonl

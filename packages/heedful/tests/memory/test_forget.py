@@ -434,6 +434,24 @@ async def test_the_ruling_names_neither_the_person_nor_the_words(memory):
     assert "ada" not in str(rulings)
 
 
+@pytest.mark.both
+async def test_what_is_newer_than_the_day_stays(store):
+    memory = Memory(store, holdout=0)
+    await say(memory, "zebrafish", "user:ada")
+    await run_loop(memory, "vespa", "old")
+    before = time.time()
+    await say(memory, "zebrafish", "user:bob")
+    await run_loop(memory, OTHERS, "new")
+    forgotten = await memory.forget(before=before, by="ops")
+    assert forgotten.loop_ids == ("old",)
+    stored_loops, _ = await store.read(memory.scope, loops.newest, 9)
+    assert [loop.id for loop in stored_loops] == ["new"]
+    counts = {lesson["kind"]: lesson["seen"] for lesson in await memory.top()}
+    assert counts["error"] == 1
+    seen = await memory.seen("preference", "the user has a zebrafish")
+    assert seen.count == 1
+
+
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "nothing": ({"by": "ops"}, InvalidInput),
     "two": ({"by": "ops", "lesson": 1, "loop": "L"}, InvalidInput),

@@ -73,13 +73,14 @@ class Choice:
 
 @dataclass(slots=True)
 class Removal:
-    """What went: rows by their kind, and the names of lessons and loops.
+    """What went: rows by their kind, lessons with their names, examples and loops.
 
     `shared` are the ids of the lessons that stay.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     lessons: dict[int, str] = field(default_factory=dict)
+    examples: set[int] = field(default_factory=set)
     loop_ids: list[str] = field(default_factory=list)
     reopened: list[str] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
@@ -151,6 +152,7 @@ def forget(
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)
+    _forget_decisions(db, scope, removal)
     forgotten = Forgotten(
         **_counts_of(removal, Forgotten()),
         lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
@@ -246,7 +248,7 @@ def _forget_lesson(db: Db, scope: Scope, id: int, removal: Removal) -> None:
 
 def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> None:
     """Delete a loop, a run with its stages, and what it taught. Raises NotFound."""
-    rows = db.all("loops_of", scope, id=id, before=-inf)
+    rows = db.all("loops_of", scope, id=id)
     if all(row["id"] != id for row in rows):
         raise NotFound("loop", id, db.url)
     ids = [row["id"] for row in rows]
@@ -266,7 +268,7 @@ def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> None:
 def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
     """Delete loops, runs and texts that nobody has changed or said since a time."""
     values = {**key_of(scope), "before": before}
-    _delete_loops(db, scope, db.all("loops_of", scope, id="", before=before), removal)
+    _delete_loops(db, scope, db.all("old_loops", scope, before=before), removal)
     removal.counts["episodes"] += db.run("empty_episodes", values).rowcount
     db.send("old_spans", values)
     sessions = db.run("old_sessions", values).fetchall()
@@ -437,8 +439,7 @@ def _forget_texts(db: Db, scope: Scope, choice: Choice, removal: Removal) -> Non
 
     names = {**values, "names": json.dumps([*removal.lessons.values()])}
     removal.counts["prompts"] += db.run("forget_lesson_briefings", names).rowcount
-    db.send("forget_reasons", names)
-    _forget_dreams(db, scope, {*removal.lessons})
+    removal.examples |= derived
 
 
 def _choose_examples(db: Db, values: Plain) -> tuple[set[int], dict[int, Row]]:
@@ -559,21 +560,24 @@ def _speak_for(db: Db, values: Plain, lesson: Row) -> int | None:
     return add_words(db, example).id
 
 
-def _forget_dreams(db: Db, scope: Scope, lessons: set[int]) -> None:
-    """Empty the reasons of dreams for what they proposed about these lessons."""
-    if not lessons:
+def _forget_decisions(db: Db, scope: Scope, removal: Removal) -> None:
+    """Empty what decisions and dreams say about the lessons and examples that went."""
+    values = {
+        **key_of(scope),
+        "names": json.dumps([*removal.lessons.values()]),
+        "ids": json.dumps(sorted(removal.examples)),
+    }
+    db.send("forget_reasons", values)
+    if not removal.lessons:
         return
     key = {**key_of(scope), "subject": "dream", "action": "dream"}
     for row in db.select("id, record", "ruling", key):
         report = json.loads(row["record"])
-        proposals = report.get("proposals", [])
-        is_changed = False
-        for proposal in proposals:
-            if lessons.intersection((*proposal["members"], proposal["survivor"])):
-                is_changed = is_changed or bool(proposal["why"])
+        for proposal in report.get("proposals", ()):
+            lessons = (*proposal["members"], proposal["survivor"])
+            if not removal.lessons.keys().isdisjoint(lessons):
                 proposal["why"] = ""
-        if is_changed:
-            db.update("ruling", {"id": row["id"]}, {"record": json.dumps(report)})
+        db.update("ruling", {"id": row["id"]}, {"record": json.dumps(report)})
 
 
 @resumable(result=int)

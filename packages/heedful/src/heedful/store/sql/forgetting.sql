@@ -112,8 +112,11 @@ where tenant = :tenant and project = :project and name = ''
 select id from key where tenant = :tenant and name = :person;
 
 -- name: loops_of
--- A loop, with its stages if it is a run; or all loops that did not change since a time.
-select n, id from loop where tenant = :tenant and project = :project and (id = :id or run = :id or updated < :before);
+-- A loop, with its stages if it is a run.
+select n, id from loop where tenant = :tenant and project = :project and (id = :id or run = :id);
+
+-- name: old_loops
+select n, id from loop where tenant = :tenant and project = :project and updated < :before;
 
 -- name: count_parts
 select (select count(*) from attempt where loop in (select atom from json_each(:numbers))) as attempts,
