@@ -198,7 +198,8 @@ async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
             code="answer_removed",
             detail=(
                 "this call has taken effect, but its answer was removed when somebody "
-                f"revoked a source; a new {IDEMPOTENCY_HEADER} would run it once more"
+                "revoked a source or forgot texts; a new "
+                f"{IDEMPOTENCY_HEADER} would run it once more"
             ),
         )
     return recorded_call

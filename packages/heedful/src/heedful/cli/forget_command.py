@@ -60,7 +60,7 @@ def forget(
     forgotten = ask(delete)
     then = following("quarantine", "log")
     if dry_run and forgotten:
-        then = repeated()
+        then = repeated() if by else f"{repeated()} --by NAME"
     answer(
         {**asdict(forgotten), "by": by, "why": why},
         *_summary(forgotten),

@@ -3,8 +3,8 @@
 A caller that got no answer makes its call again with the same key. The second run finds
 what the first one has written: its effects, in order, and its answer once it is
 finished. A call in process has one effect, which is its answer. Answers are forgotten
-after a day, as the HTTP interface promises. A revocation of a source removes their
-texts at once, because they may quote it.
+after a day, as the HTTP interface promises. Revoking a source or forgetting removes
+their texts at once, because they may quote them.
 """
 
 import json
@@ -102,7 +102,7 @@ class RecordedCall:
         if record == REMOVED_ANSWER:
             raise Conflict(
                 "this call has taken effect, but its answer was removed when somebody "
-                "revoked a source; a new key would make it once more"
+                "revoked a source or forgot texts; a new key would make it once more"
             )
         return record
 
