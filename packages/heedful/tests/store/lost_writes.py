@@ -11,7 +11,6 @@ from typing import Any
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.integrations import call_host
-from heedful.lessons.forgetting import Target
 from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.scope import Scope
 from heedful.loop.ladder import Allowance
@@ -334,15 +333,6 @@ async def forget_a_lesson(world: World) -> Call:
 async def forget_a_person(world: World) -> Call:
     await world.remember(source="user:bob")
     return partial(world.memory.forget, person="bob", by="ana")
-
-
-@writes(forgetting.note_clean)
-async def note_clean(world: World) -> Call:
-    remembered = await world.remember()
-    await world.store.write(
-        world.scope, forgetting.forget, Target(lesson=remembered.id), by="ana"
-    )
-    return world.writing(forgetting.note_clean)
 
 
 @writes(lessons.clear_type)

@@ -44,7 +44,6 @@ REFUSALS: dict[Any, tuple[type[HeedfulError], ...]] = {
     editions.amend: (InvalidInput,),
     exposures.restore: (NotFound,),
     lessons.edit: (InvalidInput,),
-    forgetting.forget: (NotFound,),
     forgetting.revoke: (NotFound,),
     quarantine.settle: (NotQuarantined,),
     quarantine.undo: (NotFound,),

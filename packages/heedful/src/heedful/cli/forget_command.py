@@ -13,7 +13,6 @@ from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.forgetting import Forgotten
 from heedful.memory.memory import Memory
-from heedful.sanitize import clean
 
 DATE_FORM = "a day such as 2026-01-31"
 
@@ -80,17 +79,14 @@ def _start_of_day(text: str) -> float:
 
 
 def _summary(forgotten: Forgotten) -> list[object]:
-    """Return a table of what went, and lines with the names of what went and stays."""
+    """Return a table of what went, and a line with the lessons that stay."""
     rows = [(name, n) for name, n in forgotten.counts if n]
     if not rows:
         return ["nothing to forget: no text is stored of it here"]
-    lines = []
-    if forgotten.loop_ids:
-        names = ", ".join(clean(id, 200) for id in forgotten.loop_ids)
-        lines.append(f"loops: {names}")
-    if forgotten.shared:
-        ids = ", ".join(map(str, forgotten.shared))
-        stays = counted(len(forgotten.shared), "lesson")
-        lines.append(f"{stays} with what others said: {ids}")
     heading = "would go" if forgotten.dry_run else "went"
-    return [TextTable((heading, "rows"), rows), lines]
+    table = TextTable((heading, "rows"), rows)
+    if not forgotten.shared:
+        return [table]
+    stays = counted(len(forgotten.shared), "lesson")
+    ids = ", ".join(map(str, forgotten.shared))
+    return [table, f"{stays} with what others said: {ids}"]

@@ -4,7 +4,6 @@ import time
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
-from heedful.errors import InvalidInput
 from heedful.lessons.scope import short_digest
 from heedful.validation import (
     MAX_SCORE,
@@ -15,6 +14,10 @@ from heedful.validation import (
 )
 
 TARGET_FORM = "given alone: one of lesson, person, loop and before"
+COUNTED_ROWS = (
+    "lessons examples sightings loops attempts notes prompts reasons episodes traces "
+    "events failures exposures outcomes"
+).split()
 # What may stand before the name of a person in a source.
 PERSON_PREFIXES = ("user:", "operator:", "reviewer:")
 
@@ -35,10 +38,9 @@ class Target:
 
     def __post_init__(self) -> None:
         check_texts(person=self.person, loop=self.loop)
-        texts = [text for text in (self.person, self.loop) if text.strip()]
-        numbers = [x for x in (self.lesson, self.before) if x is not None]
-        if len(texts) + len(numbers) != 1:
-            raise InvalidInput("forget", len(texts) + len(numbers), TARGET_FORM)
+        options = (self.lesson, self.before, self.person.strip(), self.loop.strip())
+        count = sum(option not in (None, "") for option in options)
+        require(count == 1, "forget", count, TARGET_FORM)
         if self.lesson is not None:
             check_integer("lesson", self.lesson)
         if self.before is not None:
@@ -56,8 +58,8 @@ class Target:
             return f"lesson {self.lesson}"
         if self.before is not None:
             return f"texts before {datetime.fromtimestamp(self.before, UTC):%Y-%m-%d}"
-        if self.loop.strip():
-            return f"loop {self.loop.strip()}"
+        if self.loop:
+            return f"loop {self.loop}"
         return f"person {short_digest(self.person_name)}"
 
     @property
@@ -116,8 +118,4 @@ class Forgotten:
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """The number of rows of each kind."""
-        names = (
-            "lessons examples sightings loops attempts notes prompts reasons episodes "
-            "traces events failures exposures outcomes"
-        ).split()
-        return tuple((name, getattr(self, name)) for name in names)
+        return tuple((name, getattr(self, name)) for name in COUNTED_ROWS)

@@ -725,17 +725,21 @@ class Memory(CallMemory):
 
         What derives from these texts goes, but not what others said. One transaction
         deletes it, and records who asked and how many rows went; then the texts are
-        removed from the files of the database. The result says what went and what may
-        remain; with `dry_run`, nothing is deleted, and no actor is needed. Raises
+        removed from the files of the database, which the same call completes if it was
+        interrupted. The result says what went and what may remain; with `dry_run`,
+        nothing is deleted, and no actor is needed. Raises
         NotFound for an unknown lesson or loop, InvalidInput, StoreError.
         """
         from heedful.lessons.forgetting import Target  # few processes forget
         from heedful.store import forgetting
 
         target = Target(lesson=lesson, person=person, loop=loop, before=before)
-        return await forgetting.forget_and_clean(
-            self.store, self.scope, target, by=by, why=why, dry_run=dry_run
+        forgotten = await self.store.write(
+            self.scope, forgetting.forget, target, by=by, why=why, dry_run=dry_run
         )
+        if dry_run:
+            return forgotten
+        return replace(forgotten, remains=await self.store.clean())
 
     async def clear(self) -> int:
         """Delete all lessons, loops and runs of this scope; return how many lessons.

@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from math import inf
 
 from heedful.errors import NotFound
@@ -20,7 +20,7 @@ from heedful.lessons.lesson import Example
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, keys_in
 from heedful.lessons.quarantine import RevocationResult, initial_state
 from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name
-from heedful.store import loops, session_marks
+from heedful.store import loops as loop_store, session_marks
 from heedful.store.connection import Db, Row, key_of, resumable, storable, token
 from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
@@ -32,7 +32,6 @@ from heedful.store.lessons import (
     searched_words,
 )
 from heedful.store.rulings import LESSON_DIGEST_PREFIX, rule
-from heedful.store.store import Store
 from heedful.store.voices import best_example, bring_back, read_author
 from heedful.validation import MAX_SHOWN_ROWS, check_actor
 
@@ -53,22 +52,6 @@ CLEARED_TABLES = tuple(
         "episode span trace session_mark reminder"
     ).split()
 )
-# What of these tables is about one loop.
-LOOP_TABLES = ("exposure", "trial", "climb")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What to forget: what comes from `sources` or `loops`, a lesson, or what is old.
-
-    `lesson` is the id of a lesson, 0 for none. What was stored `before` a time goes
-    without what derives from it, which is newer.
-    """
-
-    sources: tuple[str, ...] = ()
-    loops: tuple[str, ...] = ()
-    lesson: int = 0
-    before: float = -inf
 
 
 @dataclass(slots=True)
@@ -103,7 +86,7 @@ def revoke(
     sources = [storable(source)]
     if source.startswith(KEY_SOURCE_PREFIX):
         sources += _forget_key(db, scope, sources[0], removal)
-    _forget_texts(db, scope, Choice(sources=tuple(sources)), removal)
+    _forget_texts(db, scope, removal, sources=sources)
     result = RevocationResult(
         **_counts_of(removal, RevocationResult()),
         loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
@@ -172,51 +155,9 @@ def forget(
             by=by,
             why=why,
             now=time.time(),
-            record={**dict(forgotten.counts), "cleaned": False},
+            record=dict(forgotten.counts),
         )
     return forgotten
-
-
-async def forget_and_clean(
-    store: Store, scope: Scope, target: Target, *, by: str, why: str, dry_run: bool
-) -> Forgotten:
-    """Forget a target, and remove its texts from the files of the database.
-
-    If an earlier call ended before it had cleaned them, this one does so, even if it
-    raises NotFound.
-    """
-    try:
-        forgotten = await store.write(
-            scope, forget, target, by=by, why=why, dry_run=dry_run
-        )
-    except NotFound:
-        if not dry_run and await store.read(scope, is_unclean):
-            await _clean(store, scope)
-        raise
-    if dry_run:
-        return forgotten
-    return replace(forgotten, remains=await _clean(store, scope))
-
-
-async def _clean(store: Store, scope: Scope) -> str:
-    """Remove deleted texts from files, and note that; return what may remain."""
-    remains = await store.clean()
-    if not remains and await store.read(scope, is_unclean):
-        await store.write(scope, note_clean)
-    return remains
-
-
-def is_unclean(db: Db, scope: Scope) -> bool:
-    """Return True if a forgetting may have left words in the files of the database."""
-    return db.one("unclean_rulings", scope) is not None
-
-
-@resumable(result=None)
-def note_clean(db: Db, scope: Scope) -> None:
-    """Note that no forgetting of the scope has left words in the files."""
-    for row in db.all("unclean_rulings", scope):
-        record = {**json.loads(row["record"]), "cleaned": True}
-        db.update("ruling", {"id": row["id"]}, {"record": json.dumps(record)})
 
 
 def _counts_of(
@@ -230,39 +171,54 @@ def _counts_of(
 def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
     """Delete the texts of a target. Raises NotFound."""
     if target.lesson is not None:
-        _forget_lesson(db, scope, target.lesson, removal)
-    elif target.loop.strip():
-        _forget_loop(db, scope, target.loop.strip(), removal)
+        _forget_lesson(db, scope, target, removal)
+    elif target.loop:
+        _forget_loop(db, scope, target, removal)
     elif target.before is not None:
         _forget_old(db, scope, target.before, removal)
     else:
         _forget_person(db, scope, target, removal)
 
 
-def _forget_lesson(db: Db, scope: Scope, id: int, removal: Removal) -> None:
+def _forget_lesson(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
     """Delete a lesson with its texts, and what derives from it. Raises NotFound."""
+    id = target.lesson or 0
     if not db.select("id", "lesson", {**key_of(scope), "id": id}):
-        raise NotFound("lesson", str(id), f"the lessons of {scope}")
-    _forget_texts(db, scope, Choice(lesson=id), removal)
+        error = NotFound("lesson", str(id), f"the lessons of {scope}")
+        _check_ruled(db, scope, target, error)
+    _forget_texts(db, scope, removal, lesson=id)
 
 
-def _forget_loop(db: Db, scope: Scope, id: str, removal: Removal) -> None:
+def _check_ruled(db: Db, scope: Scope, target: Target, error: NotFound) -> None:
+    """Raise the error unless this target was forgotten before.
+
+    The earlier call may have ended before its words had left the files.
+    """
+    ruling = {**key_of(scope), "action": "forget", "subject": target.subject}
+    if not db.select("id", "ruling", ruling):
+        raise error
+
+
+def _forget_loop(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
     """Delete a loop, a run with its stages, and what it taught. Raises NotFound."""
-    rows = db.all("loops_of", scope, id=id)
-    if all(row["id"] != id for row in rows):
-        raise NotFound("loop", id, db.url)
-    ids = [row["id"] for row in rows]
-    values = {**key_of(scope), "loops": json.dumps(ids)}
+    rows = db.all("loops_of", scope, id=target.loop)
+    if all(row["id"] != target.loop for row in rows):
+        _check_ruled(db, scope, target, NotFound("loop", target.loop, db.url))
+    ids = tuple(row["id"] for row in rows)
+    sources = tuple(f"loop:{id}" for id in ids)
+    values = {
+        **key_of(scope),
+        "loops": json.dumps(ids),
+        "named": json.dumps(sources),
+    }
     outcomes = db.run("outcomes_of_loops", values).fetchall()
     _delete_outcomes(db, scope, outcomes, removal)
-    for table in LOOP_TABLES:
-        for loop in ids:
-            deleted = db.delete(table, {**key_of(scope), "loop": loop})
-            removal.counts["exposures"] += deleted * (table != "climb")
     _delete_loops(db, scope, rows, removal)
-    sources = tuple(f"loop:{loop}" for loop in ids)
-    db.send("unlearn_loops", {**values, "named": json.dumps(sources)})
-    _forget_texts(db, scope, Choice(sources=sources, loops=tuple(ids)), removal)
+    _forget_texts(db, scope, removal, sources=sources, loops=ids)
+    for statement in ("delete_exposures", "delete_trials"):
+        removal.counts["exposures"] += db.run(statement, values).rowcount
+    for statement in ("delete_climbs", "unlearn_loops"):
+        db.send(statement, values)
 
 
 def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
@@ -278,7 +234,7 @@ def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
         db, scope, [(row["session"], row["via"]) for row in sessions]
     )
     removal.counts["reasons"] += db.run("forget_old_reasons", values).rowcount
-    _forget_texts(db, scope, Choice(before=before), removal)
+    _forget_texts(db, scope, removal, before=before)
 
 
 def _delete_old(db: Db, table: str, column: str, values: Plain) -> int:
@@ -315,7 +271,7 @@ def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> No
     ):
         removal.counts["reasons"] += db.run(statement, values).rowcount
     db.send("forget_subjects", values)
-    _forget_texts(db, scope, Choice(sources=tuple(sources)), removal)
+    _forget_texts(db, scope, removal, sources=sources)
 
 
 def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -> None:
@@ -353,7 +309,7 @@ def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str
     """
     key = key_of(scope)
     values = {**key, "source": source}
-    deleted, reopened, attempts = loops.revoke(db, scope, source)
+    deleted, reopened, attempts = loop_store.revoke(db, scope, source)
     removal.loop_ids += deleted
     removal.reopened += reopened
     sources = [f"loop:{id}" for id in (*deleted, *reopened)]
@@ -388,19 +344,29 @@ def _forget_run(db: Db, key: Plain, source: str, removal: Removal) -> None:
     db.delete("learnt", {**key, "source": source})
 
 
-def _forget_texts(db: Db, scope: Scope, choice: Choice, removal: Removal) -> None:
-    """Delete sightings and examples of a choice, and what derives from them.
+def _forget_texts(
+    db: Db,
+    scope: Scope,
+    removal: Removal,
+    *,
+    sources: Sequence[str] = (),
+    loops: Sequence[str] = (),
+    lesson: int = 0,
+    before: float = -inf,
+) -> None:
+    """Delete sightings and examples, and what derives from them.
 
-    Adds what went to `removal`, with the lessons that nobody else has seen.
+    They come from `sources` or `loops`, or are of the `lesson` with this id, or from
+    `before` a time: then what derives from them is newer, and stays. Adds what went to
+    `removal`, with the lessons that nobody else has seen.
     """
-    sources = choice.sources
     values: Plain = {
         **scope_key(scope),
         "named": json.dumps(sources),
-        "loops": json.dumps(choice.loops),
-        "lesson": choice.lesson,
-        "before": choice.before,
-        "descends": int(choice.before == -inf),
+        "loops": json.dumps(loops),
+        "lesson": lesson,
+        "before": before,
+        "descends": int(before == -inf),
         "now": time.time(),
     }
     chosen = db.run("chosen_sightings", values).fetchall()
@@ -453,14 +419,14 @@ def _choose_examples(db: Db, values: Plain) -> tuple[set[int], dict[int, Row]]:
         values = {**values, "spared": json.dumps([*sayings])}
         examples = {row["id"] for row in db.run("chosen_examples", values).fetchall()}
         others = db.run("said_by_others", {**values, "ids": json.dumps([*examples])})
-        own = {
+        sayings_of_others = {
             row["example"]: row
             for row in others.fetchall()
             if examples.isdisjoint(json.loads(row["parents"]))
         }
-        if not own:
+        if not sayings_of_others:
             return examples, sayings
-        sayings |= own
+        sayings |= sayings_of_others
 
 
 def _give_example(db: Db, values: Plain, id: int, saying: Row) -> int:
@@ -502,12 +468,12 @@ def _origins_of(saying: Row) -> Plain:
 
 
 def _settle_lesson(
-    db: Db, values: Plain, given: Iterable[int], removal: Removal
+    db: Db, values: Plain, shared_examples: Iterable[int], removal: Removal
 ) -> None:
     """Take `n` sightings from the lesson `lesson_id`, or delete it; note which.
 
-    It stays with an example, or with a sighting, whose words it then shows. `given` are
-    the examples that became another source's. A reflection of a dream is deleted with
+    It stays with an example, or with a sighting, whose words it then shows. The
+    `shared_examples` became another source's. A reflection of a dream is deleted with
     the lessons that it cited.
     """
     db.send("unsee", values)
@@ -529,7 +495,7 @@ def _settle_lesson(
         return
 
     removal.shared.append(id)
-    if best != lesson["author"] or best in given:
+    if best != lesson["author"] or best in shared_examples:
         # Its tags were those of who said it before.
         db.update("lesson", {"id": id}, {"author": None})
         bring_back(db, values, best, lesson)
@@ -588,7 +554,8 @@ def clear(db: Db, scope: Scope) -> int:
     refused words and what rungs have spent. Returns the number of lessons.
     """
     key = key_of(scope)
-    _clear_rulings(db, scope)
+    db.delete("ruling", {**key, "subject": "dream"})
+    db.send("clear_reasons", key)
     for table in CLEARED_TABLES:
         db.delete(table, key)
     session_marks.forget_events(db, scope, key)
@@ -597,12 +564,3 @@ def clear(db: Db, scope: Scope) -> int:
     remove_answers(db, scope)
     # Rows of other tables follow by cascades.
     return db.delete("lesson", key)
-
-
-def _clear_rulings(db: Db, scope: Scope) -> None:
-    """Empty the decisions about the lessons of a scope, and delete its dreams."""
-    lessons = db.select("kind, signature", "lesson", key_of(scope))
-    names = [lesson_name(row["kind"], row["signature"]) for row in lessons]
-    db.delete("ruling", {**key_of(scope), "subject": "dream"})
-    values = {**key_of(scope), "names": json.dumps(names), "ids": "[]"}
-    db.send("forget_reasons", values)

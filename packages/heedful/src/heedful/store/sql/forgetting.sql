@@ -84,6 +84,12 @@ where tenant = :tenant and project = :project and (
   or action in ('release', 'reject', 'undo', 'edit') and cast(json_extract(record, '$.example') as text) in (
     select cast(value as text) from json_each(:ids)));
 
+-- name: clear_reasons
+-- Empty the decisions about the lessons of a scope.
+update ruling set why = '', record = case when action in ('retire', 'restore') then record else '{}' end
+where tenant = :tenant and project = :project and subject in (
+  select kind || '/' || signature from lesson where tenant = :tenant and project = :project);
+
 -- name: forget_reasons_of
 -- Empty the reasons that these persons gave; who decided, and what, stays.
 update ruling set why = '' where tenant = :tenant and project = :project and why <> ''
@@ -128,6 +134,15 @@ delete from note where tenant = :tenant and project = :project and loop in (sele
 
 -- name: delete_loops
 delete from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
+
+-- name: delete_exposures
+delete from exposure where tenant = :tenant and project = :project and loop in (select value from json_each(:loops));
+
+-- name: delete_trials
+delete from trial where tenant = :tenant and project = :project and loop in (select value from json_each(:loops));
+
+-- name: delete_climbs
+delete from climb where tenant = :tenant and project = :project and loop in (select value from json_each(:loops));
 
 -- name: unlink_causes
 -- The last loop that broke a rule.
@@ -179,7 +194,3 @@ returning digest, record;
 delete from trace
 where tenant = :tenant and project = :project and instr(' ' || via || ' ', ' ' || :source || ' ') > 0
 returning id;
-
--- name: unclean_rulings
-select id, record from ruling
-where tenant = :tenant and project = :project and action = 'forget' and record like '%"cleaned": false%';
