@@ -18,6 +18,7 @@ from typing import Any
 from heedful.episodes.particulars import Particulars
 from heedful.errors import InvalidInput
 from heedful.lessons import render
+from heedful.lessons.forgetting import Target
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import Mistake, from_json
@@ -231,7 +232,7 @@ def follow(
 
     gone = sorted(followed - sources)
     for source in gone:
-        forgetting.revoke(db, scope, source, by=by, why=why, dry_run=False)
+        forgetting.forget(db, scope, Target(source=source), by=by, why=why)
 
     new = 0
     waiting = 0

@@ -51,9 +51,9 @@ GOOD = {
     "forget --lesson 1 --dry-run": (
         "would go",
         (
-            "lessons examples sightings loops attempts notes prompts reasons episodes "
-            "traces events failures exposures outcomes lesson_ids loop_ids shared "
-            "dry_run remains by why"
+            "examples lessons sightings loops attempts notes prompts reasons episodes "
+            "traces events failures exposures outcomes lesson_ids loop_ids "
+            "reopened shared dry_run remains by why"
         ),
     ),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),

@@ -365,7 +365,7 @@ async def test_what_derives_goes_but_not_what_another_also_said(memory):
 
 
 async def test_two_loops_that_taught_the_same_are_forgotten_one_by_one(memory):
-    runs = [
+    runs: list[heedful.Run[str]] = [
         heedful.Run(
             "Plan a trip.", id=id, generate=answer, checks=[judge], memory=memory
         )
@@ -401,11 +401,10 @@ async def test_a_run_is_forgotten_with_its_stages(store):
 async def test_a_dry_run_counts_the_same_and_deletes_nothing(store):
     memory = Memory(store, holdout=0)
     await of_old(memory)
-    target = {"person": "ada"}
     before = await memory.top(50)
-    planned = await memory.forget(**target, dry_run=True)
+    planned = await memory.forget(person="ada", dry_run=True)
     assert await memory.top(50) == before
-    forgotten = await memory.forget(**target, by="ops")
+    forgotten = await memory.forget(person="ada", by="ops")
     assert planned.counts == forgotten.counts
     assert planned.shared == forgotten.shared
 

@@ -11,9 +11,9 @@ import pytest
 from heedful.drive.report import open_loop
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.loop_lessons import learn
-from heedful.lessons.quarantine import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops
@@ -284,9 +284,8 @@ async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
         await memory.remember(
             "u", "x", lesson="Units!", example=WEIGHT, origin=trust, source="echo"
         )
-    assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(
-        sightings=3
-    )
+    removed = await memory.quarantine.revoke("echo", by="ann")
+    assert removed == Forgotten(sightings=3, shared=(1,), remains=removed.remains)
     (match,) = await memory.recall(SIMILAR)
     assert match.seen == 1
     assert match.example == WEIGHT
@@ -315,9 +314,8 @@ async def test_words_and_example_of_others_stay_theirs(memory):
     (lesson,) = await memory.top()
     assert lesson["text"] == "A page's."
     assert lesson["source"] == "page"
-    assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(
-        sightings=1
-    )
+    removed = await memory.quarantine.revoke("book", by="ann")
+    assert removed == Forgotten(sightings=1, shared=(1,), remains=removed.remains)
     assert {match.lesson for match in await memory.recall(SIMILAR)} == {"A page's."}
     await memory.quarantine.revoke("page", by="ann")
     assert {match.lesson for match in await memory.recall(SIMILAR)} == {"A tool's."}

@@ -419,7 +419,7 @@ async def release_stated(world: World) -> Call:
     return world.writing(quarantine.release_stated, [entry], ["a page"])
 
 
-@writes(forgetting.revoke)
+@writes(forgetting.forget)
 async def revoke(world: World) -> Call:
     await world.remember(source="a page")
     return partial(world.memory.quarantine.revoke, "a page", by="ana")

@@ -44,7 +44,7 @@ REFUSALS: dict[Any, tuple[type[HeedfulError], ...]] = {
     editions.amend: (InvalidInput,),
     exposures.restore: (NotFound,),
     lessons.edit: (InvalidInput,),
-    forgetting.revoke: (NotFound,),
+    forgetting.forget: (NotFound,),
     quarantine.settle: (NotQuarantined,),
     quarantine.undo: (NotFound,),
     keep_answer: (LeaseLost,),

@@ -191,9 +191,10 @@ class Told:
         await act(ids, by="ada", why=f"of {n}")
 
     async def revoke(self, source: str, dry: bool) -> Any:
-        return await self.store.write(
-            ONE, forgetting.revoke, source or "loop:loop 1", "ada", "wrong", dry
+        removed = await self.memory.quarantine.revoke(
+            source or "loop:loop 1", by="ada", why="wrong", dry_run=dry
         )
+        return removed.counts, removed.loop_ids, removed.reopened
 
     async def forget(self, n: int, source: str, dry: bool) -> Any:
         target: dict[str, Any] = {"person": source or "ada"}

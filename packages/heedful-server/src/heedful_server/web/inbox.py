@@ -15,13 +15,14 @@ from urllib.parse import unquote
 from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.commands import quote_words, trust_words
+from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.origin import (
     NETWORK_SOURCE,
     is_outside,
     marked_parts,
     names_to_state,
 )
-from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.lessons.render import error_type_words
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory import quarantine as quarantine_store
@@ -204,12 +205,12 @@ async def _preview_revocation(visit: Visit) -> Document | None:
     }
 
 
-def _removed_words(removed: RevocationResult) -> str:
+def _removed_words(removed: Forgotten) -> str:
     """Return how many rows of each kind a revocation removes, without zeros."""
     counts = [
         counted(value, name.removesuffix("s"))
-        for name, value in asdict(removed).items()
-        if value and isinstance(value, int)
+        for name, value in removed.counts
+        if value
     ]
     return ", ".join(counts) or "nothing"
 

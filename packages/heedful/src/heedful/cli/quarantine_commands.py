@@ -27,9 +27,10 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, wher
 from heedful.display import counted
 from heedful.errors import NotFound
 from heedful.lessons.commands import trust_words
+from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
-from heedful.lessons.quarantine import QuarantinedLesson, RevocationResult
+from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.memory import quarantine as quarantine_store
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
@@ -186,10 +187,12 @@ async def _remove(
 ) -> dict[str, Any]:
     """Remove what a source wrote in some scopes; with `dry_run` only count it.
 
-    Return the sums of the RevocationResults. Several projects may have a loop with the
+    Return the sums of the results. Several projects may have a loop with the
     same id, so an id gets its project. Raises NotFound if the source wrote nothing.
     """
-    sums = asdict(RevocationResult())
+    sums = asdict(Forgotten())
+    # They are no sums.
+    del sums["dry_run"], sums["remains"]
     refusals: list[NotFound] = []
     for scope in scopes:
         inbox = Quarantine(memory.store, scope)

@@ -15,7 +15,7 @@ from heedful.validation import (
 
 TARGET_FORM = "given alone: one of lesson, person, loop and before"
 COUNTED_ROWS = (
-    "lessons examples sightings loops attempts notes prompts reasons episodes traces "
+    "examples lessons sightings loops attempts notes prompts reasons episodes traces "
     "events failures exposures outcomes"
 ).split()
 # What may stand before the name of a person in a source.
@@ -24,7 +24,7 @@ PERSON_PREFIXES = ("user:", "operator:", "reviewer:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What to forget: a lesson, a person, a loop, or all that is old.
+    """What to forget: a lesson, a person, a loop, all that is old, or a source.
 
     Exactly one of the fields is set. `lesson` is an id, `person` a name, with or
     without "user:" before it, `loop` an id, and `before` a time in seconds since 1970,
@@ -35,10 +35,12 @@ class Target:
     person: str = ""
     loop: str = ""
     before: float | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         check_texts(person=self.person, loop=self.loop)
-        options = (self.lesson, self.before, self.person.strip(), self.loop.strip())
+        texts = (self.person, self.loop, self.source)
+        options = (self.lesson, self.before, *(text.strip() for text in texts))
         count = sum(option not in (None, "") for option in options)
         require(count == 1, "forget", count, TARGET_FORM)
         if self.lesson is not None:
@@ -58,6 +60,8 @@ class Target:
             return f"lesson {self.lesson}"
         if self.before is not None:
             return f"texts before {datetime.fromtimestamp(self.before, UTC):%Y-%m-%d}"
+        if self.source:
+            return self.source
         if self.loop:
             return f"loop {self.loop}"
         return f"person {short_digest(self.person_name)}"
@@ -79,19 +83,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many rows a forgetting deleted or emptied; with `dry_run`, would delete.
+    """How many rows were deleted or emptied; with `dry_run`, would be.
 
     `prompts` counts the loops whose stored prompts had the words, and `reasons` what
     persons wrote about their decisions; both are emptied, and so are old `episodes`.
     `failures` counts failed calls of agents, `exposures` the lessons in prompts, the
     reminders and the offers of trials. `lesson_ids` and `loop_ids` name at most 50 of
-    what went, and `shared` as many lessons that stay, with what others said. `remains`
+    what went, `shared` as many lessons that stay with what others said, and `reopened`
+    loops of others to which a key had added, and which are as before. `remains`
     says what of the words may still be in the files of the database and what to do, ""
     if nothing is.
     """
 
-    lessons: int = 0
     examples: int = 0
+    lessons: int = 0
     _: KW_ONLY
     sightings: int = 0
     loops: int = 0
@@ -107,6 +112,7 @@ class Forgotten:
     outcomes: int = 0
     lesson_ids: tuple[int, ...] = ()
     loop_ids: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
     shared: tuple[int, ...] = ()
     dry_run: bool = False
     remains: str = ""

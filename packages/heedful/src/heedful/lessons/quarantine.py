@@ -1,7 +1,6 @@
 """What waits in quarantine: a text from outside, until a person decides about it. Pure.
 
-Its entry has the lesson, the example and the source; what a revocation removes is
-counted.
+Its entry has the lesson, the example and the source.
 """
 
 import re
@@ -92,35 +91,6 @@ class QuarantinedLesson:
     def sources(self) -> tuple[str, ...]:
         """The sources of this entry, one by one."""
         return tuple(self.source.split(", "))
-
-
-@dataclass(frozen=True, slots=True)
-class RevocationResult:
-    """How many rows a revocation of a source removes.
-
-    `lessons` counts the lessons that lose their last example, `prompts` the loops whose
-    stored prompts had its words.
-
-    If the source is a key of a service, `loops`, `episodes` and `outcomes` are those
-    that it wrote. `attempts` counts those of its loops, and in loops of others its
-    first attempt with all that followed. `exposures` counts the lessons in prompts for
-    which it recalled, and the offers of its trials. `loop_ids` and `lesson_ids` name at
-    most 50 of them, and `reopened` as many loops of others that it had added to.
-    """
-
-    examples: int = 0
-    lessons: int = 0
-    _: KW_ONLY
-    sightings: int = 0
-    prompts: int = 0
-    loops: int = 0
-    attempts: int = 0
-    episodes: int = 0
-    outcomes: int = 0
-    exposures: int = 0
-    loop_ids: tuple[str, ...] = ()
-    lesson_ids: tuple[int, ...] = ()
-    reopened: tuple[str, ...] = ()
 
 
 def freed_texts(parts: Mapping[str, Any]) -> tuple[FreedText, ...]:

@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from heedful.episodes.episode import EPISODE_OUTCOMES
 from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import render
+from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.lesson import OWN_AUTHORS, Example, LessonRun, Scope
 from heedful.lessons.mistake import adds_fix, from_json, merged
 from heedful.lessons.origin import (
@@ -27,7 +28,6 @@ from heedful.lessons.quarantine import (
     FreedText,
     Provenance,
     QuarantinedLesson,
-    RevocationResult,
     freed_texts,
     texts_in,
 )
@@ -196,7 +196,7 @@ class Quarantine:
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
-    ) -> RevocationResult:
+    ) -> Forgotten:
         """Remove everything that depends on `source`, and its sightings.
 
         One transaction also removes what was derived from the source, and what loops
@@ -211,15 +211,15 @@ class Quarantine:
 
         removed = await self._store.write(
             self._scope,
-            forgetting.revoke,
-            source,
+            forgetting.forget,
+            Target(source=source),
             by=by,
             why=why,
             dry_run=dry_run,
         )
-        if not dry_run:
-            await self._store.clean()
-        return removed
+        if dry_run:
+            return removed
+        return replace(removed, remains=await self._store.clean())
 
 
 def newest_waiting(

@@ -2,8 +2,8 @@
 
 What is forgotten goes with all that derives from it. What others said stays: an example
 that another source gave, too, becomes that one's, and a lesson that others have seen
-shows their words. Counts fall by the sightings that went. `forget` and `revoke` record
-a ruling without the words, and each is one transaction. What SQLite and PostgreSQL
+shows their words. Counts fall by the sightings that went. A ruling without the words
+records it; all of it is one transaction. What SQLite and PostgreSQL
 leave in their files, `Store.clean` removes.
 """
 
@@ -11,14 +11,14 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
 
 from heedful.errors import NotFound
 from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.lesson import Example
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, keys_in
-from heedful.lessons.quarantine import RevocationResult, initial_state
+from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name
 from heedful.store import loops as loop_store, session_marks
 from heedful.store.connection import Db, Row, key_of, resumable, storable, token
@@ -69,51 +69,6 @@ class Removal:
     shared: list[int] = field(default_factory=list)
 
 
-@resumable(result=RevocationResult)
-def revoke(
-    db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool
-) -> RevocationResult:
-    """Delete the sightings and texts that come or derive from a source.
-
-    Also removes the stored answers of the tenant, which may quote it. Records a ruling.
-    A lesson that another source has seen, too, stays, in the words of that one. The
-    source `key:ID` includes all that came through this key of a service. With
-    `dry_run`, deletes nothing and returns what it would delete. Raises NotFound if
-    nothing comes from the source.
-    """
-    db.execute("savepoint revocation")
-    removal = Removal()
-    sources = [storable(source)]
-    if source.startswith(KEY_SOURCE_PREFIX):
-        sources += _forget_key(db, scope, sources[0], removal)
-    _forget_texts(db, scope, removal, sources=sources)
-    result = RevocationResult(
-        **_counts_of(removal, RevocationResult()),
-        loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
-        lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
-        reopened=tuple(removal.reopened[:MAX_SHOWN_ROWS]),
-    )
-    if dry_run:
-        db.undo("revocation")
-
-    if result == RevocationResult():
-        raise NotFound("source", source, f"the memory of {scope}")
-
-    if not dry_run:
-        remove_answers(db, scope)
-        rule(
-            db,
-            scope,
-            action="revoke",
-            subject=source,
-            by=by,
-            why=why,
-            now=time.time(),
-            record=asdict(result),
-        )
-    return result
-
-
 @resumable(result=Forgotten)
 def forget(
     db: Db,
@@ -128,29 +83,33 @@ def forget(
 
     Also removes the stored answers of the tenant, which may quote them. With `dry_run`,
     deletes nothing and returns what it would delete. Raises NotFound for an unknown
-    lesson or loop, InvalidInput without an actor.
+    lesson or loop and for a source without texts, InvalidInput without an actor.
     """
-    if not dry_run:
-        check_actor(by, why)
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)
-    _forget_decisions(db, scope, removal)
     forgotten = Forgotten(
-        **_counts_of(removal, Forgotten()),
+        **removal.counts,
+        lessons=len(removal.lessons),
         lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
         loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
+        reopened=tuple(removal.reopened[:MAX_SHOWN_ROWS]),
         shared=tuple(removal.shared[:MAX_SHOWN_ROWS]),
         dry_run=dry_run,
     )
+    if target.source and not forgotten:
+        raise NotFound("source", target.source, f"the memory of {scope}")
     if dry_run:
         db.undo("forgetting")
-    elif forgotten:
+        return forgotten
+
+    check_actor(by, why)
+    if forgotten:
         remove_answers(db, scope)
         rule(
             db,
             scope,
-            action="forget",
+            action="revoke" if target.source else "forget",
             subject=target.subject,
             by=by,
             why=why,
@@ -160,16 +119,12 @@ def forget(
     return forgotten
 
 
-def _counts_of(
-    removal: Removal, result: RevocationResult | Forgotten
-) -> dict[str, int]:
-    """Return the counts of a removal that a result has."""
-    numbers = {**removal.counts, "lessons": len(removal.lessons)}
-    return {name: n for name, n in numbers.items() if hasattr(result, name)}
-
-
 def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
     """Delete the texts of a target. Raises NotFound."""
+    if target.source:
+        # Who decided about its texts, and why, stays.
+        _forget_source(db, scope, storable(target.source), removal)
+        return
     if target.lesson is not None:
         _forget_lesson(db, scope, target, removal)
     elif target.loop:
@@ -178,6 +133,15 @@ def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> No
         _forget_old(db, scope, target.before, removal)
     else:
         _forget_person(db, scope, target, removal)
+    _forget_decisions(db, scope, removal)
+
+
+def _forget_source(db: Db, scope: Scope, source: str, removal: Removal) -> None:
+    """Delete what comes from a source; from a key, all that came through it."""
+    sources = [source]
+    if source.startswith(KEY_SOURCE_PREFIX):
+        sources += _forget_key(db, scope, source, removal)
+    _forget_texts(db, scope, removal, sources=sources)
 
 
 def _forget_lesson(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
