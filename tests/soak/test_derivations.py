@@ -161,13 +161,13 @@ class World:
                 trusts = [before[id]["trust"], saying.trust]
                 assert lowest_origin(trusts) == before[id]["trust"]
                 assert saying.trust == "local" or rulings[0]["action"] == "release"
-                if any(
-                    id == parent or id in self.ancestors(parent)
-                    for parent in saying.parents
-                ):
-                    text.sources |= self.texts[id].sources
-                    text.parents |= self.texts[id].parents
-                text.parents -= {id}
+            if id in before and any(
+                id == parent or id in self.ancestors(parent)
+                for parent in saying.parents
+            ):
+                text.sources |= self.texts[id].sources
+                text.parents |= self.texts[id].parents
+            text.parents -= {id}
             self.texts[id] = text
         words = {row["lesson_id"]: row["text"] for row in before.values()}
         for row in after.values():
@@ -209,7 +209,7 @@ class World:
         self.check(after)
 
     async def revoke(self, memory: Memory) -> None:
-        """Revoke a source: everything that rests on it goes, and nothing else."""
+        """Revoke a source: all that rests on it goes but what others said, too."""
         before = await self.rows()
         names = {
             name for id in self.of(before, memory) for name in self.texts[id].sources
@@ -227,8 +227,16 @@ class World:
         assert await self.rows() == before
         assert await memory.quarantine.revoke(source, by="ann") == counted
         after = await self.rows()
-        assert before.keys() - after.keys() == rests & before.keys()
-        assert counted.examples == len(rests & before.keys())
+        gone = before.keys() - after.keys()
+        assert gone <= rests
+        assert counted.examples == len(gone)
+        for id in rests & after.keys():
+            others = [
+                s for s in self.said[after[id]["lesson_id"]] if s.source != source
+            ]
+            await self.adopt(memory, after[id], others)
+        rests = {id for id in here if source in self.sources(id)}
+        assert not rests & after.keys()
         for id in self.of(before, memory):
             sayings = self.said[before[id]["lesson_id"]]
             sayings[:] = [
@@ -237,15 +245,7 @@ class World:
                 if saying.source != source and not saying.parents & rests
             ]
         for id in after.keys() - before.keys():  # what others saw speaks for itself
-            sayings = self.said[after[id]["lesson_id"]]
-            best = min(sayings, key=lambda saying: ORIGINS.index(saying.trust))
-            parents = set(best.parents)
-            self.texts[id] = Text(
-                project=memory.scope.project,
-                trust=best.trust,
-                sources={best.source},
-                parents=parents,
-            )
+            await self.adopt(memory, after[id], self.said[after[id]["lesson_id"]])
         for id in rests:
             del self.texts[id]
         left = (
@@ -256,6 +256,37 @@ class World:
         )
         assert await self.read(left, memory.scope.project, source) == []
         self.check(after)
+
+    async def adopt(
+        self, memory: Memory, row: dict[str, Any], sayings: list[Saying]
+    ) -> None:
+        """Note whose an example is now: one of these said it, and is trusted so far."""
+        origins = await self.read(
+            "select source from origin where example = ?1", row["id"]
+        )
+        lineage = await self.read(
+            "select parent from lineage where child = ?1", row["id"]
+        )
+        text = Text(
+            project=memory.scope.project,
+            trust=row["trust"],
+            sources={name for (name,) in origins},
+            parents={parent for (parent,) in lineage},
+        )
+        refused = row["trust"] == "outside" and self.refused[text.project] & said_by(
+            row
+        )
+        rests_on_self = {row["id"]}
+        assert (
+            any(
+                saying.parents - rests_on_self == text.parents
+                and (refused or {saying.source} == text.sources)
+                and (refused or saying.trust == text.trust)
+                for saying in sayings
+            )
+            or self.texts.get(row["id"]) == text
+        ), (row, text, sayings)
+        self.texts[row["id"]] = text
 
     # -- what must hold
 

@@ -53,7 +53,7 @@ GOOD = {
         (
             "examples lessons sightings loops attempts notes prompts reasons episodes "
             "traces events failures exposures outcomes lesson_ids loop_ids "
-            "reopened shared dry_run remains by why"
+            "reopened shared remains dry_run by why"
         ),
     ),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),

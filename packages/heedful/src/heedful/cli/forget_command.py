@@ -60,9 +60,10 @@ def forget(
     then = following("quarantine", "log")
     if dry_run and forgotten:
         then = repeated() if by else f"{repeated()} --by NAME"
+    heading = "would go" if dry_run else "went"
     answer(
-        {**asdict(forgotten), "by": by, "why": why},
-        *_summary(forgotten),
+        {**asdict(forgotten), "dry_run": dry_run, "by": by, "why": why},
+        *_summary(forgotten, heading),
         forgotten.remains,
         then,
     )
@@ -78,12 +79,11 @@ def _start_of_day(text: str) -> float:
     return day.timestamp()
 
 
-def _summary(forgotten: Forgotten) -> list[object]:
+def _summary(forgotten: Forgotten, heading: str) -> list[object]:
     """Return a table of what went, and a line with the lessons that stay."""
     rows = [(name, n) for name, n in forgotten.counts if n]
     if not rows:
         return ["nothing to forget: no text is stored of it here"]
-    heading = "would go" if forgotten.dry_run else "went"
     table = TextTable((heading, "rows"), rows)
     if not forgotten.shared:
         return [table]

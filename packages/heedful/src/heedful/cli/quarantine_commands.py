@@ -191,8 +191,7 @@ async def _remove(
     same id, so an id gets its project. Raises NotFound if the source wrote nothing.
     """
     sums = asdict(Forgotten())
-    # They are no sums.
-    del sums["dry_run"], sums["remains"]
+    del sums["remains"]
     refusals: list[NotFound] = []
     for scope in scopes:
         inbox = Quarantine(memory.store, scope)

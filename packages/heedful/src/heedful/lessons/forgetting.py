@@ -83,7 +83,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many rows were deleted or emptied; with `dry_run`, would be.
+    """How many rows were deleted or emptied, or would be.
 
     `prompts` counts the loops whose stored prompts had the words, and `reasons` what
     persons wrote about their decisions; both are emptied, and so are old `episodes`.
@@ -114,7 +114,6 @@ class Forgotten:
     loop_ids: tuple[str, ...] = ()
     reopened: tuple[str, ...] = ()
     shared: tuple[int, ...] = ()
-    dry_run: bool = False
     remains: str = ""
 
     def __bool__(self) -> bool:

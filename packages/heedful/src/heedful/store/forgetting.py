@@ -3,8 +3,8 @@
 What is forgotten goes with all that derives from it. What others said stays: an example
 that another source gave, too, becomes that one's, and a lesson that others have seen
 shows their words. Counts fall by the sightings that went. A ruling without the words
-records it; all of it is one transaction. What SQLite and PostgreSQL
-leave in their files, `Store.clean` removes.
+records it; all of it is one transaction. What is left in the files of the database,
+`Store.clean` removes.
 """
 
 import json
@@ -95,7 +95,6 @@ def forget(
         loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
         reopened=tuple(removal.reopened[:MAX_SHOWN_ROWS]),
         shared=tuple(removal.shared[:MAX_SHOWN_ROWS]),
-        dry_run=dry_run,
     )
     if target.source and not forgotten:
         raise NotFound("source", target.source, f"the memory of {scope}")

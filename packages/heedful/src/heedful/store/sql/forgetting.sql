@@ -122,7 +122,10 @@ select id from key where tenant = :tenant and name = :person;
 select n, id from loop where tenant = :tenant and project = :project and (id = :id or run = :id);
 
 -- name: old_loops
-select n, id from loop where tenant = :tenant and project = :project and updated < :before;
+-- The loops that did not change since a time. A run goes with its stages, which never go alone.
+select n, id from loop where tenant = :tenant and project = :project and (
+  run = '' and updated < :before
+  or run in (select id from loop where tenant = :tenant and project = :project and updated < :before));
 
 -- name: count_parts
 select (select count(*) from attempt where loop in (select atom from json_each(:numbers))) as attempts,
