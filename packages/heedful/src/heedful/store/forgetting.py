@@ -88,14 +88,15 @@ def forget(
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)
-    forgotten = Forgotten(
+    rows: Plain = {
         **removal.counts,
-        lessons=len(removal.lessons),
-        lesson_ids=tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
-        loop_ids=tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
-        reopened=tuple(removal.reopened[:MAX_SHOWN_ROWS]),
-        shared=tuple(removal.shared[:MAX_SHOWN_ROWS]),
-    )
+        "lessons": len(removal.lessons),
+        "lesson_ids": tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
+        "loop_ids": tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
+        "reopened": tuple(removal.reopened[:MAX_SHOWN_ROWS]),
+        "shared": tuple(removal.shared[:MAX_SHOWN_ROWS]),
+    }
+    forgotten = Forgotten(**rows)
     if target.source and not forgotten:
         raise NotFound("source", target.source, f"the memory of {scope}")
     if dry_run:
