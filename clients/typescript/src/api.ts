@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// cbfb5eeef16d63af25ae2a594e0bd2ca7d43093ab605b7bd232edf7bb82176fb.
+// 529a8a6e1c5fde2a014249bbff8bf19dc8dd2b44586744918f542a88acb72c7c.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -848,6 +848,17 @@ export interface components {
                  * @default 0
                  */
                 released_at: number;
+                /**
+                 * Evidence
+                 * @default said
+                 * @enum {string}
+                 */
+                evidence: "nothing failed" | "once" | "failed run" | "put right" | "said";
+                /**
+                 * Is Correction
+                 * @default false
+                 */
+                is_correction: boolean;
                 cause?: components["schemas"]["Cause"] | null;
                 worked?: components["schemas"]["Example"] | null;
                 /**

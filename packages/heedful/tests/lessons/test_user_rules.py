@@ -22,10 +22,6 @@ from tests.tables import cases
         "what the agent keeps doing": "you keep using npm.",
         "what is forbidden": "npm is strictly forbidden, use pnpm",
         "what all use": "We use pnpm here",
-        "German": "Benutze nie npm.",
-        "German, an infinitive": "Bitte keine Tests löschen.",
-        "French": "n'utilise pas npm",
-        "Spanish": "no uses npm, por favor",
     },
 )
 def test_a_plain_marker_makes_a_rule(message):
@@ -64,9 +60,6 @@ def test_other_sentences_are_no_rules(message):
         "two sentences": "Not quite. Dates are written as YYYY-MM-DD.",
         "a marker": "No, use euros, not dollars.",
         "what the agent does": "No, you must never email customers.",
-        "German": "Nein, ACME bekommt immer Euro.",
-        "French": "Non, les factures sont toujours en euros.",
-        "Spanish": "No, ACME siempre se factura en euros.",
     },
 )
 def test_a_refusal_with_what_holds_instead_is_a_rule(message):
@@ -127,11 +120,6 @@ def test_each_sentence_is_a_rule_of_its_own():
             "Bash",
             {"command": "gofmt -w ."},
         ),
-        "German, with the verb at the end": (
-            "niemals podman verwenden",
-            "Bash",
-            {"command": "podman build ."},
-        ),
         "a pattern of files": (
             "don't touch *.lock files",
             "Write",
@@ -140,7 +128,6 @@ def test_each_sentence_is_a_rule_of_its_own():
         "quoted code": ("never `rm -rf`", "Bash", {"command": "rm -rf build"}),
         "an argument": ("we always bill ACME in euros", "bill", {"customer": "ACME"}),
         "a tool": ("never use create_invoice", "create_invoice", {}),
-        "German": ("Benutze nie Docker", "Bash", {"command": "docker ps"}),
     },
 )
 def test_a_rule_names_a_call(rule, tool, arguments):

@@ -1,6 +1,5 @@
 """What a person lets heedful forget, and what went. Pure."""
 
-import time
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
@@ -27,8 +26,8 @@ class Target:
     """What to forget: a lesson, a person, a loop, all that is old, or a source.
 
     Exactly one of the fields is set. `lesson` is an id, `person` a name, with or
-    without "user:" before it, `loop` an id, and `before` a time in seconds since 1970,
-    not in the future. Raises InvalidInput.
+    without "user:" before it, `loop` an id, and `before` a time in seconds since 1970.
+    Raises InvalidInput.
     """
 
     lesson: int | None = None
@@ -47,8 +46,6 @@ class Target:
             check_integer("lesson", self.lesson)
         if self.before is not None:
             check_number("before", self.before, low=0.0, high=MAX_SCORE)
-            is_past = self.before <= time.time()
-            require(is_past, "before", self.before, "a time that is not in the future")
 
     @property
     def subject(self) -> str:

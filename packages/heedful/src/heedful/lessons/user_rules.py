@@ -1,9 +1,9 @@
 """The rules that a user gives an agent, in his own words. Pure.
 
 A sentence with a plain marker is a rule: "never …", "use … not …". The table of markers
-below is a small grammar of such sentences in four languages. A rule is told at the
-start of a session, and before a call that it names: a program, an option, a path or
-another word that looks like one.
+below is a small grammar of such sentences in English. A rule is told at the start of a
+session, and before a call that it names: a program, an option, a path or another word
+that looks like one.
 """
 
 import re
@@ -26,115 +26,52 @@ MAX_MESSAGE_RULES = 5
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
-# The markers of a rule, by language. `refusal` is how a correction begins, `before` is
+# The markers of a rule, in English. `refusal` is how a correction begins, `before` is
 # what else may stand before a rule, `rule` is how a rule begins, and `names` are words
 # after which a program stands. What a correction `states` holds in general, unless it
 # has a word of the `moment`: of the speaker, or of what was just said.
 _MARKERS = {
-    "English": {
-        "refusal": "nope|no|wrong|incorrect|not quite|actually"
-        "|(?:that|this|you)(?:['’]?s|['’]?re| is| are) (?:wrong|incorrect|mistaken"
-        "|not (?:right|correct|true))",
-        "states": "is|are|must|should|needs?|(?:have|has) to|never|always",
-        "moment": "i|me|my|mine|you|your|it|its|this|that|these|those|he|she|his|her"
-        "|nothing|everything|all|both|now|then|today|tomorrow|yet|thanks|please|sorry"
-        "|fine|okay|ok|good|mind",
-        "before": "please|remember|we|here|i (?:already )?(?:told you|said)(?: that)?"
-        "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
-        "rule": r"never(?! mind)|always|from now on"
-        r"|use (?!an? |the ).*\b(?:not|never|instead of)"
-        r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
-        r"|add|delete|change)"
-        r"|(?:stop|you keep) (?:running|using|touching|editing|committing|pushing"
-        r"|building|installing|writing|adding|deleting|changing)"
-        r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
-        r"|(?<=said )no(?= \w)|we use(?= [^\s,;]+(?: here)?\W*\Z)",
-        "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
-        r"|(?<!do )not(?! allowed)|(?:(?<=said )|\A)no|instead of|or|, never",
-    },
-    "German": {
-        "refusal": "nein|falsch|das (?:ist falsch|stimmt nicht)",
-        "states": "ist|sind|muss|müssen|soll|sollen|wird|werden|nie|immer",
-        "moment": r"ich|mir|mich|mein\w*|du|dir|dein\w*|sie|ihr\w*|er|es|das|dies\w*"
-        "|nichts|alles|jetzt|dann|heute|morgen|danke|bitte|gut",
-        "before": "bitte|wir|hier|denk dran|merke?"
-        "|in diese[mr] (?:repo|repository|projekt|codebasis)",
-        "rule": r"ab jetzt|von jetzt an|ab sofort"
-        r"|(?:verwende|benutze?|nutze?|nimm)\b.*\b(?:statt|anstatt|anstelle)"
-        r"|(?:führe?|starte|verwenden?|benutzen?|nutzen?|nimm|bearbeite|ändere|committe"
-        r"|pushe?|baue?|installiere|schreibe?|füge?|lösche?)\b.*\b(?:nicht|kein\w*|nie"
-        r"|niemals|immer)"
-        r"|(?:nicht|kein\w*|nie|niemals|immer)\b[^,]*\b(?:ausführen|verwenden|benutzen"
-        r"|nutzen|anfassen|bearbeiten|ändern|committen|pushen|bauen|installieren"
-        r"|schreiben|hinzufügen|löschen)",
-        "names": r"(?:verwende|benutze?|nutze?|nimm)(?: nie| nicht| keine?)?|statt"
-        r"|anstatt|oder|, (?:nie|nicht|keine?)|(?:nicht )?mit"
-        r"|(?:nie|niemals|nicht|keine?|immer)"
-        r"(?=\s\S+\s(?:ausführen|verwenden|benutzen|nutzen|starten)\b)",
-    },
-    "French": {
-        "refusal": "non|faux|c['’]est faux",
-        "states": "est|sont|doit|doivent|jamais|toujours",
-        "moment": "je|j|me|moi|mon|ma|mes|tu|vous|votre|il|elle|ce|c|ça|cela|rien|tout"
-        "|maintenant|merci|bien",
-        "before": "s['’]il (?:te|vous) plaît|rappelle-toi|nous|on|ici"
-        "|dans ce (?:dépôt|projet)",
-        "rule": r"désormais|dorénavant|à partir de maintenant"
-        r"|(?:utilise[rz]?|emploie)\b.*\b(?:pas|au lieu de|plutôt que|toujours|jamais)"
-        r"|(?:ne |n['’])(?:exécute|lance|utilise|touche|édite|commite|pousse|compile"
-        r"|installe|écris|ajoute|supprime|modifie|change)[rz]? (?:pas|plus|jamais)"
-        r"|(?:toujours|ne jamais|arrête[rz]? (?:de |d['’])) ?(?:exécuter|lancer"
-        r"|utiliser|toucher|éditer|commiter|pousser|compiler|installer|écrire|ajouter"
-        r"|supprimer|modifier|changer)",
-        "names": r"(?:utilise|lance|exécute)[rz]?(?: pas| jamais)?|avec|au lieu de|ou"
-        "|, (?:pas|jamais)",
-    },
-    "Spanish": {
-        "refusal": "no|eso (?:está mal|no es correcto)",
-        "states": "es|son|debe|deben|nunca|siempre",
-        "moment": "yo|me|mi|mis|tú|tu|usted|él|ella|esto|eso|este|esta|nada|todo|ahora"
-        "|gracias|bien",
-        "before": "por favor|recuerda|nosotros|aquí"
-        "|en este (?:repo|repositorio|proyecto)",
-        "rule": r"a partir de ahora|de ahora en adelante"
-        r"|(?:usa|use|utiliza)\b.*\b(?:en vez de|en lugar de|siempre|nunca|no)"
-        r"|siempre (?:ejecuta|usa|utiliza|haz|instala|escribe)"
-        r"|(?:no|nunca|jamás) (?:ejecutes|uses|utilices|toques|edites|hagas (?:commit"
-        r"|push)|compiles|instales|escribas|añadas|agregues|borres|elimines|cambies"
-        r"|modifiques)"
-        r"|deja de (?:ejecutar|usar|utilizar|tocar|editar|hacer (?:commit|push)"
-        r"|compilar|instalar|escribir|añadir|agregar|borrar|eliminar|cambiar"
-        r"|modificar)",
-        "names": r"usa|uses|usar|utili[cz]\w+|ejecut\w+|con|en vez de|o|, (?:no|nunca)",
-    },
+    "refusal": "nope|no|wrong|incorrect|not quite|actually"
+    "|(?:that|this|you)(?:['’]?s|['’]?re| is| are) (?:wrong|incorrect|mistaken"
+    "|not (?:right|correct|true))",
+    "states": "is|are|must|should|needs?|(?:have|has) to|never|always",
+    "moment": "i|me|my|mine|you|your|it|its|this|that|these|those|he|she|his|her"
+    "|nothing|everything|all|both|now|then|today|tomorrow|yet|thanks|please|sorry"
+    "|fine|okay|ok|good|mind",
+    "before": "please|remember|we|here|i (?:already )?(?:told you|said)(?: that)?"
+    "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
+    "rule": r"never(?! mind)|always|from now on"
+    r"|use (?!an? |the ).*\b(?:not|never|instead of)"
+    r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
+    r"|add|delete|change)"
+    r"|(?:stop|you keep) (?:running|using|touching|editing|committing|pushing"
+    r"|building|installing|writing|adding|deleting|changing)"
+    r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
+    r"|(?<=said )no(?= \w)|we use(?= [^\s,;]+(?: here)?\W*\Z)",
+    "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
+    r"|(?<!do )not(?! allowed)|(?:(?<=said )|\A)no|instead of|or|, never",
 }
-
-
-def _any(part: str) -> str:
-    """Return the pattern of a part of the markers of all languages."""
-    return "|".join(markers[part] for markers in _MARKERS.values())
-
 
 # A pronoun after a marker means what the agent does now, unless the rule names
 # something: "don't change anything".
-_PRONOUNS = "it|this|that|them|anything|everything|das|nichts|alles|rien|ça|nada|eso"
+_PRONOUNS = "it|this|that|them|anything|everything"
 # What stands after a program in a rule: "npm is forbidden".
 _FORBIDS = r"is (?:\w+ )?(?:forbidden|not allowed)(?=(?: here)?(?:[,.!]|\Z))"
 _RULE_PATTERN = (
-    rf"(?i)(?:(?:{_any('refusal')}|{_any('before')})\b[\s,:!—–-]*)*"
-    rf"(?:{_any('rule')}|(?!(?:{_PRONOUNS})\b)[^\s,:'’]+ {_FORBIDS})"
+    rf"(?i)(?:(?:{_MARKERS['refusal']}|{_MARKERS['before']})\b[\s,:!—–-]*)*"
+    rf"(?:{_MARKERS['rule']}|(?!(?:{_PRONOUNS})\b)[^\s,:'’]+ {_FORBIDS})"
     rf"(?!\w)(?P<momentary> (?:{_PRONOUNS})\b)?"
 )
 # "No, you must never …" is about the agent, but not about the moment.
 _REFUSAL_PATTERN = (
-    rf"(?i)\s*(?:(?:{_any('refusal')})\s*[,.:!—–-]\s*)+"
+    rf"(?i)\s*(?:(?:{_MARKERS['refusal']})\s*[,.:!—–-]\s*)+"
     r"(?:you (?:should |must |have to |need to )?(?=(?:always|never)\b))?"
 )
-_STATES_PATTERN = rf"(?i)\b(?:{_any('states')})\b"
+_STATES_PATTERN = rf"(?i)\b(?:{_MARKERS['states']})\b"
 # What begins with a definite article is about the matter in hand, and so is a figure.
 _MOMENT_PATTERN = (
-    rf"(?i)\b(?:{_any('moment')})\b|[\d?]"
-    r"|^(?:the|there|not|der|die|le|la|el)\b"
+    rf"(?i)\b(?:{_MARKERS['moment']})\b|[\d?]"
+    r"|^(?:the|there|not)\b"
 )
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
@@ -151,10 +88,10 @@ _VERB_PATTERN = (
 # A program after a word that names one, or before one that forbids it, with a verb that
 # it takes: "use the git push".
 _NAMED_PATTERN = (
-    rf"(?i)(?:(?<!\w)|(?=,))(?:{_any('names')}|\A(?=\S+ {_FORBIDS}))"
+    rf"(?i)(?:(?<!\w)|(?=,))(?:{_MARKERS['names']}|\A(?=\S+ {_FORBIDS}))"
     r"(?=(?:\s+|\A)"
-    r"(?:(?:the|an?|bare|plain|der|die|das|den|le|la|les|el|los|las)\s+)?"
-    rf"(?P<name>(?!(?:{_any('names')})\b)"
+    r"(?:(?:the|an?|bare|plain)\s+)?"
+    rf"(?P<name>(?!(?:{_MARKERS['names']})\b)"
     rf"{_RULE_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
 )
 # A word that looks like code: an option, a path, a file, a name with signs or capitals.

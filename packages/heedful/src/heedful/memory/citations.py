@@ -83,7 +83,7 @@ def sentences(text: str) -> list[str]:
 def is_report(sentence: str) -> bool:
     """Return True if a sentence says what happened, and is no advice.
 
-    >>> is_report("It gave up after 3 retries."), is_report("Give up after 3 retries.")
+    >>> is_report("It was sent 3 times."), is_report("Send it 3 times.")
     (True, False)
     """
     return _REPORT_PATTERN.match(sentence) is not None

@@ -33,7 +33,7 @@ from heedful.store.lessons import (
 )
 from heedful.store.rulings import LESSON_DIGEST_PREFIX, rule
 from heedful.store.voices import best_example, bring_back, read_author
-from heedful.validation import MAX_SHOWN_ROWS, check_actor
+from heedful.validation import MAX_SHOWN_ROWS, check_actor, require
 
 # The tables whose old rows go: the column of their time, and as what they count.
 OLD_ROWS: Mapping[str, tuple[str, str]] = {
@@ -83,8 +83,12 @@ def forget(
 
     Also removes the stored answers of the tenant, which may quote them. With `dry_run`,
     deletes nothing and returns what it would delete. Raises NotFound for an unknown
-    lesson or loop and for a source without texts, InvalidInput without an actor.
+    lesson or loop and for a source without texts, InvalidInput without an actor, and
+    for a time in the future.
     """
+    if target.before is not None:
+        is_past = target.before <= time.time()
+        require(is_past, "before", target.before, "a time that is not in the future")
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)

@@ -203,7 +203,7 @@ where id = :example and state = 'superseded';
 update lesson
 set tags = case when author = :example then tags else '[]' end,
     importance = case when author = :example then importance else 0.5 end,
-    is_correction = author = :example and is_correction,
+    is_correction = case when author = :example then is_correction else false end,
     run = case when author = :example then run else '' end,
     data = case when author = :example then data else '{}' end,
     judged_from = case when text = (select lesson from example where id = :example) then judged_from else max(:now, last_shown) end,

@@ -118,7 +118,7 @@ create table lesson (
   project text not null,
   kind text not null,
   signature text not null,
-  signature_version integer not null,
+  signature_version integer not null default 1,
   pattern text not null,
   words text not null,
   error_type text not null,
