@@ -270,3 +270,76 @@ async def test_a_general_error_of_another_tool_is_reflected_on(memory, error: st
     assert {lesson["error_type"] for lesson in of_any_tool.lessons} >= {
         failing_tool(tool, arguments) for tool, arguments, _ in failures
     }
+
+
+ENDS = {
+    "the same call works": (({"q": "SELECT * FROM stock"},), False),
+    "another call works": (({"q": "SELECT * FROM orders"},), True),
+    "it fails again": (({"q": "SELECT * FROM stock"}, None), True),
+}
+
+
+@cases("later_calls, is_told", ENDS)
+async def test_that_a_call_failed_is_told_until_it_works(memory, later_calls, is_told):
+    failed = {"q": "SELECT * FROM stock"}
+    error = "relation stock is not known"
+    task = "Count the stock of the depot"
+    first = run_of(step("sql", failed, error=error), outcome="failure", task=task)
+    await reflect(first, memory=memory)
+    for number, arguments in enumerate(later_calls):
+        made = step("sql", arguments or failed, error="" if arguments else error)
+        outcome = "success" if arguments else "failure"
+        run = run_of(made, outcome=outcome, task=task, id=str(number))
+        await reflect(run, memory=memory)
+    recalled = await memory.recall(task)
+    rules = [match.lesson for match in recalled if match.kind == "strategy"]
+    assert bool(rules) == is_told
+    if not is_told:
+        assert "the same call has worked since" in recalled.silence
+
+
+PASSING = (
+    "504 Gateway Timeout",
+    "ETIMEDOUT",
+    "context deadline exceeded",
+    "could not serialize access due to concurrent update",
+    "Resource temporarily unavailable",
+    "quota exceeded for this minute",
+)
+
+
+@pytest.mark.parametrize("error", PASSING)
+async def test_what_passes_is_no_reason_to_change_the_call(error):
+    run = run_of(step("sql", {"q": "SELECT 1"}, error=error), outcome="failure")
+    reflected = await reflect(run)
+    assert reflected.lesson.mistake.fix.kind == "waiting"
+
+
+async def test_a_rule_that_did_not_help_is_reflected_on_with_what_was_tried(memory):
+    first = "Log in again before you read a customer."
+    second = "Ask for a token with the scope of customers."
+    answers = [answer("The token was old.", strategy=rule) for rule in (first, second)]
+    model = ScriptedModel(*answers, forever=True)
+    told = []
+    for number in range(4):
+        call = step("crm_get", {"id": number}, error="403 Forbidden: no scope")
+        run = run_of(call, outcome="failure", task="Read a customer", id=str(number))
+        reflected = await reflect(run, memory=memory, model=model)
+        told.append(reflected.strategy.text)
+    assert told == [first, first, second, second]
+    assert len(model.prompts) == 2
+    assert first in "\n".join(message.content for message in model.prompts[1])
+    [strategy] = [row for row in await memory.top() if row["kind"] == "strategy"]
+    assert strategy["text"] == second
+    assert strategy["seen"] == 4
+
+
+async def test_the_words_of_a_person_are_not_reflected_on_again(memory):
+    model = ScriptedModel(answer("It failed.", strategy="Try twice."), forever=True)
+    for number in range(3):
+        call = step("crm_get", {"id": number}, error="403 Forbidden: no scope")
+        run = run_of(call, outcome="failure", task="Read a customer", id=str(number))
+        reflected = await reflect(run, memory=memory, model=model)
+        if not number:
+            await memory.edit(reflected.stored[1].id, "Ask ada.", by="ada")
+    assert len(model.prompts) == 1

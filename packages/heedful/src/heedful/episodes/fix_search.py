@@ -78,18 +78,22 @@ _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
 # status of a server, which is no part of a path or of a place in a file.
 _PASSING_PATTERN = re.compile(
     r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)"
-    r"|\btime[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
+    r"|\be?time[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
     r"|\bclosed the connection\b|\bdeadline[ _]exceeded\b"
     r"|(?<![\w/.:,-])(?:429|5\d\d)(?![\w/,-])"
     rf"|{'|'.join(name for name, code in STATUS_NAMES.items() if code >= '500')}"
 )
 # What passes, or what somebody has to start or to free: a refused connection, a name
-# that is not resolved, a lock, a deadlock, a full disk, a daemon that does not run.
+# that is not resolved, a lock, a deadlock, a conflict of transactions, a quota, a full
+# disk, a daemon that does not run.
 _TRANSIENT_PATTERN = re.compile(
     r"connection refused|econnre(?:fused|set)|could not resolve|name resolution"
     r"|name or service not known|getaddrinfo|\block(?:ed)?\b|deadlock|overloaded"
+    r"|temporarily unavailable|\beagain\b|\bserializ\w+ (?:access|failure)|\bquota\b"
     r"|no space left|disk (?:is )?full|daemon (?:is )?(?:not running|running\?)"
 )
+# In the output of a command: what it called took too long.
+_REMOTE_TIMEOUT_PATTERN = re.compile(r"\b(?:408|504|e?timedout)\b|deadline")
 # How long an error asks to wait, in seconds if it says no unit.
 _DELAY_PATTERN = re.compile(
     r"(?:retry[-_ ]?after|again (?:in|after)|wait)\W{0,4}(?:\w+ ){0,2}(\d{1,5})"
@@ -576,6 +580,17 @@ def is_transient(run: Course, call: int) -> bool:
     """Return whether a failure may be gone when the same call is made later."""
     text = _result_text(run, call)
     return passes_by_itself(run, call) or _TRANSIENT_PATTERN.search(text) is not None
+
+
+def took_too_long(run: Course, call: int) -> bool:
+    """Return whether a command was stopped because it took too long.
+
+    It would again. That another computer took too long, passes.
+    """
+    text = _result_text(run, call)
+    is_command = command_of(given_to(run.events[call])) != ""
+    is_late = TIMEOUT_CODE_PATTERN.search(text) is not None
+    return is_command and is_late and not _REMOTE_TIMEOUT_PATTERN.search(text)
 
 
 def asked_delay(run: Course, call: int) -> float | None:

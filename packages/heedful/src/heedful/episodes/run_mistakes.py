@@ -29,7 +29,7 @@ from typing import Any
 
 from heedful.episodes.comparison import differences, edited_files, is_edit
 from heedful.episodes.course import Course, call_failed, call_worked, given_to
-from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
@@ -43,6 +43,7 @@ from heedful.episodes.fix_search import (
     is_look,
     is_transient,
     is_verdict,
+    took_too_long,
     waited,
     was_meant,
     was_wanted,
@@ -394,12 +395,13 @@ class MistakeFinder:
     def _wait_for(self, failed: int) -> Fix | None:
         """Return waiting as the fix of a call that never worked, None if in vain.
 
-        To repeat a call that failed again, or that takes too long, does not help,
-        unless its error asks to wait.
+        To repeat a call that failed again, or a command that takes too long, does not
+        help, unless its error asks to wait.
         """
         is_once = self._failed_calls[_whole(self.events[failed])] == 1
-        is_late = TIMEOUT_CODE_PATTERN.search(self.failures[failed]) is not None
-        may_pass = is_once and not is_late and is_transient(self.run, failed)
+        is_passing = is_transient(self.run, failed)
+        is_slow = took_too_long(self.run, failed)
+        may_pass = is_passing and is_once and not is_slow
         if may_pass or asks_to_wait(self.run, failed):
             return Fix(kind="waiting", seconds=asked_delay(self.run, failed))
         return None

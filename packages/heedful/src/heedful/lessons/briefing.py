@@ -750,6 +750,8 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
         return Obstacle("quarantine", match.release, figures={"trust": match.trust})
     if match.state == "retired":
         return Obstacle("retired", _restore_command(match))
+    if match.has_ended:
+        return Obstacle("ended")
     if not has_evidence(match):
         code = "dreamt" if match.run and match.run.by == DREAM_AUTHOR else "no evidence"
         return Obstacle(code, _edit_command(match))

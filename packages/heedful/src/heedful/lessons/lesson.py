@@ -419,8 +419,9 @@ class Match:
     its pattern. `at` is the time of storage of the example, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
     `trust` are those of the example; `evidence`, `is_correction`, `run` and `data` are
-    those of the lesson, as in `Lesson`. A text
-    from outside was released by `released_by` at `released_at`, "" and 0 if it waits.
+    those of the lesson, as in `Lesson`. It `has_ended` if it only says that a call
+    failed, and the call has worked since. A text from outside was released by
+    `released_by` at `released_at`, "" and 0 if it waits.
     Only `Memory.query` returns examples that are quarantined.
 
     `cause` is set if the memory key of a loop found the lesson; then `worked` has the
@@ -454,6 +455,7 @@ class Match:
     released_at: float = 0.0
     evidence: Evidence = "said"
     is_correction: bool = False
+    has_ended: bool = False
     run: LessonRun | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     cause: Cause | None = None

@@ -9,7 +9,7 @@ outside never do: they wait beside the stored ones.
 from dataclasses import replace
 
 from heedful.lessons import render
-from heedful.lessons.lesson import Example, Lesson
+from heedful.lessons.lesson import OWN_AUTHORS, Example, Lesson
 from heedful.lessons.mistake import Fix, Mistake, merged, without_outside
 from heedful.lessons.origin import Origin, is_below, standing_of
 from heedful.lessons.scope import State
@@ -111,9 +111,12 @@ def _told_fix(mistake: Mistake | None) -> Fix | None:
 def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
     """Return True if a sighting has words that are not those of the error.
 
-    Those of a mistake are if its error has other words, because the figures that vary
+    A model is asked about a known failure because the stored words did not help. Those
+    of a mistake are its own if its error has other words, because the figures that vary
     are left out.
     """
+    if seen.run is not None and seen.run.by not in OWN_AUTHORS:
+        return True
     if seen.mistake is not None and stored.mistake is not None:
         return stored.mistake.error != seen.mistake.error
     return seen.kind == "error" and seen.text != seen.sighting

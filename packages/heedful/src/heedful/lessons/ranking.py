@@ -118,9 +118,9 @@ def has_evidence(match: Match) -> bool:
     """Return True if what a lesson says was shown to hold, or a person confirmed it.
 
     A failure that came back in another run was. What rules wrote about a run without a
-    mistake says nothing.
+    mistake says nothing, and that a call failed holds no longer once it has worked.
     """
-    if match.evidence == "nothing failed":
+    if match.evidence == "nothing failed" or match.has_ended:
         return False
     if match.is_confirmed or match.seen > 1:
         return True

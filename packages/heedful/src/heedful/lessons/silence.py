@@ -63,6 +63,7 @@ _WORDS = {
         "nothing in its run shows that it helps; agents will be told before such a "
         "call, and with a task after another run has the same failure"
     ),
+    "ended": "the same call has worked since, and nothing else is known to help",
     "dreamt": "a dream wrote it; it is shown after a failure that it cites recurs",
     "filter": "it does not match the filter",
     "lesson": "lesson {lesson} is not shown: {words}",

@@ -106,6 +106,10 @@ _GENERAL_REQUEST = (
     "later runs with other particulars: say what holds for them, too, and name tools, "
     "options and errors where they matter."
 )
+_TRIED_REQUEST = (
+    "The rule named “tried” was given to earlier runs, and the same failure came back: "
+    "find another cause, and give another rule."
+)
 # A place in an instruction of a caller, such as "{task_goal}".
 _PLACE_PATTERN = re.compile(r"\{(\w+)\}")
 _ANSWER_SCHEMA = closed_object(
@@ -170,12 +174,13 @@ def by_outcome(draft: Draft, episode: Episode) -> float:
 
 
 async def by_model(
-    study: Study, model: Model, instruction: str, rules: Draft
+    study: Study, model: Model, instruction: str, rules: Draft, tried: str = ""
 ) -> tuple[Draft, Usage]:
     """Let a model write the reflection; return it with what the model used.
 
     `instruction` says what to look for. `rules` is the draft without a model: its
-    record of the mistake stays, and its words stand where the model gives none. Raises
+    record of the mistake stays, and its words stand where the model gives none. `tried`
+    is the rule that earlier runs were told and that did not help. Raises
     MalformedAnswer, ModelError, and AnswerRefused if a small model leaves out what went
     wrong. Without a mistake, a small model is not asked.
     """
@@ -184,6 +189,9 @@ async def by_model(
         return rules, NO_USAGE
 
     positions, texts = excerpt(study, excerpt_tokens(model))
+    if tried:
+        instruction = f"{instruction} {_TRIED_REQUEST}"
+        texts = {**texts, "tried": make_safe(tried, MAX_DECISIVE_CHARS)}
     facts = await asyncio.to_thread(RunFacts.of, study.course)
     mark = delimiter("reflector", texts)
     wishes = _CAUTIOUS_REQUEST if is_small else _GENERAL_REQUEST

@@ -49,7 +49,7 @@ from heedful.lessons.origin import (
     read_origin,
 )
 from heedful.lessons.ranking import claimed_importance
-from heedful.lessons.scope import State
+from heedful.lessons.scope import MIN_SAME_RUNS, State
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.call_memory import log_failure
 from heedful.memory.citations import Claim
@@ -275,7 +275,8 @@ async def reflect(
     # The episode is in the store, so its lessons are, or will soon be.
     study = await reflector.study(episode, author)
     draft = await asyncio.to_thread(by_rules, study)
-    reflection = await reflector.lessons(study, draft, episode.digest)
+    known_lessons = await reflector.known_lessons(study)
+    reflection = await reflector.lessons(study, draft, episode.digest, known_lessons)
     answers = await _read_answers(memory, reflection)
     waiting = [answer.entry for answer in answers if answer.entry]
     if waiting:
@@ -416,7 +417,7 @@ class _Reflector:
         """Reflect on the episode without storing anything.
 
         The model writes the reflection. The rules do if there is no model, if it fails,
-        or if memory has seen the failure before.
+        or if memory has seen the failure before, unless its rule did not help.
         """
         scope = self.memory.scope if self.memory is not None else None
         run_fields = {
@@ -434,14 +435,18 @@ class _Reflector:
             reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
             sightings = sum(row["seen"] for row in reflections)
 
+        known_lessons = await self.known_lessons(study)
+        tried = _tried_rule(known_lessons.get("strategy"), sightings)
         draft = await asyncio.to_thread(by_rules, study)
         usage = NO_USAGE
         error = ""
-        if self.model is not None and sightings == 0:
+        if self.model is not None and (sightings == 0 or tried):
             try:
                 prompts = {**OUTCOME_PROMPTS, **self.prompts}
                 instruction = prompts.get(episode.outcome, prompts["failure"])
-                draft, usage = await by_model(study, self.model, instruction, draft)
+                draft, usage = await by_model(
+                    study, self.model, instruction, draft, tried=tried
+                )
             except ModelError as failed:
                 is_refused = isinstance(failed, self.refusal)
                 if self.on_model_error == "raise" and not is_refused:
@@ -450,7 +455,7 @@ class _Reflector:
                 usage = failed.usage or usage
                 error = f"{type(failed).__name__}: {failed}"
 
-        reflection = await self.lessons(study, draft, digest)
+        reflection = await self.lessons(study, draft, digest, known_lessons)
         lesson = reflection.lesson
         if error and lesson and lesson.run:
             lesson = replace(lesson, run=replace(lesson.run, model_error=error))
@@ -496,8 +501,17 @@ class _Reflector:
         )
         return await asyncio.to_thread(Study.of, episode, trust, stated, strict)
 
-    async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
-        """Return the lessons of a draft with their origin, importance and metadata."""
+    async def lessons(
+        self,
+        study: Study,
+        draft: Draft,
+        digest: str,
+        known_lessons: Mapping[str, Mapping[str, Any]],
+    ) -> Reflected:
+        """Return the lessons of a draft with their origin, importance and metadata.
+
+        `known_lessons` are those that memory has about the failure, by their kinds.
+        """
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
         if self.score is not by_outcome:
@@ -513,7 +527,6 @@ class _Reflector:
             keys=self.keys,
             related=self.related,
         )
-        known_lessons = await self._known_lessons(study)
         lesson = None
         if draft.claims or self.of_quiet_runs:
             lesson = writer.write(
@@ -561,7 +574,7 @@ class _Reflector:
             run=writer.run,
         )
 
-    async def _known_lessons(self, study: Study) -> Mapping[str, Mapping[str, Any]]:
+    async def known_lessons(self, study: Study) -> Mapping[str, Mapping[str, Any]]:
         """Return the lesson and the rule that memory has about a run, by their kinds.
 
         What waits is not taken: written again, it would be local. Of a run from
@@ -598,6 +611,18 @@ class _Reflector:
         if episode.outcome == "failure":
             procedure = replace(procedure, has_failed=shared != (), task="")
         return procedure, shared
+
+
+def _tried_rule(rule: Mapping[str, Any] | None, sightings: int) -> str:
+    """Return the stored rule of a failure that came back although it was told, or "".
+
+    It had `MIN_SAME_RUNS` runs to help, and each time twice as many as before, so that
+    a failure that nothing helps costs few questions. The words of a person stay.
+    """
+    is_turn = sightings >= MIN_SAME_RUNS and sightings.bit_count() == 1
+    if rule is None or not is_turn or rule["trust"] == "user":
+        return ""
+    return str(rule["text"])
 
 
 def _with_known_words(

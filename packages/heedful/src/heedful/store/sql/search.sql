@@ -4,6 +4,17 @@ and l.importance >= :importance and e.at >= :since
 and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
                                 where value in (select value from json_each(:tags))))
 
+-- part: ended
+-- Whether every call that a lesson is about has worked since it failed, if nothing is known to have put it right.
+l.evidence in ('once', 'failed run') and l.mistake not like '%"fix": {%' and 0 < coalesce((
+  select min(coalesce(s.at, 0) - f.failed) from call_failure f
+  left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
+  where f.kind in ('call', 'command') and f.lesson_id in (
+    select l.id union select r.id from link k join lesson r on r.tenant = k.tenant and r.project = k.project
+      and k.parent = r.kind || '/' || r.signature
+    where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature and k.relation = 'strategy')
+), 0)
+
 -- name: read_corpus
 -- In the index, the words of the scope begin with `mark`.
 select /*sqlite 's' || place || 'x' *//*postgres scope */ as mark, scope, texts, length /*sqlite , changed */
@@ -23,7 +34,7 @@ select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state
        e.trust, e.released_by, e.released_at, case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
-       l.evidence, (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') and l.is_correction as is_correction,
+       l.evidence, {ended} as has_ended, (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') and l.is_correction as is_correction,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.run else '' end as run,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.data else '{}' end as data, v.data as vector,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.author else e.id end as author,
@@ -66,7 +77,7 @@ with recursive line (memory_key, rule, kind, signature) as (
 select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
        case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
        l.state, l.seen, l.importance, c.at, l.error_type, case when l.unreviewed then e.lesson else l.text end as text,
-       case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.evidence, l.is_correction, l.run, l.data,
+       case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.evidence, false as has_ended, l.is_correction, l.run, l.data,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
 from line p cross join cause c cross join lesson l cross join example e
 where c.tenant = :tenant and c.project = :project and c.memory_key = p.memory_key and c.rule = p.rule
