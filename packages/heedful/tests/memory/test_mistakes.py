@@ -8,7 +8,7 @@ import pytest
 from heedful import Episode, Event
 from heedful.lessons import render
 from heedful.lessons.identity import failing_tool
-from heedful.lessons.mistake import Call, Mistake
+from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.render import as_text
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
@@ -343,3 +343,25 @@ async def test_the_words_of_a_person_are_not_reflected_on_again(memory):
         if not number:
             await memory.edit(reflected.stored[1].id, "Ask ada.", by="ada")
     assert len(model.prompts) == 1
+
+
+LIKE_THE_FIX = {
+    "another call": Fix(kind="command", calls=(Call(tool="book", text="book small"),)),
+    "other arguments": Fix(kind="arguments", changes=(("cabin", "business"),)),
+}
+
+
+@cases("fix", LIKE_THE_FIX)
+def test_what_put_it_right_was_not_tried_in_vain(fix):
+    vain = Call(tool="book", arguments=(("cabin", "business"), ("id", "…")))
+    mistake = Mistake(
+        action=Call(tool="book", text="book big"),
+        error="no room",
+        vain=(vain, *fix.calls, Call(tool="book", text="book twice")),
+        fix=fix,
+    )
+    text = render.lesson(mistake)
+    assert "book twice" in text
+    for line in render.fix_lines(mistake):
+        assert text.count(line) == 1
+    assert (vain in mistake.vain) == (not fix.changes)

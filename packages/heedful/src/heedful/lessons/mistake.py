@@ -65,6 +65,11 @@ class Fix:
     origin: Origin = "local"
     digest: str = ""
 
+    def has(self, call: Call) -> bool:
+        """Return True if a call is one of it, or has its changes."""
+        changes = set(self.changes)
+        return call in self.calls or (changes != set() and changes <= {*call.arguments})
+
     @property
     def may_be_told(self) -> bool:
         """True unless it is from outside; to wait is nobody's words."""
@@ -100,6 +105,13 @@ class Mistake:
     words_origin: Origin = "user"
     tries: int = 1
     steps: int = 0
+
+    def __post_init__(self) -> None:
+        # Without their particulars, a call that failed may look like the one that
+        # worked: then it was not vain.
+        if self.fix is not None and self.vain:
+            vain = tuple(call for call in self.vain if not self.fix.has(call))
+            object.__setattr__(self, "vain", vain)
 
     @property
     def calls_lost(self) -> int:
