@@ -13,7 +13,7 @@ import pytest
 
 from heedful import checks
 from heedful.cli.settings import Settings
-from heedful.lessons.silence import Obstacle
+from heedful.lessons.reasons import Reason
 from scripts import demo_picture, docs_site, page_parts, run_docs
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +93,7 @@ def test_every_setting_is_there_with_its_default():
 )
 def test_every_reason_why_memory_is_silent_has_its_row(code):
     page = (ROOT / "docs" / "memory-is-silent.md").read_text("utf-8")
-    assert f"`{Obstacle(code).reason}`" in page
+    assert f"`{Reason(code).words}`" in page
 
 
 def test_every_check_is_in_the_table_of_checks():

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 529a8a6e1c5fde2a014249bbff8bf19dc8dd2b44586744918f542a88acb72c7c.
+// ec5d3827802b632ce378b0614f79d36077f08fa8ba966b6e4aa36d890df06d26.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -859,6 +859,11 @@ export interface components {
                  * @default false
                  */
                 is_correction: boolean;
+                /**
+                 * Has Ended
+                 * @default false
+                 */
+                has_ended: boolean;
                 cause?: components["schemas"]["Cause"] | null;
                 worked?: components["schemas"]["Example"] | null;
                 /**

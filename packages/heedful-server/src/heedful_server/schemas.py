@@ -161,7 +161,7 @@ class Body(BaseModel):
     tenant: str | None = None
 
 
-class Reason(Body):
+class ReasonBody(Body):
     """The reason for an action. The service records it."""
 
     why: Short = ""

@@ -470,7 +470,7 @@ def choice(
 ) -> dict[str, Any]:
     """Return what a page has of one choice of memory."""
     row = {"outcome": outcome, "n": number, "lesson": lesson, "form": form}
-    return {**row, "name": f"check/{lesson}", "obstacle": "it is old"}
+    return {**row, "name": f"check/{lesson}", "reason": "it is old"}
 
 
 @cases(

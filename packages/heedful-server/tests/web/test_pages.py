@@ -433,7 +433,7 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(browser):
     browser.api.run(Memory(store, SCOPE).look())
     page = words_of(browser.get("/proof").text)
     answer = read_data(browser.api.get("/v1/proof"))
-    assert HARMFUL_MEMORY.reason.capitalize() in page
+    assert HARMFUL_MEMORY.words.capitalize() in page
     assert "right at the first try 0 % 100 % −100 points" in page
     assert answer["verdict"] == "hurts"
     assert answer["balance"]["net"]["gain"] == -30

@@ -103,10 +103,10 @@ async def test_a_loop_says_why_it_is_shown_nothing_and_what_to_do(store):
     briefings = [await scene.memory.brief(TASK, f"new {n}") for n in range(20)]
     briefing = next(briefing for briefing in briefings if not briefing.shown)
 
-    assert HARMFUL_MEMORY.reason in briefing.silence
+    assert HARMFUL_MEMORY.words in briefing.silence
     assert "heedful proof" in briefing.silence
     assert "holdout=0" in briefing.silence
-    assert all(c.obstacle == HARMFUL_MEMORY.reason for c in briefing.choices)
+    assert all(c.reason == HARMFUL_MEMORY for c in briefing.choices)
 
 
 async def test_a_lesson_is_shown_to_one_session_in_40(store):

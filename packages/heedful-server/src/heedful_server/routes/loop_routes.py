@@ -251,7 +251,7 @@ def _loop_json(stored_loop: StoredLoop, notes: Sequence[loop_notes.LoopNote]) ->
 
 
 @router.post("/loops/{id:path}/cancel")
-async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
+async def end(id: Id, body: schemas.ReasonBody, caller: Writing) -> Document:
     """End a loop; a loop that has already ended does not change."""
     caller.record("loop.cancel", id, why=body.why)
     verdict = await reports.cancel(

@@ -149,7 +149,9 @@ async def _brief_loop(
 
     document = briefing.plain()
     for choice in document["choices"]:
-        choice["command"] = name_scope(choice["command"], caller.scope)
+        reason = choice["reason"]
+        if reason is not None:
+            reason["command"] = name_scope(reason["command"], caller.scope)
     shown_count = sum(exposure.shown for exposure in briefing.exposures)
     withheld = len(briefing.exposures) - shown_count
     return schemas.RecallAnswer(
@@ -531,7 +533,7 @@ STATES_AFTER_RULING = {
 async def rule(
     id: Id,
     ruling: Literal["release", "reject", "undo"],
-    body: schemas.Reason,
+    body: schemas.ReasonBody,
     caller: Approving,
 ) -> Document:
     """Release a lesson from quarantine, or reject and retire it; or undo the last

@@ -75,7 +75,7 @@ def describe_memory(choices: Sequence[Document], broken: Counter[str]) -> str:
         f"The error of lesson {lesson} came again." for lesson in sorted(came_again)
     ]
     missed = [
-        f"It was not shown lesson {choice['lesson']}: {choice['obstacle']}."
+        f"It was not shown lesson {choice['lesson']}: {choice['reason']}."
         for choice in choices
         if choice["outcome"] == "missed" and broken[choice["name"]]
     ]

@@ -285,16 +285,16 @@ def _memory_facts(stored_briefing: str | None, *, reviews: bool) -> Document:
             "n": choice_counts[line],
             "text": choice.text if reviews else "",
             "said": choice.name,
-            "obstacle": choice.obstacle,
-            "command": choice.command,
-            "purpose": choice.kept_back.purpose if choice.kept_back else "",
+            "reason": choice.silence.figures["words"],
+            "command": choice.silence.command,
+            "purpose": choice.silence.purpose,
         }
         for line, choice in distinct_choices.items()
     ]
     return {
         "silence": briefing.silence,
         "silent_because": [
-            {"code": silence.code, "words": silence.reason}
+            {"code": silence.code, "words": silence.words}
             for silence in briefing.silences
         ],
         "told": choices,

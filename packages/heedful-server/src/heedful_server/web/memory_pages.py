@@ -324,7 +324,7 @@ async def proof(visit: Visit) -> Document:
         "not_known": 0 if model else await _count_unknown(visit),
         "by_model": _compared_models(answer["models"]),
         "trials": trials,
-        "harm": HARMFUL_MEMORY.reason.capitalize() if is_harmful else "",
+        "harm": HARMFUL_MEMORY.words.capitalize() if is_harmful else "",
         "draws": say_draws(answer["holdout"], answer["verdict"]),
         "read_at": current.read_at if answer["ended"] >= MAX_READ_ROWS else 0.0,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.display import age
-from heedful.lessons.silence import HOLDOUT_REASON
+from heedful.lessons.reasons import HOLDOUT_REASON
 from heedful.loop.codec import from_document
 from heedful.loop.share import percent
 from heedful.loop.stop import Stop, describe_rule_name, describe_stops

@@ -129,7 +129,7 @@ def proof(
         pairs=[(lesson, result, evidence.loops_of(result)) for lesson, result in pairs],
         draws=say_draws(evidence.holdout, evidence.past.verdict),
         verdict=evidence.past.verdict,
-        harm=HARMFUL_MEMORY.reason,
+        harm=HARMFUL_MEMORY.words,
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )

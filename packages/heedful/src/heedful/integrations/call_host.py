@@ -18,9 +18,9 @@ from heedful.episodes.episode import Event
 from heedful.errors import Conflict
 from heedful.integrations.session_rules import rules_everywhere, rules_of_session
 from heedful.lessons.call_marks import whole_call
+from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS, facts, fitting_texts
 from heedful.lessons.scope import Scope
-from heedful.lessons.silence import say
 from heedful.lessons.user_rules import NAMED_HEADING, names_in, rules_text
 from heedful.memory.call_memory import CallMemory, log_failure
 from heedful.memory.files import aged_text

@@ -19,9 +19,9 @@ from heedful.integrations.session_rules import hear_rules, rules_of_session
 from heedful.lessons import ranking, render
 from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.lesson import Matches
+from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.scope import MAX_PROMPT_LESSONS
-from heedful.lessons.silence import say
 from heedful.lessons.user_rules import rules_text
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory

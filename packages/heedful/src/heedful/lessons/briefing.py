@@ -43,9 +43,9 @@ from heedful.lessons.ranking import (
     rank,
     with_overlap,
 )
+from heedful.lessons.reasons import Reason
 from heedful.lessons.render import MAX_LINE_CHARS, as_messages
 from heedful.lessons.scope import MAX_PROMPT_LESSONS
-from heedful.lessons.silence import EMBED_COMMAND, LIST_COMMAND, PROOF_COMMAND, Obstacle
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
@@ -58,9 +58,9 @@ Outcomes = Literal["told", "withheld", "missed", "closest"]
 Leg = Literal["cause", "likeness", "strategy"]
 
 
-NO_ROOM = Obstacle("no room")
-ALIKE = Obstacle("alike")
-HARMFUL_MEMORY = Obstacle("harmful memory", PROOF_COMMAND)
+NO_ROOM = Reason("no room")
+ALIKE = Reason("alike")
+HARMFUL_MEMORY = Reason("harmful memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Choice:
     likeness of the tasks, 0..1, by the `measure`, of which a prompt needs `needed`.
     `keys` are the memory keys of a rule of another function. `text` has the words of
     the rule that was shown or withheld, "" for an example and for other outcomes. If
-    the lesson is not shown, `kept_back` is the reason. It `waits` if it was in
+    the lesson is not shown, `reason` says why. It `waits` if it was in
     quarantine.
     """
 
@@ -87,7 +87,7 @@ class Choice:
     needed: float = 0.0
     keys: tuple[str, ...] = ()
     text: str = ""
-    kept_back: Obstacle | None = None
+    reason: Reason | None = None
     waits: bool = False
 
     @classmethod
@@ -95,7 +95,7 @@ class Choice:
         cls,
         match: Match,
         outcome: Outcomes,
-        obstacle: Obstacle | None = None,
+        reason: Reason | None = None,
         words: bool = True,
         memory_key: str = "",
     ) -> Choice:
@@ -122,7 +122,7 @@ class Choice:
             needed=likeness.needed,
             keys=keys,
             text=_words_of(match, outcome) if words else "",
-            kept_back=obstacle,
+            reason=reason,
             waits=match.state == "quarantined",
         )
 
@@ -131,43 +131,31 @@ class Choice:
         """Return the choice that `plain` wrote; fields with words are derived."""
         values = {name: plain[name] for name in cls.__slots__ if name in plain}
         values["keys"] = tuple(values.get("keys", ()))
-        if values.get("kept_back"):
-            values["kept_back"] = Obstacle(**values["kept_back"])
+        if values.get("reason"):
+            values["reason"] = Reason.read(values["reason"])
         return cls(**values)
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data: the fields, and beside them what they say in words."""
-        return {
-            **asdict(self),
-            "why": self.why,
-            "obstacle": self.obstacle,
-            "command": self.command,
-        }
-
-    @property
-    def obstacle(self) -> str:
-        """What keeps the lesson back; "" if nothing does."""
-        return self.kept_back.reason if self.kept_back else ""
-
-    @property
-    def command(self) -> str:
-        """The command that changes what keeps the lesson back, if one does."""
-        return self.kept_back.command if self.kept_back else ""
+        reason = self.reason.plain() if self.reason else None
+        return {**asdict(self), "reason": reason, "why": self.why}
 
     @property
     def code(self) -> str:
-        """The code of what keeps the lesson back; "" if nothing does."""
-        return self.kept_back.code if self.kept_back else ""
+        """The code of the reason; "" without one."""
+        return self.reason.code if self.reason else ""
 
     @property
     def why(self) -> str:
         """How memory found the lesson, with the score that a prompt needs, and what
         keeps it back.
         """
-        if self.code == "broken once":
-            return self.obstacle
         source = self._found_by
-        return f"{source}, {self.obstacle}" if self.kept_back else source
+        if self.reason is None:
+            return source
+        if self.code == "broken once":
+            return self.reason.words
+        return f"{source}, {self.reason.words}"
 
     @property
     def _found_by(self) -> str:
@@ -202,21 +190,20 @@ class Choice:
     def __str__(self) -> str:
         text = f": {self.words}" if self.words else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
-        return f"{outcome}: {self.name}{text}{self.cure}"
+        cure = self.reason.cure if self.reason else ""
+        return f"{outcome}: {self.name}{text}{cure}"
 
     @property
-    def remedy(self) -> Obstacle:
-        """What keeps the lesson back, and the command that changes it."""
-        return Obstacle(
-            "lesson",
-            self.command,
-            figures={"lesson": self.lesson, "words": self.obstacle},
-        )
-
-    @property
-    def cure(self) -> str:
-        """What to do about the obstacle, after a semicolon; "" without a command."""
-        return self.kept_back.cure if self.kept_back else ""
+    def silence(self) -> Reason:
+        """Why memory is silent, if this is the nearest lesson: it is not shown."""
+        reason = self.reason or Reason("")
+        figures = {
+            "lesson": self.lesson,
+            "words": reason.words,
+            "command": reason.command,
+            "purpose": reason.purpose,
+        }
+        return Reason("lesson", figures=figures)
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:
@@ -301,37 +288,35 @@ class Briefing:
         return "; ".join(silence.sentence for silence in self.silences)
 
     @property
-    def silences(self) -> list[Obstacle]:
+    def silences(self) -> list[Reason]:
         """Why memory shows the loop nothing, [] if it shows something."""
         if any(choice.outcome == "told" for choice in self.choices):
             return []
         for choice in self.choices:
             if choice.outcome == "withheld":
-                return [choice.remedy, Obstacle("no holdout")]
+                return [choice.silence, Reason("no holdout")]
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
-        silences = [Obstacle("no key")]
+        silences = [Reason("no key")]
         if rules:
             silences = [
-                Obstacle("rules rest", figures={"key": self.memory_key, "rules": rules})
+                Reason("rules rest", figures={"key": self.memory_key, "rules": rules})
             ]
         elif self.memory_key:
-            silences = [Obstacle("no rule broken", figures={"key": self.memory_key})]
+            silences = [Reason("no rule broken", figures={"key": self.memory_key})]
 
         if nearest is None:
             code = "no lesson" if self.space else "no lesson by words"
-            silences.append(Obstacle(code))
-        elif nearest.code == "distance":
-            silences.append(nearest.remedy)
+            silences.append(Reason(code))
+        elif nearest.code.startswith("distance"):
+            silences.append(nearest.silence)
         else:
-            silences.insert(0, nearest.remedy)
+            silences.insert(0, nearest.silence)
 
         if self.waiting and (nearest is None or nearest.code != "quarantine"):
             code = "text waits" if self.waiting == 1 else "texts wait"
-            silences.append(
-                Obstacle(code, LIST_COMMAND, figures={"number": self.waiting})
-            )
+            silences.append(Reason(code, figures={"number": self.waiting}))
         return silences
 
     @property
@@ -400,7 +385,7 @@ class Selection:
     """
 
     chosen: list[Match]
-    others: list[tuple[Match, Obstacle]]
+    others: list[tuple[Match, Reason]]
     _: KW_ONLY
     memory_key: str = ""
 
@@ -416,11 +401,11 @@ class Selection:
         choice_of = partial(Choice.of, memory_key=self.memory_key)
         choices = self._drawn_choices(exposures)
         has_similar_task = any(choice.leg != "cause" for choice in choices)
-        for match, obstacle in self.others:
+        for match, reason in self.others:
             if every or match.cause:
-                choices.append(choice_of(match, "missed", obstacle, words=every))
+                choices.append(choice_of(match, "missed", reason, words=every))
             elif not has_similar_task:
-                choice = choice_of(match, "closest", obstacle, words=False)
+                choice = choice_of(match, "closest", reason, words=False)
                 choices.append(choice)
                 # The rest are less similar. Go on only past lessons in quarantine,
                 # which a key without review rights cannot see.
@@ -436,14 +421,14 @@ class Selection:
         names = drawn_names(e for e in exposures if e.shown)
         # A memory that does harm withholds nearly all: the harm is why, not chance.
         is_harmful = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
-        obstacle = HARMFUL_MEMORY if is_harmful else Obstacle("holdout")
+        reason = HARMFUL_MEMORY if is_harmful else Reason("holdout")
         choice_of = partial(Choice.of, memory_key=self.memory_key)
         choices = []
         for match in self.chosen:
             if _name_of(match) in names:
                 choices.append(choice_of(match, "told"))
             else:
-                choices.append(choice_of(match, "withheld", obstacle))
+                choices.append(choice_of(match, "withheld", reason))
         return choices
 
 
@@ -503,29 +488,27 @@ def choose_for_loop(
     # Those that are not chosen, each with the reason.
     others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
     for match in fitting:
-        form_obstacle = _form_obstacle(match, tell)
-        if form_obstacle and (match.cause or not Likeness.of(match).nearness):
+        form_reason = _form_reason(match, tell)
+        if form_reason and (match.cause or not Likeness.of(match).nearness):
             continue
-        obstacle = _model_obstacle(match, model)
+        reason = _model_reason(match, model)
         if match.cause is None:
             says_fix = match.own and match.lesson_id in varying
-            is_barred = (
-                form_obstacle or obstacle or find_obstacle(match, says_fix=says_fix)
-            )
+            is_barred = form_reason or reason or find_reason(match, says_fix=says_fix)
             group = barred if is_barred else similar
             group.append(match)
             continue
 
         if before is None:
-            obstacle = (
-                obstacle
-                or _wording_obstacle(match, rules)
+            reason = (
+                reason
+                or _wording_reason(match, rules)
                 or match.cause.rests(task, checks, match.verified, check_ids)
             )
-        if obstacle is None:
+        if reason is None:
             rules.append(match)
         else:
-            others.append((match, obstacle))
+            others.append((match, reason))
 
     if before is not None:
         others += _resting_rules(
@@ -546,7 +529,7 @@ def choose_for_loop(
     rule_lessons = {match.lesson_id for match in matches if match.cause}
     barred = [match for match in barred if match.lesson_id not in rule_lessons]
     others += [
-        (match, _obstacle_of(match, tell, model, memory_key))
+        (match, _find_reason(match, tell, model, memory_key))
         for match in _nearest_first([*similar, *barred], hidden)
         if match.id not in listed
     ]
@@ -566,14 +549,14 @@ def _resting_rules(
     checks: Sequence[str],
     check_ids: Sequence[str],
     drawn: frozenset[DrawnName],
-) -> Iterator[tuple[Match, Obstacle]]:
+) -> Iterator[tuple[Match, Reason]]:
     """Yield the rules that were not drawn for a resumed loop because they rest."""
     for match in matches:
         if match.cause is None or _name_of(match) in drawn:
             continue
-        obstacle = match.cause.rests(task, checks, match.verified, check_ids)
-        if obstacle is not None:
-            yield match, obstacle
+        reason = match.cause.rests(task, checks, match.verified, check_ids)
+        if reason is not None:
+            yield match, reason
 
 
 def _considered(
@@ -600,7 +583,7 @@ def _considered(
 
 def _set_foreign_apart(
     similar: list[Match], task: str, memory_key: str
-) -> list[tuple[Match, Obstacle]]:
+) -> list[tuple[Match, Reason]]:
     """Take away and return the answers that are none for this function.
 
     Functions may get equal tasks and want different answers. So another memory key does
@@ -622,7 +605,7 @@ def _set_foreign_apart(
         and (has_own or match.example.task.strip() == task.strip())
     ]
     similar[:] = [match for match in similar if match not in foreign]
-    return [(match, Obstacle("other function")) for match in foreign]
+    return [(match, Reason("other function")) for match in foreign]
 
 
 def _choose_with(
@@ -644,7 +627,7 @@ def _choose_with(
 
 def _set_vague_apart(
     rules: list[Match], similar: Sequence[Match], task: str, now: float
-) -> list[tuple[Match, Obstacle]]:
+) -> list[tuple[Match, Reason]]:
     """Take away and return the rules that accepted answers of a prompt stand for.
 
     They are the vague ones. They stand aside if the prompt is full of answers of the
@@ -661,7 +644,7 @@ def _set_vague_apart(
         return []
 
     rules[:] = clear_rules
-    return [(rule, Obstacle("answers")) for rule in vague_rules]
+    return [(rule, Reason("answers")) for rule in vague_rules]
 
 
 def _is_vague(rule: Match) -> bool:
@@ -674,59 +657,58 @@ def _is_vague(rule: Match) -> bool:
     return rule.cause is None or not rule.cause.says_fix(rule.verified)
 
 
-def _obstacle_of(
+def _find_reason(
     match: Match, tell: Tell, model: str = "", memory_key: str = ""
-) -> Obstacle:
+) -> Reason:
     """Return why a lesson was not chosen for a loop.
 
     A task that is not similar enough is always the reason: no release would change it.
     """
     if not Likeness.of(match).nearness:
-        return _distance_obstacle(match)
+        return _distance_reason(match)
     return (
-        _form_obstacle(match, tell)
-        or find_obstacle(match, memory_key)
-        or _model_obstacle(match, model)
+        _form_reason(match, tell)
+        or find_reason(match, memory_key)
+        or _model_reason(match, model)
         or NO_ROOM
     )
 
 
-def _wording_obstacle(match: Match, rules: Sequence[Match]) -> Obstacle | None:
-    """Return the obstacle of a rule that says too little, or the same as another one.
+def _wording_reason(match: Match, rules: Sequence[Match]) -> Reason | None:
+    """Return the reason of a rule that says too little, or the same as another one.
 
     What a person wrote says enough.
     """
     if not match.is_confirmed and not says_enough(match.lesson):
-        return Obstacle("particulars", _edit_command(match))
+        return _reason_of(match, "particulars")
     if any(rule.lesson == match.lesson for rule in rules):
-        return Obstacle("same rule")
+        return Reason("same rule")
     return None
 
 
-def _model_obstacle(match: Match, model: str) -> Obstacle | None:
-    """Return the obstacle of a lesson that hurts loops of this model, or None."""
+def _model_reason(match: Match, model: str) -> Reason | None:
+    """Return the reason of a lesson that hurts loops of this model, or None."""
     if model not in match.unfit_for:
         return None
-    return Obstacle("harmful", _restore_command(match), figures={"model": model})
+    return _reason_of(match, "harmful", model=model)
 
 
-def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
-    """Return the obstacle of a lesson in the form that was not asked for."""
+def _form_reason(match: Match, tell: Tell) -> Reason | None:
+    """Return the reason of a lesson in the form that was not asked for."""
     form = "examples" if match.example.accepted or match.refusal else "rules"
     if tell in ("both", form):
         return None
-    return Obstacle("form", figures={"form": form, "tell": tell})
+    return Reason("form", figures={"form": form, "tell": tell})
 
 
-def _distance_obstacle(match: Match) -> Obstacle:
-    """Return the obstacle of a lesson whose task is not similar enough."""
-    command = EMBED_COMMAND if match.cosine is None else ""
-    return Obstacle("distance", command)
+def _distance_reason(match: Match) -> Reason:
+    """Return the reason of a lesson whose task is not similar enough."""
+    return Reason("distance by words" if match.cosine is None else "distance")
 
 
-def find_obstacle(
+def find_reason(
     match: Match, memory_key: str = "", says_fix: bool = False
-) -> Obstacle | None:
+) -> Reason | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
     If there are several, it is the one that stays when the others are gone. The
@@ -734,38 +716,33 @@ def find_obstacle(
     told only if it `says_fix`.
     """
     if match.kind == "reflection" and not match.is_correction:
-        return Obstacle("no strategy", _edit_command(match))
+        return _reason_of(match, "no strategy")
     if match.refusal and not says_fix:
         if match.memory_key in ("", memory_key):
-            return Obstacle("no answer")
-        return Obstacle(
+            return Reason("no answer")
+        return Reason(
             "other key", figures={"key": match.memory_key, "loop_key": memory_key}
         )
-    return find_recall_obstacle(match)
+    return find_recall_reason(match)
 
 
-def find_recall_obstacle(match: Match) -> Obstacle | None:
+def find_recall_reason(match: Match) -> Reason | None:
     """Return what keeps a lesson from recall for its task; None if nothing does."""
     if match.state == "quarantined":
-        return Obstacle("quarantine", match.release, figures={"trust": match.trust})
+        return _reason_of(match, "quarantine", trust=match.trust, release=match.release)
     if match.state == "retired":
-        return Obstacle("retired", _restore_command(match))
+        return _reason_of(match, "retired")
     if match.has_ended:
-        return Obstacle("ended")
+        return Reason("ended")
     if not has_evidence(match):
         code = "dreamt" if match.run and match.run.by == DREAM_AUTHOR else "no evidence"
-        return Obstacle(code, _edit_command(match))
+        return _reason_of(match, code)
     return None
 
 
-def _restore_command(match: Match) -> str:
-    """Return the command with which a person lets the lesson be shown again."""
-    return f"heedful proof --restore {match.lesson_id} --by NAME"
-
-
-def _edit_command(match: Match) -> str:
-    """Return the command with which a person rewrites the lesson."""
-    return f"heedful lessons edit {match.lesson_id} TEXT --by NAME"
+def _reason_of(match: Match, code: str, **figures: Any) -> Reason:
+    """Return a reason with the id of the lesson, which its cure names."""
+    return Reason(code, figures={"lesson": match.lesson_id, **figures})
 
 
 def explain_silence(
@@ -787,18 +764,18 @@ def explain_silence(
     near = [match for match in [*matches, *hidden] if every or is_related(match)]
     candidates = near or list(matches)
     if not candidates:
-        return Obstacle("empty" if every else "no lesson").reason
+        return Reason("empty" if every else "no lesson").words
 
     def is_filtered(match: Match) -> bool:
         return not only.allows(match) or claimed_importance(match) < least
 
     nearest = min(candidates, key=lambda m: (is_filtered(m), *_distance(m)))
-    obstacle = _distance_obstacle(nearest)
+    reason = _distance_reason(nearest)
     if near:
-        obstacle = find_recall_obstacle(nearest) or ALIKE
+        reason = find_recall_reason(nearest) or ALIKE
     if near and is_filtered(nearest):
-        obstacle = Obstacle("filter")
-    return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
+        reason = Reason("filter")
+    return Choice.of(nearest, "closest", reason, words=False).silence.sentence
 
 
 def explain_unshown(
@@ -808,8 +785,8 @@ def explain_unshown(
     if shown or not matches:
         return ""
     nearest = min(matches, key=_distance)
-    obstacle = _obstacle_of(nearest, tell)
-    return Choice.of(nearest, "closest", obstacle, words=False).remedy.sentence
+    reason = _find_reason(nearest, tell)
+    return Choice.of(nearest, "closest", reason, words=False).silence.sentence
 
 
 def _with_shown_answers(

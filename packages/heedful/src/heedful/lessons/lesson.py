@@ -20,6 +20,7 @@ from heedful.lessons.commands import release_command
 from heedful.lessons.holdout import Exposure, Outcome
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, standing_of
+from heedful.lessons.reasons import Reason
 from heedful.lessons.scope import (
     MAX_SOURCE_NAME_CHARS,
     MIN_UNBROKEN_CASES,
@@ -30,7 +31,6 @@ from heedful.lessons.scope import (
     digest_of,
     short_digest,
 )
-from heedful.lessons.silence import Obstacle
 from heedful.lessons.words import difference
 from heedful.notebook import html_form
 from heedful.redact import redact
@@ -207,7 +207,7 @@ class Cause:
         checks: Sequence[str],
         verified: bool,
         check_ids: Sequence[str] = (),
-    ) -> Obstacle | None:
+    ) -> Reason | None:
         """Return why a loop with these checks is not shown the rule; None if it may be.
 
         A rule of a ready-made check has its arguments, so it is for no loop that gives
@@ -216,15 +216,15 @@ class Cause:
         which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
-            return Obstacle("other check", figures={"check": self.checks[0]})
+            return Reason("other check", figures={"check": self.checks[0]})
         if check_ids and self.check_id and self.check_id not in check_ids:
-            return Obstacle("other check", figures={"check": self.check_id})
+            return Reason("other check", figures={"check": self.check_id})
 
         was_fixed = verified or self.mended > 0
         if not was_fixed and not self.fix:
-            return Obstacle("never fixed", figures={"loops": self.loops})
+            return Reason("never fixed", figures={"loops": self.loops})
         if not was_fixed and self.loops < 2:
-            return Obstacle("broken once")
+            return Reason("broken once")
 
         figures = {
             "mended": self.mended,
@@ -235,9 +235,9 @@ class Cause:
         # How many more loops failed to fix the rule than fixed it.
         excess = (self.loops - self.mended) - self.mended
         if excess > MAX_FAILED_LOOPS and not self._reminds(task):
-            return Obstacle("seldom fixed", figures=figures)
+            return Reason("seldom fixed", figures=figures)
         if self.quiet >= MIN_UNBROKEN_CASES and self.quiet % REMINDER_INTERVAL_LOOPS:
-            return Obstacle("kept", figures=figures)
+            return Reason("kept", figures=figures)
         return None
 
     def _reminds(self, task: str) -> bool:

@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
+from heedful.lessons.reasons import say
 from heedful.lessons.scope import FAILED_OUTCOMES, State
 from heedful.lessons.shell import programs_of
-from heedful.lessons.silence import say
 
 LinkKind = Literal["error", "file", "tool"]
 MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared

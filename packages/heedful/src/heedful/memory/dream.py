@@ -27,7 +27,7 @@ from heedful.lessons.dream_proposals import (
 )
 from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, LessonRun, Scope
 from heedful.lessons.mistake import from_json, without_outside
-from heedful.lessons.silence import say
+from heedful.lessons.reasons import say
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.models.embedding import embed, space_of

@@ -45,6 +45,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.loop_lessons import is_proof_due
 from heedful.lessons.origin import Origin, read_origin
+from heedful.lessons.reasons import Reason
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
     PROMPT_BUDGET_TOKENS,
@@ -53,7 +54,6 @@ from heedful.lessons.scope import (
 )
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
-from heedful.lessons.silence import Obstacle
 from heedful.memory.call_memory import CallMemory
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
@@ -508,7 +508,7 @@ class Memory(CallMemory):
         if every or not selection.chosen:
             hidden = await self._find_hidden(task, (space, vector))
             selection = choose(matches, hidden=hidden)
-        selection.others.extend((match, Obstacle("refused")) for match in refused)
+        selection.others.extend((match, Reason("refused")) for match in refused)
 
         if begins and not exposures:
             share = self.holdout if withholds else 0.0

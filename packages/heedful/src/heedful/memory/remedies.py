@@ -21,8 +21,8 @@ from heedful.lessons.contracts import find_contract
 from heedful.lessons.identity import failing_tool, failure_signature
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen
+from heedful.lessons.reasons import say
 from heedful.lessons.session_names import FILE_MASK, made_names
-from heedful.lessons.silence import say
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
 from heedful.store.calls import find_call, knowledge_of

@@ -1,7 +1,7 @@
-"""Why memory is silent: what keeps a lesson from a prompt, as a record, and its words.
+"""Why memory does not say something: a code with its figures, its words and its cure.
 
-An `Obstacle` has a code and figures. It is what is stored and sent; its words are in
-`_WORDS` only, and every face shows them. No code reads them.
+A `Reason` is what is stored and sent. Its words stand in `_WORDS` only, and what a
+person can do about it in `_CURES`; every face shows these, and no code reads them.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,6 @@ from heedful.errors import install_line
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 PROOF_COMMAND = "heedful proof"
-EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful lessons reembed"
-LIST_COMMAND = "heedful quarantine list"
-# What a command is for that does not release, restore or edit the lesson.
-COMMAND_PURPOSES = {
-    PROOF_COMMAND: "see why",
-    EMBED_COMMAND: "compare meanings",
-    LIST_COMMAND: "see what",
-}
 _SELDOM = "so only one loop in {interval} is shown it"
 # The words of each code, of a lesson that is not shown and then of a silent memory.
 _WORDS = {
@@ -28,6 +20,7 @@ _WORDS = {
         "memory is proven to hurt in this project, so it is shown to one loop in 40"
     ),
     "distance": "it is about another task",
+    "distance by words": "it is about another task",
     "alike": (
         "many lessons are near the task, and its words do not tell that this one fits"
     ),
@@ -102,42 +95,82 @@ _WORDS = {
 }
 
 
+_EDIT_COMMAND = "heedful lessons edit {lesson} TEXT --by NAME"
+_RESTORE_COMMAND = "heedful proof --restore {lesson} --by NAME"
+_LIST_COMMAND = "heedful quarantine list"
+# The command that changes it, and what the command is for.
+_CURES = {
+    "harmful memory": (PROOF_COMMAND, "see why"),
+    "distance by words": (
+        "HEEDFUL_EMBEDDER=minilm heedful lessons reembed",
+        "compare meanings",
+    ),
+    "quarantine": ("{release}", "change that"),
+    "retired": (_RESTORE_COMMAND, "change that"),
+    "harmful": (_RESTORE_COMMAND, "change that"),
+    "particulars": (_EDIT_COMMAND, "change that"),
+    "no strategy": (_EDIT_COMMAND, "change that"),
+    "no evidence": (_EDIT_COMMAND, "change that"),
+    "dreamt": (_EDIT_COMMAND, "change that"),
+    "text waits": (_LIST_COMMAND, "see what"),
+    "texts wait": (_LIST_COMMAND, "see what"),
+    "lesson": ("{command}", "{purpose}"),
+}
+
+
 def say(code: str, **figures: Any) -> str:
     """Return the words of a code, with these figures."""
     return _WORDS.get(code, code).format(**figures)
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class Reason:
     """The one thing that keeps a lesson from a prompt, or memory from any word.
 
-    `code` says what it is, `figures` are those of its words. `command` is a command
-    line that changes it, "" if no command helps.
+    `code` says what it is, `figures` are those of its words and of its cure.
     """
 
     code: str
-    command: str = ""
     _: KW_ONLY
     figures: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> "Reason":
+        """Return the reason that `plain` wrote."""
+        return cls(plain["code"], figures=plain["figures"])
+
+    def plain(self) -> dict[str, Any]:
+        """Return JSON data: the fields, and beside them the words and the command."""
+        return {
+            "code": self.code,
+            "figures": dict(self.figures),
+            "words": self.words,
+            "command": self.command,
+        }
+
     @property
-    def reason(self) -> str:
-        """The obstacle in words."""
+    def words(self) -> str:
+        """The reason in words."""
         return say(self.code, **self.figures)
 
     @property
-    def sentence(self) -> str:
-        """The obstacle in words, with what to do about it."""
-        return f"{self.reason}{self.cure}"
-
-    @property
-    def cure(self) -> str:
-        """What to do about it, after a semicolon; "" without a command."""
-        if not self.command:
-            return ""
-        return f"; to {self.purpose}: {self.command}"
+    def command(self) -> str:
+        """The command line that changes it; "" if no command helps."""
+        command, _ = _CURES.get(self.code, ("", ""))
+        return command.format(**self.figures)
 
     @property
     def purpose(self) -> str:
         """What the command is for."""
-        return COMMAND_PURPOSES.get(self.command, "change that")
+        _, purpose = _CURES.get(self.code, ("", ""))
+        return purpose.format(**self.figures)
+
+    @property
+    def cure(self) -> str:
+        """What to do about it, after a semicolon; "" without a command."""
+        return f"; to {self.purpose}: {self.command}" if self.command else ""
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words, with what to do about it."""
+        return f"{self.words}{self.cure}"
