@@ -28,6 +28,7 @@ from heedful.lessons.dream_proposals import (
 from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, LessonRun, Scope
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.lessons.reasons import say
+from heedful.lessons.states import after
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.models.embedding import embed, space_of
@@ -400,7 +401,8 @@ def _carry_out(
 def _supersede(db: Db, id: int, link: Plain) -> None:
     """End the lesson with this id; a rollback restores it by its `link`."""
     db.insert("link", link)
-    db.update("lesson", {"id": id}, {"state": "superseded"})
+    state = after("supersede", link["before"])
+    db.update("lesson", {"id": id}, {"state": state})
 
 
 def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:

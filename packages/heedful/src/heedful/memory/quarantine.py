@@ -31,6 +31,7 @@ from heedful.lessons.quarantine import (
     freed_texts,
     texts_in,
 )
+from heedful.lessons.states import after
 from heedful.store import exposures, keys
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -433,11 +434,11 @@ def settle(
     entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     now = time.time()
     name = storable(by)
-    settled: Plain = {"state": "retired"}
-    if action == "release":
-        settled = {"state": "unverified", "released_by": name, "released_at": now}
+    settled: Plain = {"state": after(action, "quarantined")}
     if action == "release" and is_stated:
-        settled = {"state": "unverified", "trust": "local"}
+        settled |= {"trust": "local"}
+    elif action == "release":
+        settled |= {"released_by": name, "released_at": now}
     for id in ids:
         if id not in entries:
             raise NotFound("example", str(id), f"the memory of {scope}")
@@ -580,7 +581,7 @@ def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> No
     """Put an example back into quarantine, as it was before a ruling."""
     trust = json.loads(ruling["record"])["trust"]
     waiting = {
-        "state": "quarantined",
+        "state": after("undo", entry.state),
         "trust": trust,
         "released_by": "",
         "released_at": 0.0,

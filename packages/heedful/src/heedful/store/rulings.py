@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from heedful.lessons.scope import Scope, lesson_name, short_digest
+from heedful.lessons.states import after
 from heedful.store.connection import Db, Row, key_of, storable, storable_json
 from heedful.validation import check_actor
 
@@ -50,7 +51,7 @@ def change_state(
     why: str,
 ) -> None:
     """Retire or restore a lesson, given as its row, and record a ruling."""
-    state = "retired" if action == "retire" else "unverified"
+    state = after(action, lesson["state"])
     db.update("lesson", {**key_of(scope), "id": lesson["id"]}, {"state": state})
     rule(
         db,
