@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
@@ -53,7 +53,6 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
-    storable_json,
     token,
 )
 from heedful.store.rulings import (
@@ -269,44 +268,64 @@ def _load_json(text: str) -> dict[str, Any]:
     return record
 
 
-def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
-    """Yield the texts of a lesson that nobody confirms, each as a lesson.
-
-    They come from `source` and wait in quarantine. Retired and superseded texts are
-    left out, and so are the decisions of operators and the counts of the lesson.
-    """
+def _lesson_of(record: LessonRecord) -> Lesson:
+    """Return a lesson of an export as a lesson to store, without its examples."""
     signature = Signature(
         "",
         record.pattern,
         digest=record.signature,
         version=record.signature_version,
     )
-    data = dict(record.data)
-    # A lesson that nobody confirms keeps no long data.
-    if len(json.dumps(data)) > MAX_LONG_TEXT_CHARS:
-        data = {}
+    return Lesson(
+        record.kind,
+        signature,
+        error_type=record.error_type,
+        text=record.text,
+        sighting="",
+        state=record.state,
+        trust=record.trust,
+        released_by=record.released_by,
+        released_at=record.released_at,
+        importance=record.importance,
+        tags=record.tags,
+        source=record.source,
+        pinned=record.pinned,
+        evidence=record.evidence,
+        is_correction=record.is_correction,
+        run=record.run,
+        data=record.data,
+        mistake=record.mistake,
+    )
 
+
+def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
+    """Yield the texts of a lesson that nobody confirms, each as a lesson.
+
+    They come from `source` and wait in quarantine. Retired and superseded texts are
+    left out, and so are the decisions of operators and the counts of the lesson. It
+    keeps no long data.
+    """
+    data = record.data
+    if len(json.dumps(dict(data))) > MAX_LONG_TEXT_CHARS:
+        data = {}
+    unconfirmed = replace(
+        _lesson_of(record),
+        state="unverified",
+        trust="outside",
+        released_by="",
+        released_at=0.0,
+        source=source,
+        pinned=False,
+        data=data,
+    )
     for text in record.examples:
         if text.state in ("retired", "superseded"):
             continue
-
-        example = text.example if text.digest != LESSON_DIGEST_PREFIX else None
-        lesson = Lesson(
-            record.kind,
-            signature,
-            error_type=record.error_type,
+        lesson = replace(
+            unconfirmed,
             text=clip(text.lesson),
-            sighting="",
-            example=example,
-            trust="outside",
-            importance=record.importance,
-            tags=record.tags,
-            source=source,
+            example=text.example if text.digest != LESSON_DIGEST_PREFIX else None,
             sources=text.sources,
-            evidence=record.evidence,
-            is_correction=record.is_correction,
-            run=record.run,
-            data=data,
             mistake=text.mistake and with_origin(text.mistake, "local"),
         )
         yield clip_lesson(lesson)
@@ -419,32 +438,12 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
 
 def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Row:
     """Store a new lesson with its links, but without examples; return its row."""
-    text = storable(record.text)
-    columns = {
-        **key_of(scope),
-        "kind": record.kind,
-        "signature": record.signature,
-        "signature_version": record.signature_version,
-        "words": record.words,
-        "trust": record.trust,
-        "released_by": storable(record.released_by),
-        "released_at": record.released_at,
-        "importance": record.importance,
-        "pinned": record.pinned,
-        "error_type": storable(record.error_type),
-        "pattern": storable(record.pattern),
-        "text": text,
-        "mark": words_digest(text),
-        "source": storable(record.source),
-        "tags": json.dumps([storable(tag) for tag in record.tags]),
-        "evidence": record.evidence,
-        "is_correction": record.is_correction,
-        "run": lesson_store.run_json(record.run),
-        "data": storable_json(record.data),
-        "mistake": lesson_store.mistake_json(record.mistake),
-        "state": record.state,
-    }
-    row = lesson_store.insert_lesson(db, {**columns, "now": now})
+    columns = lesson_store.lesson_values(
+        lesson_store.scope_key(scope), _lesson_of(record), now
+    )
+    # Of a long output, only the digest of its error line is exported.
+    columns["words"] = record.words
+    row = lesson_store.insert_lesson(db, columns)
 
     changes = {
         "state": columns["state"],
