@@ -312,3 +312,14 @@ async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     assert subject == "2 lessons"
     names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
     assert {removal["lesson"] for removal in json.loads(record)["removed"]} == names
+
+
+async def test_an_error_below_a_long_trace_is_found_again_in_other_particulars(memory):
+    calls = "".join(
+        f'  File "/srv/shop/m{number}.py", line {number}, in f{number}\n    g()\n'
+        for number in range(400)
+    )
+    trace = f"Traceback (most recent call last):\n{calls}ValueError: customer 17 is new"
+    await memory.remember("", trace, lesson="Look at the last frame.")
+    assert (await memory.seen(trace.replace("line 5", "line 9"))).count == 1
+    assert (await memory.seen("ValueError: customer 99 is new")).count == 1

@@ -917,7 +917,7 @@ def _signatures(
     A text without an error line is looked up as a whole.
     """
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
-    pattern = signature(error_type, text[:MAX_SIGNED_CHARS])
+    pattern = signature(error_type, text)
     raw_lines = error_lines(output(text).splitlines()) or [text.strip()]
     # A lesson of a session has no branch that git says is checked out.
     bare_lines = [MadeNames().named_in(line, "git").masked(line) for line in raw_lines]

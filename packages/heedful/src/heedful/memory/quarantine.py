@@ -514,7 +514,10 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     ):
         full = merged(mistake, stored_mistake)
         if full != mistake:
-            texts = {"lesson": render.lesson(full), "mistake": mistake_json(full)}
+            texts = {
+                "lesson": render.text_of(entry.kind, full),
+                "mistake": mistake_json(full),
+            }
             db.update("example", {"id": entry.id}, texts)
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0

@@ -273,4 +273,8 @@ def _without_failed_fix(
     if mistake is None or not calls.has_failed_fix(db, scope, mistake):
         return lesson
     bare = replace(mistake, fix=None)
-    return {**lesson, "text": render.lesson(bare), "mistake": to_data(bare)}
+    return {
+        **lesson,
+        "text": render.text_of(lesson["kind"], bare),
+        "mistake": to_data(bare),
+    }
