@@ -14,6 +14,10 @@ from heedful.loop.policies import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
 
+# JSON data, such as an answer; `heedful.wire`, which has it, too, is slow to import.
+Document = dict[str, Any]
+# What callers pass by the names of its fields: JSON data.
+Fields = Mapping[str, Any]
 # The names of rules in these answers; other rules keep their names.
 RERUN_END_REASONS: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
@@ -24,14 +28,14 @@ RERUN_END_REASONS: Mapping[str, str] = {
 UNNAMED_ACTOR = "unnamed"
 
 
-class Records(list[dict[str, Any]]):
+class Records(list[Document]):
     """The records that a query found.
 
     `silence` is "" if there are records. Otherwise, it says why the nearest lesson is
     missing, and which command changes that.
     """
 
-    def __init__(self, records: Iterable[dict[str, Any]], silence: str) -> None:
+    def __init__(self, records: Iterable[Document], silence: str) -> None:
         super().__init__(records)
         self.silence = silence
 
@@ -43,7 +47,7 @@ class Record(Mapping[str, Any]):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @classmethod
-    def fields_in(cls, value: object) -> dict[str, Any]:
+    def fields_in(cls, value: object) -> Document:
         """Return the fields that a mapping or an object has, by their names."""
         names = cls.__dataclass_fields__
         if isinstance(value, Mapping):
@@ -78,12 +82,12 @@ def named_actor(actor: str) -> str | None:
     return actor if actor not in ("", UNNAMED_ACTOR) else None
 
 
-def select(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def select(fields: Fields, *names: str) -> Document:
     """Return the fields with these names."""
     return {name: fields[name] for name in names}
 
 
-def select_echo(fields: Mapping[str, Any]) -> dict[str, Any]:
+def select_echo(fields: Fields) -> Document:
     """Return the fields of `echo_fields` that a reflection has."""
     return select(fields, "bias_echo", "repeated_tags", "repetition_counts")
 
@@ -150,7 +154,7 @@ class LoopView:
         return ""
 
     @cached_property
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> Document:
         """What was decided and why, the number of reruns, and who overrode a limit."""
         rerun_limits = [
             rule.limit - 1
@@ -188,7 +192,7 @@ class LoopView:
         return max_reruns is not None and self.decided["rerun_count"] >= max_reruns
 
     @property
-    def reasons(self) -> dict[str, Any]:
+    def reasons(self) -> Document:
         """Why the loop runs again or ended, and what triggered the decision."""
         reason = ""
         detail = ""
@@ -210,7 +214,7 @@ class LoopView:
         }
 
     @property
-    def fatigue(self) -> dict[str, Any]:
+    def fatigue(self) -> Document:
         """The fields of `fatigue_fields`."""
         return fatigue_fields(
             self._standing.fatigue,
@@ -220,7 +224,7 @@ class LoopView:
         )
 
     @property
-    def echo(self) -> dict[str, Any]:
+    def echo(self) -> Document:
         """The fields of `echo_fields`."""
         threshold = decide.rule_of(self.policy, stop.Echo).times
         # A bias tag that occurred once is listed only if the first is an echo already.
@@ -240,7 +244,7 @@ class LoopView:
         return evaluation or record.Evaluation()
 
     @property
-    def bias_tags(self) -> list[dict[str, Any]]:
+    def bias_tags(self) -> list[Document]:
         """The bias tags of the decided attempt."""
         return [
             {"tag": finding.key.removeprefix(BIAS_PREFIX), "severity": finding.severity}
@@ -249,7 +253,7 @@ class LoopView:
         ]
 
     @property
-    def scores(self) -> dict[str, Any]:
+    def scores(self) -> Document:
         """The scores of the decided attempt, and the persona that gave them."""
         evaluation = self.evaluation
         scores = {name: float(score) for name, score in evaluation.scores.items()}
@@ -268,7 +272,7 @@ class LoopView:
 
 def fatigue_fields(
     level: float, before: float, policy: decide.Policy, improved: bool
-) -> dict[str, Any]:
+) -> Document:
     """Return the fields about fatigue: its level, and its change since `before`.
 
     `threshold_exceeded` says whether the level reaches the limit of the policy.
@@ -283,7 +287,7 @@ def fatigue_fields(
     }
 
 
-def echo_fields(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
+def echo_fields(counts: Mapping[str, int], threshold: int) -> Document:
     """Return the fields about bias tags.
 
     `counts` says how many attempts had each tag; from `threshold` on, it is an echo.

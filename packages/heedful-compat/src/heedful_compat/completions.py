@@ -25,7 +25,12 @@ from heedful.validation import (
     check_share,
     require,
 )
+from heedful_compat.answers import Document, Fields
 
+# What gives the scores that a caller does not report: a function gets the messages.
+Judge = Model | Callable[..., Any]
+# Each is its name, or has a `tag` and, if known, a `severity`.
+BiasTags = Sequence[Fields | str]
 BIAS_TAG_FIELDS = ("tag", "severity")
 DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST_ROLE = "pessimist"
@@ -52,7 +57,7 @@ class Completion:
     output: str | None = None
     alignment_score: float | None = None
     drift_score: float | None = None
-    bias_tags: Sequence[Mapping[str, Any] | str] | None = None
+    bias_tags: BiasTags | None = None
     max_reruns: int | None = None
 
     def __post_init__(self) -> None:
@@ -84,9 +89,9 @@ class Completion:
         }
 
     @property
-    def tags(self) -> list[dict[str, Any]]:
+    def tags(self) -> list[Document]:
         """The bias tags as mappings, each with a severity."""
-        tags: list[dict[str, Any]] = []
+        tags: list[Document] = []
         for bias_tag in self.bias_tags or ():
             fields = {"tag": bias_tag} if isinstance(bias_tag, str) else bias_tag
             severity = as_float(fields.get("severity", DEFAULT_BIAS_SEVERITY))
@@ -148,7 +153,7 @@ class Completion:
         return severities == stored_severities
 
 
-def bias_finding(bias_tag: Mapping[str, Any]) -> record.Finding:
+def bias_finding(bias_tag: Fields) -> record.Finding:
     """Convert a bias tag to a persistent finding of level "warning"."""
     tag = redact(bias_tag["tag"])
     message = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
@@ -164,7 +169,7 @@ def bias_finding(bias_tag: Mapping[str, Any]) -> record.Finding:
 
 
 def checks_of_missing_scores(
-    completion: Completion, judge: Model | Callable[..., Any] | None, goal: str
+    completion: Completion, judge: Judge | None, goal: str
 ) -> list[Check]:
     """Return the checks that judge what was not reported; [] if no score is missing.
 

@@ -34,7 +34,7 @@ from heedful.validation import (
     check_texts,
     require,
 )
-from heedful_compat.answers import Record
+from heedful_compat.answers import Document, Fields, Record
 from heedful_compat.lesson_words import earlier_state
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
@@ -65,7 +65,7 @@ _STATUS_ERRORS = (
 )
 
 
-def as_entry(text: str, tags: Sequence[str], data: Mapping[str, Any]) -> dict[str, Any]:
+def as_entry(text: str, tags: Sequence[str], data: Fields) -> Document:
     """Return a lesson with the field names of earlier stores of reflections."""
     context = data["reflection_context"][:100]
     return {
@@ -77,7 +77,7 @@ def as_entry(text: str, tags: Sequence[str], data: Mapping[str, Any]) -> dict[st
     }
 
 
-def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
+def _verification_results(verification: object) -> Sequence[Fields]:
     """Return the results of a verification. Raises InvalidInput for other data."""
     results: Any = () if verification is None else verification
     form = f"a sequence of {_VERIFICATION_FORM}"
@@ -89,12 +89,12 @@ def _verification_results(verification: object) -> Sequence[Mapping[str, Any]]:
                 f"verification[{number}]", result, f"one of {_VERIFICATION_FORM}"
             )
 
-    checked: Sequence[Mapping[str, Any]] = results
+    checked: Sequence[Fields] = results
     return checked
 
 
 def _judged_error(
-    critique: str, results: Sequence[Mapping[str, Any]], rise: float
+    critique: str, results: Sequence[Fields], rise: float
 ) -> tuple[str, str] | None:
     """Return the type and the text of the error that an evaluation names, or None.
 
@@ -179,7 +179,7 @@ def compute_error_signature(error_type: str, content: str) -> str:
 
 def create_reflection_from_evaluation(
     critique: str | None,
-    verification_results: Sequence[Mapping[str, Any]] | None,
+    verification_results: Sequence[Fields] | None,
     query: str | None,
     context: str | None,
     iteration: int,
@@ -236,7 +236,7 @@ class StoredId(int):
 
 
 async def persist_reflection(
-    reflection: Reflection | Mapping[str, Any] | Any,
+    reflection: Reflection | Fields | Any,
     memory_manager: Memory | Any,
     changed_behavior: bool,
     similarity_threshold: float = MERGE_COSINE,
@@ -380,7 +380,7 @@ async def retrieve_similar_reflections(
     memory_manager: Memory | Any,
     limit: int = 5,
     error_type: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     """Return the reflections with this signature, newest first, as mappings.
 
     The keys are `id`, `content`, `rationale`, `category`, `tags`, `context` (query and
@@ -417,7 +417,7 @@ async def has_seen_error_before(
 
 async def _with_signature(
     exact: str, manager: Memory | Any, limit: int, error_type: str
-) -> Sequence[Mapping[str, Any]]:
+) -> Sequence[Fields]:
     """Return the lessons with this exact signature, newest first.
 
     `error_type` is their type, "" for any. Raises InvalidInput, StoreError.

@@ -20,7 +20,6 @@ from heedful.loop import codec, decide, record, stop
 from heedful.loop.policies import LoopLimits
 from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
-from heedful.models.contract import Model
 from heedful.pipeline.thresholds import read_settings
 from heedful.redact import redact
 from heedful.sanitize import clean
@@ -39,8 +38,19 @@ from heedful.validation import (
     require,
 )
 from heedful_compat import answers
-from heedful_compat.answers import LoopView, select, select_echo
-from heedful_compat.completions import Completion, checks_of_missing_scores
+from heedful_compat.answers import (
+    Document,
+    Fields,
+    LoopView,
+    select,
+    select_echo,
+)
+from heedful_compat.completions import (
+    BiasTags,
+    Completion,
+    Judge,
+    checks_of_missing_scores,
+)
 
 # A name of a rerun is a loop's id with an ending such as `_r1`.
 MAX_RERUN_NAME_CHARS = MAX_NAME_CHARS + 20
@@ -65,7 +75,7 @@ class LoopGuardrails(LoopLimits):
     __slots__ = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "LoopGuardrails":
+    def of(cls, settings: Fields) -> "LoopGuardrails":
         """Read settings from a mapping such as `os.environ`; ignore other names.
 
         Case does not matter. A name with the prefix `HEEDFUL_` has priority. Raises
@@ -78,8 +88,8 @@ _DEFAULT_LIMITS = asdict(LoopGuardrails())
 # From this field on, they are the limits of fatigue.
 _FATIGUE_PLACE = list(_DEFAULT_LIMITS).index("base_increment")
 # Callers may change these mappings; each call of a function of this module reads them.
-RERUN_CONFIG: dict[str, Any] = dict(list(_DEFAULT_LIMITS.items())[:_FATIGUE_PLACE])
-FATIGUE_CONFIG: dict[str, Any] = dict(list(_DEFAULT_LIMITS.items())[_FATIGUE_PLACE:])
+RERUN_CONFIG: Document = dict(list(_DEFAULT_LIMITS.items())[:_FATIGUE_PLACE])
+FATIGUE_CONFIG: Document = dict(list(_DEFAULT_LIMITS.items())[_FATIGUE_PLACE:])
 
 
 def current_limits() -> LoopGuardrails:
@@ -109,7 +119,7 @@ class GuardedLoops:
     store: Store
     scope: Scope = Scope()
     settings: LoopLimits | None = None
-    judge: Model | Callable[..., Any] | None = None
+    judge: Judge | None = None
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
     measured: Callable[[str], bool] = lambda loop: True
@@ -377,7 +387,7 @@ class GuardedLoops:
                 id, names, by=by, why=why, store=self.store, scope=self.scope
             )
 
-    async def logged_reasons(self, name: str) -> dict[str, Any]:
+    async def logged_reasons(self, name: str) -> Document:
         """Return what `log_rerun_reasoning` wrote about the attempt `name`."""
         return _reasons_in(await self.store.read(self.scope, loop_store.notes, name))
 
@@ -457,7 +467,11 @@ class GuardedLoops:
         return f"{stored_loop.id}{suffix}"
 
 
-def _reasons_in(notes: Mapping[str, Any]) -> dict[str, Any]:
+# What holds the loops that a function is about.
+LoopStore = GuardedLoops | Store | str
+
+
+def _reasons_in(notes: Fields) -> Document:
     """Return the fields that `log_rerun_reasoning` noted about an attempt."""
     reasons = notes.get(REASONING_NOTE, {})
     return {name: value for name, value in reasons.items() if value is not None}
@@ -493,11 +507,11 @@ async def process_loop_completion(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
+    store: LoopStore = DEFAULT_DATABASE_FILE,
     override_bias_echo: bool = False,
     reflection_persona: str | None = None,
     **content: Any,
-) -> dict[str, Any]:
+) -> Document:
     """Report a completed run of a loop, and return whether the loop runs again.
 
     `content` has the fields of `Completion`. docs/earlier-systems/guardrails.md lists
@@ -551,7 +565,7 @@ async def process_loop_reflection(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> Document:
     """Return the `reflection_result` of `process_loop_completion`.
 
     `options` are further arguments of that function.
@@ -573,7 +587,7 @@ async def make_rerun_decision(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> Document:
     """Return the `decision_result` of `process_loop_completion`.
 
     `options` are further arguments of that function.
@@ -590,8 +604,8 @@ async def make_rerun_decision(
 
 
 async def get_guardrails_status(
-    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE
-) -> dict[str, Any]:
+    loop_id: str, *, store: LoopStore = DEFAULT_DATABASE_FILE
+) -> Document:
     """Return the state of a loop, with the logged reasons.
 
     Raises NotFound, StoreError.
@@ -624,8 +638,8 @@ async def override_guardrails(
     override_reason: str | None = None,
     *,
     override_bias_echo: bool = False,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Override limits of a loop for the next decision in which they would end it.
 
     A loop that has ended is decided again immediately. Raises NotFound, StoreError,
@@ -653,8 +667,8 @@ async def override_guardrails(
 
 
 async def get_loop_trace(
-    loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE
-) -> dict[str, Any]:
+    loop_id: str, *, store: LoopStore = DEFAULT_DATABASE_FILE
+) -> Document:
     """Return all fields of an attempt, with the logged reasons.
 
     Raises NotFound, StoreError.
@@ -700,8 +714,8 @@ async def enforce_rerun_limits(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Return whether a loop has used up its reruns.
 
     `override_max_reruns` allows one more. A second override before the next rerun has
@@ -730,11 +744,11 @@ async def enforce_rerun_limits(
 
 async def detect_bias_repetition(
     loop_id: str,
-    bias_tags: Sequence[Mapping[str, Any] | str],
+    bias_tags: BiasTags,
     threshold: int | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Return whether these bias tags of the attempt `loop_id` are an echo.
 
     If they are, the rule Echo stops the loop. An attempt that is reported counts once,
@@ -761,10 +775,10 @@ async def detect_bias_repetition(
 
 async def track_bias(
     loop_id: str,
-    bias_tags: Sequence[Mapping[str, Any] | str],
+    bias_tags: BiasTags,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Note the bias tags of an attempt; return how often the scope has had them.
 
     Each tag counts once for the attempt. The tags become part of its completion,
@@ -799,8 +813,8 @@ async def calculate_fatigue_score(
     drift_score: float,
     previous_fatigue: float | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Return the fatigue that a loop would have if its next attempt had these scores.
 
     The first attempt has fatigue 0.0. Stores nothing. Raises InvalidInput, StoreError.
@@ -842,8 +856,8 @@ async def log_rerun_reasoning(
     overridden_by: str | None = None,
     reflection_persona: str | None = None,
     *,
-    store: GuardedLoops | Store | str = DEFAULT_DATABASE_FILE,
-) -> dict[str, Any]:
+    store: LoopStore = DEFAULT_DATABASE_FILE,
+) -> Document:
     """Write why a loop runs again to its trace and to the logger `heedful`.
 
     Returns the reasons. A second call for the same attempt replaces them. If the loop

@@ -6,9 +6,8 @@ prompt, the mistake in its answer, and the correction.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 
 from heedful.lessons.lesson import Example, Match
 from heedful.lessons.words import words
@@ -17,7 +16,7 @@ from heedful.memory.memory import Memory
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import lessons
 from heedful.validation import check_integer, check_share, check_texts, require
-from heedful_compat.answers import Records
+from heedful_compat.answers import Document, Fields, Records
 from heedful_compat.lesson_words import read_trust
 
 # The error type of stored mistakes.
@@ -32,7 +31,7 @@ async def store(
     correction: str,
     *,
     trust: str = "user",
-) -> dict[str, Any]:
+) -> Document:
     """Store a prompt, the mistake in its answer, and the correction; return the entry.
 
     `trust` is the origin of the correction: one from "outside" waits in quarantine.
@@ -98,7 +97,7 @@ async def retrieve_similar(
     return Records(entries, silence=silence)
 
 
-def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
+def format_for_prompt(entries: Sequence[Fields]) -> str:
     """Return entries as text for a prompt, between delimiters; "" without entries."""
     texts: dict[str, str] = {}
     for number, entry in enumerate(entries, 1):
@@ -135,9 +134,7 @@ def _check_memory(memory: object) -> None:
     require(isinstance(memory, Memory), "memory", memory, allowed)
 
 
-def _mistake_entry(
-    example: Example, stored_at: float, lesson: str = ""
-) -> dict[str, Any]:
+def _mistake_entry(example: Example, stored_at: float, lesson: str = "") -> Document:
     """Return an example with the fields of earlier systems.
 
     The `lesson` is the correction of an example that has none.

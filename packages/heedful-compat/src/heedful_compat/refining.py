@@ -20,7 +20,7 @@ from heedful.loop.runs import CheckResult, StageAttempt
 from heedful.pipeline import validate
 from heedful.pipeline.stage_report import ValidationReport
 from heedful.validation import as_float, check_share, require
-from heedful_compat.answers import Record
+from heedful_compat.answers import Document, Fields, Record
 
 # Rules that end a loop although it has not converged.
 UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")
@@ -35,7 +35,7 @@ async def run_iteration(
     checks: Sequence[Check] = (),
     goals: Sequence[record.Goal] = (),
     policy: decide.Policy | str = policies.reflection,
-) -> dict[str, Any]:
+) -> Document:
     """Judge a candidate; if it does not pass, revise it once and judge the revision.
 
     The result has these keys: `candidate` is the better of the two candidates, as in
@@ -102,8 +102,8 @@ def has_converged(result: Result[Any]) -> bool:
 
 
 def improvement_score(
-    before: record.Evaluation | Mapping[str, Any],
-    after: record.Evaluation | Mapping[str, Any],
+    before: record.Evaluation | Fields,
+    after: record.Evaluation | Fields,
 ) -> float:
     """Return by how much the highest severity fell, in -1..1; above 0 is better.
 

@@ -49,11 +49,15 @@ from heedful.validation import (
     check_texts,
     require,
 )
-from heedful_compat.answers import Record, Records
+from heedful_compat.answers import Document, Fields, Record, Records
+from heedful_compat.completions import Judge
 from heedful_compat.lesson_words import earlier_state, read_trust
 
 # As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
 MIN_MILLISECONDS = 253_402_300_800
+# What holds the lessons; a store or its name has a memory in each scope.
+MemoryStore = Memory | Store | str
+Id = str | UUID
 Method = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -98,7 +102,7 @@ class Event(Record):
     event_type: EventType | str
     timestamp: Any
     content: Any
-    metadata: dict[str, Any] | None = None
+    metadata: Document | None = None
     tool_name: str | None = None
     error: Any = None
 
@@ -116,12 +120,12 @@ class ErrorInfo(Record):
 class ReflectionContext(Record):
     """A finished run to reflect on. Its events and its error may also be mappings."""
 
-    events: Sequence[Event | Mapping[str, Any]]
+    events: Sequence[Event | Fields]
     outcome: str
     tenant_id: str
     project_id: str
     session_id: str | None = None
-    error: ErrorInfo | Mapping[str, Any] | None = None
+    error: ErrorInfo | Fields | None = None
     task_description: str | None = None
     task_goal: str | None = None
     related_memory_ids: Sequence[str] | None = None
@@ -145,7 +149,7 @@ class ReflectionResult(Record):
     error_category: str | None = None
     source_event_ids: Sequence[str] | None = None
     related_memory_ids: Sequence[str] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Document | None = None
     generated_at: str | None = None
     reflection_id: str | None = None
     strategy_id: str | None = None
@@ -153,7 +157,7 @@ class ReflectionResult(Record):
     trust: str | None = None
     release: str | None = None
     heedful_importance: float | None = None
-    dropped: Sequence[Mapping[str, Any]] | None = None
+    dropped: Sequence[Fields] | None = None
     model_error: str | None = None
     hint: str | None = None
 
@@ -200,10 +204,10 @@ class GeneratedReflection(ReflectionResult):
 
 
 async def generate_reflection(
-    context: ReflectionContext | Mapping[str, Any],
+    context: ReflectionContext | Fields,
     *,
-    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
-    model: Model | Callable[..., Any] | None = None,
+    store: MemoryStore = DEFAULT_DATABASE_FILE,
+    model: Judge | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
     score: Score = by_outcome,
     trust: str = "",
@@ -254,12 +258,12 @@ async def generate_reflection(
 
 
 async def store_reflection(
-    result: ReflectionResult | Mapping[str, Any],
-    tenant_id: str | UUID,
-    project_id: str | UUID,
-    session_id: str | UUID | None = None,
+    result: ReflectionResult | Fields,
+    tenant_id: Id,
+    project_id: Id,
+    session_id: Id | None = None,
     *,
-    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
+    store: MemoryStore = DEFAULT_DATABASE_FILE,
 ) -> dict[str, str | None]:
     """Store a generated reflection; return its lessons' ids, `state` and `trust`.
 
@@ -275,9 +279,9 @@ async def store_reflection(
 
 
 async def keep_reflection(
-    result: ReflectionResult | Mapping[str, Any],
+    result: ReflectionResult | Fields,
     memory: Memory,
-    session_id: str | UUID | None = None,
+    session_id: Id | None = None,
 ) -> dict[str, str | None]:
     """Store a reflection as `store_reflection` does; return the same answer."""
     # A run has one reflection and one strategy here.
@@ -315,7 +319,7 @@ def run_of(lesson: Lesson | Match) -> LessonRun:
     return lesson.run or LessonRun(by="caller")
 
 
-def _run_metadata(run: LessonRun, example: Example | None) -> dict[str, Any]:
+def _run_metadata(run: LessonRun, example: Example | None) -> Document:
     """Return what the metadata of a record say about its run."""
     return {
         "outcome": run.outcome,
@@ -366,7 +370,7 @@ def _with_result(
     return _edited(reflected, edit)
 
 
-def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
+def _reflected(result: ReflectionResult | Fields) -> Reflected:
     """Return the lessons of a result.
 
     If heedful made the result and its texts are unchanged, they are heedful's lessons
@@ -505,15 +509,15 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
 
 
 async def query_reflections(
-    tenant_id: str | UUID,
-    project_id: str | UUID,
+    tenant_id: Id,
+    project_id: Id,
     query_text: str | None = None,
     k: int = 5,
     min_importance: float = 0.5,
     tags: Sequence[str] | None = None,
     match: Literal["any", "all"] = "any",
     *,
-    store: Memory | Store | str = DEFAULT_DATABASE_FILE,
+    store: MemoryStore = DEFAULT_DATABASE_FILE,
     waiting: bool = True,
 ) -> Records:
     """Return at most `k` reflections and strategies for a query, best first.
@@ -544,7 +548,7 @@ async def query_reflections(
     return Records(map(_record_of, matches), silence=matches.silence)
 
 
-def _record_of(match: Match) -> dict[str, Any]:
+def _record_of(match: Match) -> Document:
     """Return a lesson with the fields of earlier systems."""
     run = run_of(match)
 
@@ -584,8 +588,8 @@ class Reflector:
 
     def __init__(
         self,
-        store: Memory | Store | str = DEFAULT_DATABASE_FILE,
-        model: Model | Callable[..., Any] | None = None,
+        store: MemoryStore = DEFAULT_DATABASE_FILE,
+        model: Judge | None = None,
         memory_repository: Memory | None = None,
         prompts: Mapping[str, str] | None = None,
         score: Score | None = None,
@@ -596,7 +600,7 @@ class Reflector:
         allowed = "left out: heedful connects by itself; name the database as `store`"
         require(pool is None, "pool", pool, allowed)
         repository = store if memory_repository is None else memory_repository
-        if not isinstance(repository, Memory | Store | str):
+        if not isinstance(repository, MemoryStore):
             name = "store" if repository is store else "memory_repository"
             allowed = "a Memory, a Store, or the name of a store"
             raise InvalidInput(name, repository, allowed)
@@ -618,9 +622,7 @@ ReflectionEngine = Reflector
 ReflectionEngineV2 = Reflector
 
 
-def _memory(
-    store: Memory | Store | str, tenant: str | UUID, project: str | UUID
-) -> Memory:
+def _memory(store: MemoryStore, tenant: Id, project: Id) -> Memory:
     """Return the memory of this scope.
 
     If `store` is a Memory of another scope, the new one has its store and settings.
@@ -635,7 +637,7 @@ def _memory(
     return open_memory(store, scope)
 
 
-def _as_data(context: Any) -> Mapping[str, Any]:
+def _as_data(context: Any) -> Fields:
     """Return a run as JSON data; values that JSON cannot hold become text.
 
     Raises InvalidInput.
@@ -646,7 +648,7 @@ def _as_data(context: Any) -> Mapping[str, Any]:
     return value
 
 
-def _json_mapping(name: str, value: Any, allowed: str) -> dict[str, Any]:
+def _json_mapping(name: str, value: Any, allowed: str) -> Document:
     """Return a mapping as JSON data; values that JSON cannot hold become text.
 
     Raises InvalidInput.

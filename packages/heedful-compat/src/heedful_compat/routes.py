@@ -7,7 +7,7 @@ answer.
 """
 
 import json
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
@@ -22,6 +22,7 @@ from heedful.lessons.scope import name_scope
 from heedful.redact import redact, redact_data
 from heedful.store import lessons
 from heedful_compat import guardrails, reflections as engine
+from heedful_compat.answers import Document, Fields
 from heedful_server.auth import Approving, Caller, Reading, Route, Writing
 from heedful_server.problems import Problem
 from heedful_server.review import may_review
@@ -106,9 +107,9 @@ class FinishedRun(TenantBody):
     The model of the service writes the lesson, or rules if it has none.
     """
 
-    events: list[dict[str, Any]]
+    events: list[Document]
     outcome: Ended
-    error: dict[str, Any] | None = None
+    error: Document | None = None
     task_description: str | None = None
     task_goal: str | None = None
     session_id: str | None = None
@@ -166,9 +167,7 @@ def _body_fields(endpoint: Callable[..., Any]) -> Collection[str]:
     return frozenset()
 
 
-def _refusal(
-    problem: Problem, request: Mapping[str, Any], *, names: Sequence[str] = ()
-) -> Mapping[str, Any]:
+def _refusal(problem: Problem, request: Fields, *, names: Sequence[str] = ()) -> Fields:
     """Return the body of an error as earlier systems have it.
 
     It repeats the fields of the request with these names.
@@ -185,7 +184,7 @@ guardrail_router: APIRouter = APIRouter(
 )
 
 
-@guardrail_router.post("/loop-complete", response_model=dict[str, Any])
+@guardrail_router.post("/loop-complete", response_model=Document)
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop must run again, and return the id of the next run and the
     reason.
@@ -214,9 +213,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     return answer
 
 
-@guardrail_router.get(
-    "/guardrails-status/{loop_id:path}", response_model=dict[str, Any]
-)
+@guardrail_router.get("/guardrails-status/{loop_id:path}", response_model=Document)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     """Return a loop's reruns, bias echo and fatigue, and the reason why it ran again or
     ended.
@@ -224,7 +221,7 @@ async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
-@guardrail_router.get("/loop-trace/{loop_id:path}", response_model=dict[str, Any])
+@guardrail_router.get("/loop-trace/{loop_id:path}", response_model=Document)
 async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
     """Return one attempt of a loop: its decision, the reasons, bias tags and
     fatigue.
@@ -232,9 +229,7 @@ async def loop_trace(loop_id: LoopId, caller: Reading) -> Any:
     return await guardrails.get_loop_trace(loop_id, store=_loops(caller))
 
 
-@guardrail_router.post(
-    "/override-guardrails/{loop_id:path}", response_model=dict[str, Any]
-)
+@guardrail_router.post("/override-guardrails/{loop_id:path}", response_model=Document)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop continue past its limits; if it has ended, heedful decides again at
     once.
@@ -246,7 +241,7 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
     )
 
 
-async def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
+async def _arguments(body: Flags, caller: Caller) -> Document:
     """Return the arguments for a function of `guardrails` that a body contains."""
     is_stated = await caller.origin() != "outside"
     return {
@@ -334,7 +329,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     }
 
 
-@reflection_router.post("/query", response_model=dict[str, Any])
+@reflection_router.post("/query", response_model=Document)
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
     """Return reflections and strategies that fit a text; without a text, the most
     important.
