@@ -17,6 +17,8 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.validation import storable_id
 
 Answer = Mapping[str, Any]
+# Those of an event or of settings, by name: JSON data.
+Fields = Mapping[str, Any]
 # Makes an answer from the name of the event and a text.
 Form = Callable[[str, str], Answer]
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
@@ -119,7 +121,7 @@ class Agent:
     marks: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     # The members that a new file begins with.
-    head: Mapping[str, Any] = field(default_factory=dict)
+    head: Fields = field(default_factory=dict)
     # A hook, with the places of its command; the name and the unit of its time limit.
     entry: Mapping[str, str] = field(
         default_factory=lambda: {"type": "command", "command": _SHELL_COMMAND}
@@ -383,7 +385,7 @@ def find_agent(name: str) -> Agent:
     return AGENTS[name]
 
 
-def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
+def in_our_names(agent: Agent, data: Fields) -> Fields:
     """Return an event with the fields named as in Claude Code, beside its own names."""
     event = dict(data)
     for ours, theirs in agent.fields.items():
@@ -414,7 +416,7 @@ def tool_name(name: str, server: object) -> str:
     return f"mcp__{own_name}"
 
 
-def session_of(data: Mapping[str, Any]) -> str:
+def session_of(data: Fields) -> str:
     """Return the id under which the session of an event is stored.
 
     The event is one `in_our_names`. Raises InvalidInput if it has no id.

@@ -36,6 +36,7 @@ from heedful_agents.agents import (
     DEFAULT_AGENT,
     Agent,
     Answer,
+    Fields,
     Kind,
     find_agent,
     in_our_names,
@@ -361,7 +362,7 @@ class _WarningLines(logging.Handler):
         _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
-def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
+def read_event(stream: IO[bytes]) -> Fields:
     """Read an event, an object in JSON. Raises UsageError for anything else."""
     raw = stream.read(MAX_HOOK_EVENT_BYTES + 1)
     if len(raw) > MAX_HOOK_EVENT_BYTES:
@@ -380,7 +381,7 @@ def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
     return data
 
 
-def _project_folder(data: Mapping[str, Any]) -> Path:
+def _project_folder(data: Fields) -> Path:
     """Return the folder of the project that an event is about."""
     roots = data.get("workspace_roots")
     folders = [

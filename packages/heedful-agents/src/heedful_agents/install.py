@@ -34,6 +34,7 @@ from heedful_agents.agents import (
     SHELL_GUARD,
     SHELL_GUARD_AT_START,
     Agent,
+    Fields,
 )
 from heedful_agents.file_changes import (
     Backup,
@@ -286,7 +287,7 @@ def own_commands(items: Sequence[Any]) -> list[str]:
 
 
 def add_hooks(
-    path: Path, text: str, wanted: Mapping[str, Sequence[Any]], head: Mapping[str, Any]
+    path: Path, text: str, wanted: Mapping[str, Sequence[Any]], head: Fields
 ) -> str:
     """Return the text with groups or hooks at the end of those of each event.
 
@@ -326,7 +327,7 @@ def remove_hooks(path: Path, text: str) -> str:
     return _written(settings, text)
 
 
-def _written(settings: Mapping[str, Any], text: str) -> str:
+def _written(settings: Fields, text: str) -> str:
     """Return settings as JSON, with the indentation and the line ends of a text."""
     match = re.search(r"^[ \t]+(?=\")", text, re.MULTILINE)
     indent = match[0] if match else "  "

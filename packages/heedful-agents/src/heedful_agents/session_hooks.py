@@ -29,6 +29,7 @@ from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options,
 from heedful_agents.agents import (
     Agent,
     Answer,
+    Fields,
     Kind,
     find_agent,
     in_our_names,
@@ -94,7 +95,7 @@ class HookSettings:
 
 
 def follow(
-    settings: Mapping[str, Any],
+    settings: Fields,
     folder: Path,
     strict: bool = False,
     *,
@@ -165,7 +166,7 @@ class Moment:
 
     name: str
     agent: Agent
-    data: Mapping[str, Any]
+    data: Fields
     run: CallRun
     settings: HookSettings
 
@@ -193,7 +194,7 @@ class Moment:
         return tool_name(self.text("tool_name"), server)
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def arguments(self) -> Fields:
         """The arguments of the call; a value that is not an object is named "input"."""
         value = self.get("tool_input")
         return value if isinstance(value, Mapping) else {"input": value}
@@ -225,7 +226,7 @@ class Moment:
 
 async def reply(
     name: str,
-    data: Mapping[str, Any],
+    data: Fields,
     host: CallHost,
     *,
     agent: str = "claude-code",
@@ -269,7 +270,7 @@ async def reply(
 
 def _open_moment(
     name: str,
-    data: Mapping[str, Any],
+    data: Fields,
     host: CallHost,
     *,
     agent: str,

@@ -22,7 +22,7 @@ from heedful.lessons.scope import name_scope
 from heedful.redact import redact, redact_data
 from heedful.store import lessons
 from heedful_compat import guardrails, reflections as engine
-from heedful_compat.answers import Document, Fields
+from heedful_compat.answers import Document
 from heedful_server.auth import Approving, Caller, Reading, Route, Writing
 from heedful_server.problems import Problem
 from heedful_server.review import may_review
@@ -167,7 +167,9 @@ def _body_fields(endpoint: Callable[..., Any]) -> Collection[str]:
     return frozenset()
 
 
-def _refusal(problem: Problem, request: Fields, *, names: Sequence[str] = ()) -> Fields:
+def _refusal(
+    problem: Problem, request: Document, *, names: Sequence[str] = ()
+) -> Document:
     """Return the body of an error as earlier systems have it.
 
     It repeats the fields of the request with these names.

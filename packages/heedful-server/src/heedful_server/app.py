@@ -21,6 +21,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Match, Route
 
 from heedful import __version__
+from heedful.wire import Document
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
 from heedful_server.routes import RouteGroup, error_bodies, route_groups
@@ -92,7 +93,7 @@ def api_examples() -> Mapping[str, Mapping[str, Any]]:
     return _described("examples")
 
 
-def _described(part: str) -> dict[str, Any]:
+def _described(part: str) -> Document:
     """Return a part of the description, with what other distributions add to it."""
     merged = dict(_API_DESCRIPTION[part])
     for group in route_groups():
@@ -131,7 +132,7 @@ def _routes_of(group: RouteGroup) -> Sequence[BaseRoute]:
     return group.router.routes
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def describe(app: FastAPI) -> Document:
     """Return the OpenAPI description, with examples and each POST's idempotency key.
 
     FastAPI derives the rest from the routes; `description.json` has the examples, and
@@ -156,7 +157,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     return spec
 
 
-def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, Document]]:
     """Yield path, method and operation object of each route in a description."""
     for path, item in spec["paths"].items():
         for method, operation in item.items():

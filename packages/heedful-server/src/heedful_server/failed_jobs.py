@@ -5,14 +5,14 @@ only reflections that failed are known, by their episodes.
 """
 
 import json
-from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MAX_ROWS, Db, resumable
+from heedful.wire import Document
 
 
-def newest(db: Db, scope: Scope, limit: int) -> list[dict[str, Any]]:
+def newest(db: Db, scope: Scope, limit: int) -> list[Document]:
     """Return up to `limit` failed jobs of a tenant as JSON data, newest first.
 
     `error` says why the last try of a job failed, and `at` when: in seconds since 1970.
@@ -23,10 +23,8 @@ def newest(db: Db, scope: Scope, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-@resumable(result=list[dict[str, Any]])
-def end(
-    db: Db, scope: Scope, id: int | None = None, *, again: bool
-) -> list[dict[str, Any]]:
+@resumable(result=list[Document])
+def end(db: Db, scope: Scope, id: int | None = None, *, again: bool) -> list[Document]:
     """Put the failed job with this id on the queue `again`, or else remove it.
 
     None stands for all failed jobs of the tenant. Return them as they were. Raises

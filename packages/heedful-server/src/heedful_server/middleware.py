@@ -42,6 +42,7 @@ from heedful.store.idempotency import (
 from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
+from heedful.wire import Document
 from heedful_server.auth import Caller, Callers, collect
 from heedful_server.bodies import body_of
 from heedful_server.problems import (
@@ -281,7 +282,7 @@ def _idempotent_call(
     )
 
 
-def _without_secrets(stored_answer: dict[str, Any]) -> dict[str, Any]:
+def _without_secrets(stored_answer: Document) -> Document:
     """Return an answer with redacted secrets, if it is JSON, else as it is."""
     headers = dict(stored_answer["headers"])
     if not headers.get("content-type", "").startswith("application/json"):

@@ -24,7 +24,7 @@ from heedful import errors
 from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
 from heedful.telemetry import LogThrottle
-from heedful.wire import ERROR_RESPONSES
+from heedful.wire import ERROR_RESPONSES, Document
 
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()
@@ -51,7 +51,7 @@ class Problem(Exception):
 
 
 # Makes the body of an answer from a problem and the fields of the request.
-ErrorBody = Callable[[Problem, Mapping[str, Any]], Mapping[str, Any]]
+ErrorBody = Callable[[Problem, Document], Document]
 
 
 def of(error: BaseException) -> Problem:
@@ -101,7 +101,7 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
         headers = RETRY_SOON_HEADERS
 
     attributes = {name: getattr(error, name, None) for name in PROBLEM_ATTRIBUTES}
-    fields: dict[str, Any] = {
+    fields: Document = {
         key: value for key, value in attributes.items() if isinstance(value, str | int)
     }
 
@@ -245,7 +245,7 @@ def _log_error(error: BaseException, code: str, request_id: str) -> None:
         log.error("%s: %s id=%s", code, line, request_id)
 
 
-def _request_fields(scope: Mapping[str, Any]) -> Mapping[str, Any]:
+def _request_fields(scope: Mapping[str, Any]) -> Document:
     """Return the fields of a request: those of its path, and those of its body."""
     path_fields = scope.get("path_params", {})
     body = scope["state"].get("plain")

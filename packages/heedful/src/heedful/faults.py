@@ -11,6 +11,8 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.redact import redact_start
 
+# A fault as pydantic describes it, such as its `type` and where it is: `loc`.
+PydanticFault = Mapping[str, Any]
 # A check of a value that is not pydantic's raised an error.
 _CHECK_KINDS = ("assertion_error", "value_error")
 # In a union, pydantic adds the name of a type to the location, such as `dict[str,any]`,
@@ -76,7 +78,7 @@ _PATTERN_FORMS: Mapping[str, str] = {
 }
 
 
-def allowed_value(fault: Mapping[str, Any]) -> str:
+def allowed_value(fault: PydanticFault) -> str:
     """Return what a wrong value must be, such as "an integer"."""
     kind = str(fault["type"])
     if kind in _CHECK_KINDS:
@@ -86,7 +88,7 @@ def allowed_value(fault: Mapping[str, Any]) -> str:
     return allowed_form(fault) or f"of another form ({kind})"
 
 
-def allowed_form(fault: Mapping[str, Any]) -> str:
+def allowed_form(fault: PydanticFault) -> str:
     """Return what a value of the wrong type or form must be; "" if there is no word."""
     kind = str(fault["type"])
     context = fault.get("ctx", {})
@@ -104,7 +106,7 @@ def allowed_form(fault: Mapping[str, Any]) -> str:
     return "" if allowed is None else allowed.format_map(context)
 
 
-def fault_text(fault: Mapping[str, Any]) -> str:
+def fault_text(fault: PydanticFault) -> str:
     """Return what is wrong with a value, without the value and its name.
 
     What a check of heedful says of a value stays as it is.
@@ -114,19 +116,19 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return f"it must be {allowed_value(fault)}"
 
 
-def wrong_value(fault: Mapping[str, Any]) -> str:
+def wrong_value(fault: PydanticFault) -> str:
     """Return a wrong value, and what is wrong with it."""
     return f"{shorten(fault['input'])}; {fault_text(fault)}"
 
 
-def fault_place(fault: Mapping[str, Any]) -> list[str]:
+def fault_place(fault: PydanticFault) -> list[str]:
     """Return the names and numbers that lead to a wrong value."""
     return [
         name for name in map(str, fault["loc"]) if not _UNION_TYPE_PATTERN.match(name)
     ]
 
 
-def fault_line(fault: Mapping[str, Any]) -> str:
+def fault_line(fault: PydanticFault) -> str:
     """Return which value is wrong, and what is wrong with it."""
     place = "/".join(fault_place(fault)) or "the data"
     return f"{place}: {fault_text(fault)}"
@@ -181,7 +183,7 @@ def path_kind(path: str) -> str:
     return re.sub(r"\[[0-9]+\]", "[]", path)
 
 
-def word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
+def word_problem(problem: PydanticFault) -> tuple[str, str]:
     """Return what is wrong with a value by a pydantic model, and how to fix it.
 
     A check of the model itself, and what heedful has no words for, say it in their own.

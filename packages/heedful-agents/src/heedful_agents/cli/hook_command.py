@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ from heedful.store.projects import (
 )
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
-from heedful_agents.agents import AGENTS, DEFAULT_AGENT, find_agent
+from heedful_agents.agents import AGENTS, DEFAULT_AGENT, Fields, find_agent
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
@@ -301,7 +301,7 @@ def move(
     return answer({"memory": str(project.db)}, lines)
 
 
-def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
+def _describe_effects(settings: Fields) -> list[str]:
     """Return what hooks do with these settings: their commands and their database."""
     table = json.dumps(str(find_project(Path.cwd()).root))
     commands = "; ".join(_hook_settings(settings).stop) or "nothing"
@@ -315,7 +315,7 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _hook_settings(settings: Mapping[str, Any]) -> HookSettings:
+def _hook_settings(settings: Fields) -> HookSettings:
     """Return the table `[hook]`. Raises UsageError if hooks could not follow it."""
     without_database = {**settings, "db": ":memory:"}
     hook_settings, _ = follow(without_database, Path.cwd(), host_type=CallHost)

@@ -7,7 +7,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_scope, read
-from heedful.cli.printing import answer, columns, command_line, emit, when
+from heedful.cli.printing import Document, answer, columns, command_line, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope
@@ -37,7 +37,7 @@ KEY_COLUMNS = columns(
 AUDIT_ENTRY_COLUMNS = columns("action subject by detail n at")
 
 
-def _document(key: keys.Key) -> dict[str, Any]:
+def _document(key: keys.Key) -> Document:
     """Return a key as JSON data, with the part of it that may be shown."""
     return {**asdict(key), "key": key.shown, "revoke": key.revoke}
 

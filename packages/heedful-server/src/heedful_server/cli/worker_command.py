@@ -28,6 +28,7 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, opened_store, read, removal_seconds
 from heedful.cli.printing import (
+    Document,
     answer,
     columns,
     current_command,
@@ -135,7 +136,7 @@ def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     """End one failed job or all, and say in `words` what was done."""
     require((id is None) == is_all, "ID", id, "the id of a failed job, or --all")
 
-    async def end(store: Store, scope: Scope) -> list[dict[str, Any]]:
+    async def end(store: Store, scope: Scope) -> list[Document]:
         return await store.write(scope, failed_jobs.end, id, again=again)
 
     ended_jobs = ask_scope(end)

@@ -1,7 +1,6 @@
 """The page of a lesson: its words, whether they help, where they were learnt."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from heedful.display import counted
 from heedful.errors import InvalidInput
@@ -117,7 +116,7 @@ def describe_effect(measured: Document) -> str:
 
 
 async def _read_waiting(
-    visit: Visit, record: Mapping[str, Any], held_id: int
+    visit: Visit, record: Document, held_id: int
 ) -> list[QuarantinedLesson]:
     """Return a text of a lesson that waits: that with the id `held_id`, or the newest.
 

@@ -102,14 +102,14 @@ class Measures(NamedTuple):
             "lacks": lacks,
         }
 
-    def verdict_of(self, row: Mapping[str, Any]) -> str:
+    def verdict_of(self, row: Document) -> str:
         """Return what is known of the effect of a lesson, by its name."""
         effect = self.effects.get(row["name"])
         if effect:
             return str(effect["verdict"])
         return NOT_KNOWN if row["last_shown"] else NEVER_SHOWN
 
-    def place_of(self, row: Mapping[str, Any]) -> tuple[float, ...]:
+    def place_of(self, row: Document) -> tuple[float, ...]:
         """Return the key by which a lesson is sorted: its verdict, gain and loops.
 
         Lessons of which nothing is known come last.

@@ -1,7 +1,7 @@
 """Render a page from its template, with times, numbers and addresses for a browser."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from heedful.pages.run_report import environment
 from heedful.sanitize import visible
 from heedful.store.head import HEAD_PLAIN
 from heedful.store.loop_names import short_id
+from heedful.wire import Document
 from heedful_server.web.loop_texts import find_folded
 from heedful_server.web.menu import MENU
 
@@ -114,7 +115,7 @@ def excerpt(text: str, word: str, most: int) -> str:
     return f"… {cut_words(words, most)}"
 
 
-def stop_words(stops: Sequence[Mapping[str, Any]]) -> list[str]:
+def stop_words(stops: Sequence[Document]) -> list[str]:
     """Return in words why rules stopped a loop; `stops` are JSON data.
 
     >>> stop_words([{"rule": "mine", "text": "it is late"}])

@@ -1,7 +1,6 @@
 """The steps of a trace: a call with its response is one row, with how long it took."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from heedful.pages.run_report import text
 from heedful.validation import MAX_SHOWN_LINE_CHARS
@@ -67,7 +66,7 @@ def first_failure(steps: Sequence[Document], events: Sequence[Document]) -> Docu
     return {"failed": "", "tried": "", "failure": "", "recovered": False}
 
 
-def _new_step(event: Mapping[str, Any]) -> Document:
+def _new_step(event: Document) -> Document:
     """Return a step that begins with an event."""
     kind = str(event.get("type") or "event")
     value = event.get("arguments") or event.get("content") or event.get("error") or ""
@@ -88,7 +87,7 @@ def _new_step(event: Mapping[str, Any]) -> Document:
 
 
 def _step_of_response(
-    event: Mapping[str, Any],
+    event: Document,
     steps: Sequence[Document],
     step_of_call: Mapping[str, Document],
 ) -> Document | None:
@@ -106,7 +105,7 @@ def _step_of_response(
     return last if is_answer else None
 
 
-def _measure(steps: Sequence[Document], events: Sequence[Mapping[str, Any]]) -> None:
+def _measure(steps: Sequence[Document], events: Sequence[Document]) -> None:
     """Set how long each step took, and where its bar is."""
     times = [event["at"] for event in events if event.get("at") is not None]
     begin = min(times, default=0.0)

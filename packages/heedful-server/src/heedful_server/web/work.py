@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from heedful.display import counted
 from heedful.lessons.lesson import Scope
@@ -266,7 +265,7 @@ PAGES = (
 @bulk
 def agent_runs(
     db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     """Return the newest runs of agents below the id `before`.
 
     A session is one run, its last part. With a `text`, only runs are returned that have

@@ -8,19 +8,21 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.printing import (
+    Document,
+    Row,
     answer,
     columns,
     emit,
@@ -81,9 +83,7 @@ LessonId = Annotated[
 ]
 
 
-async def _with_shown(
-    memory: Memory, lessons: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+async def _with_shown(memory: Memory, lessons: Sequence[Row]) -> list[Row]:
     """Return lessons with how loops ended that were shown them.
 
     Those that are only worked examples have the newest of them.
@@ -92,7 +92,7 @@ async def _with_shown(
     examples = await memory.store.read(memory.scope, lesson_store.newest_examples, ids)
     names = [f"{lesson['kind']}/{lesson['signature']}" for lesson in lessons]
     counts = await memory.store.read(memory.scope, exposures.tally, names)
-    records: list[Mapping[str, Any]] = []
+    records: list[Row] = []
     for name, lesson in zip(names, lessons, strict=True):
         # `shown` counts for the present words what helped and hurt.
         fields = {n: lesson[n] for n in lesson if n not in ("helped", "hurt")}
@@ -145,7 +145,7 @@ def list_lessons(
         silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
         return answer(result, text, silence)
 
-    async def read(memory: Memory) -> list[Mapping[str, Any]]:
+    async def read(memory: Memory) -> list[Row]:
         return await _with_shown(memory, await memory.top(limit))
 
     top_lessons = ask(read)
@@ -162,7 +162,7 @@ def list_lessons(
 def show_lesson(lesson: LessonId) -> int:
     """Show a lesson; `heedful lessons ID` does the same."""
 
-    async def read(memory: Memory) -> Mapping[str, Any]:
+    async def read(memory: Memory) -> Row:
         lesson_record = await memory.store.read(
             memory.scope, lesson_store.shown, lesson
         )
@@ -396,7 +396,7 @@ def before(
     return 0 if is_known else 1
 
 
-def _read_arguments(words: Sequence[str]) -> Mapping[str, Any]:
+def _read_arguments(words: Sequence[str]) -> Document:
     """Return the arguments of a call, which are JSON. Raises InvalidInput."""
     text = " ".join(words)
     arguments: object = None
@@ -586,8 +586,8 @@ def prune(
     unused_seconds = seconds("--unused-for", unused_for)
     ended_seconds = seconds("--ended-for", ended_for, min_days=MIN_KEPT_DAYS)
 
-    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
-        lessons: Sequence[Mapping[str, Any]] = ()
+    async def remove(memory: Memory) -> tuple[Sequence[Row], int]:
+        lessons: Sequence[Row] = ()
         if prunes_lessons:
             lessons = await memory.prune(
                 unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run

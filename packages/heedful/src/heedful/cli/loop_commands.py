@@ -18,6 +18,8 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.printing import (
+    Document,
+    Row,
     TextTable,
     answer,
     columns,
@@ -149,7 +151,7 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
 
     failed = describe_failures(stored_loop.loop)
     repeats = describe_repeats(stored_loop.loop)
-    document: dict[str, Any] = {}
+    document: Document = {}
     if current_command().json:
         from heedful.wire import explanation_record, loop_record
 
@@ -300,13 +302,13 @@ async def _newest_with(
     return wanted[:limit]
 
 
-def _task_cell(row: Mapping[str, Any]) -> str:
+def _task_cell(row: Row) -> str:
     """Return the task of a loop, or the name of the pipeline of a run."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
     return clean(_shorten_value(task), 200)
 
 
-def _state_cell(row: Mapping[str, Any]) -> str:
+def _state_cell(row: Row) -> str:
     """Return the state of a loop, and the first of the rules that stopped it.
 
     Of an open loop it says that its attempt failed, such as by a check that raised.
@@ -321,7 +323,7 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([state, *rules])
 
 
-def _attempts_cell(row: Mapping[str, Any]) -> Any:
+def _attempts_cell(row: Row) -> Any:
     """Return the number of attempts; those of a run belong to its stages."""
     return "–" if row["attempts"] is None else row["attempts"]
 
@@ -425,7 +427,7 @@ def _kinds_words(kinds: Counter[str]) -> str:
     )
 
 
-def _loop_row(stored_loop: StoredLoop) -> dict[str, Any]:
+def _loop_row(stored_loop: StoredLoop) -> Document:
     """Return what a list shows of a loop."""
     # The stages of a run make the attempts.
     attempts = None if stored_loop.is_run else len(stored_loop.loop.attempts)
@@ -488,7 +490,7 @@ def _stages_cell(counts: Mapping[str, int]) -> str:
     return ", ".join(parts).replace("_", " ")
 
 
-def _run_row(report: Report) -> dict[str, Any]:
+def _run_row(report: Report) -> Document:
     """Return what the table and the JSON document of `runs` say of one run."""
     attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
     statuses = Counter(stage.status for stage in report.stages)

@@ -27,6 +27,10 @@ MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_MEGABYTES = 5
 
 
+# JSON data that --json prints; `heedful.wire`, which has it, too, is slow to import.
+Document = dict[str, Any]
+# What a row of a table shows, by the names of its fields.
+Row = Mapping[str, Any]
 # What a column of a table shows: the field with this name, or the result of a function
 # of the record.
 Column = str | Callable[[Any], Any]

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
 from heedful.cli.printing import (
+    Document,
+    Row,
     answer,
     columns,
     following,
@@ -33,7 +35,6 @@ LESSON_FIELDS = (
     "useful",
     "unfit_for",
 )
-StoredLesson = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class LessonEvidence:
     """
 
     proof: proofs.Proof
-    lessons: Mapping[str, StoredLesson]
+    lessons: Mapping[str, Row]
     past: LoopExposures
     holdout: float
     reminders: SessionTally
@@ -141,9 +142,7 @@ def proof(
     )
 
 
-def _lesson_document(
-    lesson: StoredLesson | None, result: proofs.Comparison
-) -> dict[str, Any]:
+def _lesson_document(lesson: Row | None, result: proofs.Comparison) -> Document:
     """Return what is proven of a lesson as JSON data.
 
     The fields of the lesson itself are null if it is no longer stored.
@@ -179,7 +178,7 @@ async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
 
 
 def _next_command(
-    pairs: Sequence[tuple[StoredLesson | None, proofs.Comparison]],
+    pairs: Sequence[tuple[Row | None, proofs.Comparison]],
 ) -> str:
     """Return what to do next.
 

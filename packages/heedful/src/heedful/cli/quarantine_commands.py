@@ -4,17 +4,19 @@ A text from outside waits in quarantine, and recall does not show it until someb
 releases it or states its source. Every review is recorded with who made it and why.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import read
 from heedful.cli.printing import (
+    Document,
+    Row,
     answer,
     columns,
     command_line,
@@ -184,7 +186,7 @@ async def _remove(
     by: str,
     why: str,
     dry_run: bool,
-) -> dict[str, Any]:
+) -> Document:
     """Remove what a source wrote in some scopes; with `dry_run` only count it.
 
     Return the sums of the results. Several projects may have a loop with the
@@ -233,7 +235,7 @@ def revoke(
     if is_key:
         source = KEY_SOURCE_PREFIX + keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
 
-    async def remove(memory: Memory) -> dict[str, Any]:
+    async def remove(memory: Memory) -> Document:
         scopes: Sequence[Scope] = ()
         if is_key:
             scopes = await memory.store.read(memory.scope, lessons.projects)
@@ -256,7 +258,7 @@ def revoke(
     return answer(document, text, then)
 
 
-def _subject_cell(review: Mapping[str, Any]) -> str:
+def _subject_cell(review: Row) -> str:
     """Return what a review was about: an example of a source, or a source.
 
     A source that is no longer trusted is marked so.

@@ -13,12 +13,13 @@ from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
 from heedful.cli.printing import (
+    Document,
     answer,
     columns,
     command_line,
@@ -93,7 +94,7 @@ class FailureTable:
         """Return the failures, the most costly first."""
         return sorted(self._rows.values(), key=lambda row: (-row.runs, -row.calls))
 
-    def documents(self) -> list[dict[str, Any]]:
+    def documents(self) -> list[Document]:
         """Return the failures as JSON data."""
         return [{**asdict(row), "told": row.told} for row in self.ranked()]
 
@@ -142,7 +143,7 @@ class EpisodeResult:
         return name_database(self.reflected.release) if self.reflected else ""
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The result as JSON data."""
         document: dict[str, object] = {
             "name": self.name,

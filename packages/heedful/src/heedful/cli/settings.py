@@ -42,6 +42,8 @@ from heedful.store.projects import (
     user_folder,
 )
 
+# Settings, or what a setting is set to, by name.
+Table = dict[str, Any]
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.
 OLDER_VARIABLES = {
@@ -125,7 +127,7 @@ class Settings:
     tenant: str = named("default")
     project: str = named("default")
 
-    policy: str | dict[str, Any] = "default"
+    policy: str | Table = "default"
     memory: bool = True
     holdout: float = bounded(0.1, ge=0, lt=1)
     threads: int | None = bounded(None, ge=1, le=1024)
@@ -139,8 +141,8 @@ class Settings:
 
     trust: tuple[str, ...] = ()
     strict: bool = False
-    hook: dict[str, Any] = field(default_factory=dict)
-    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hook: Table = field(default_factory=dict)
+    checks: dict[str, Table] = field(default_factory=dict)
     pins: dict[str, list[str]] = field(default_factory=dict)
 
     host: str = named("127.0.0.1")
@@ -236,14 +238,14 @@ def settings_of_hooks(folder: Path, **options: Any) -> Settings:
     return _valid_settings(_values_by_origin(values, files=False))
 
 
-def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _stated_options(options: Table) -> Table:
     """Return the options that have a value."""
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _valid_settings(origins: Mapping[str, Mapping[str, Any]]) -> Settings:
+def _valid_settings(origins: Mapping[str, Table]) -> Settings:
     """Return the settings of these origins. Raises UsageError."""
-    values: dict[str, Any] = {}
+    values: Table = {}
     places: dict[str, str] = {}
     for place, stated in origins.items():
         values |= stated
@@ -339,14 +341,12 @@ def folder_of_code(name: str) -> Path:
     return Path.cwd()
 
 
-def _values_by_origin(
-    options: Mapping[str, Any], files: bool = True
-) -> dict[str, dict[str, Any]]:
+def _values_by_origin(options: Table, files: bool = True) -> dict[str, Table]:
     """Map each origin of settings, as its place, to its values.
 
     Later origins take precedence.
     """
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, Table] = {}
     if files:
         own_table = own_settings(find_project(Path.cwd()))
         if "db" in own_table and "://" not in str(own_table["db"]):
@@ -366,7 +366,7 @@ def _values_by_origin(
     }
 
 
-def _file_tables() -> dict[str, dict[str, Any]]:
+def _file_tables() -> dict[str, Table]:
     """Map the place of each settings file that counts here to its table.
 
     Raises NotFound if the file of the option --settings does not exist, UsageError.
@@ -381,12 +381,12 @@ def _file_tables() -> dict[str, dict[str, Any]]:
     return {f"{{field}} in {named_file}": read_table(named_file, *keys)}
 
 
-def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
+def _read_environment(variable_by_setting: Mapping[str, str]) -> Table:
     """Return the settings whose variables have a value; an empty one does not count.
 
     A table or a list is JSON in its variable.
     """
-    values: dict[str, Any] = {}
+    values: Table = {}
     for name, variable in variable_by_setting.items():
         text = os.environ.get(variable)
         if text:
