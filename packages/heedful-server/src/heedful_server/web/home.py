@@ -90,10 +90,10 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
         needs += await visit.caller.read(_waiting_texts)
     needs += await visit.caller.read(_broken_loops)
     needs += group_errors(
-        await visit.caller.read(counts.rows, "failures", limit=100),
+        await visit.rows("failures", limit=100),
         reviews=visit.may("read"),
     )
-    reviews = await visit.caller.read(counts.rows, "reviews", limit=100)
+    reviews = await visit.rows("reviews", limit=100)
     needs += [
         _need(
             row["text"],
@@ -103,7 +103,7 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
         )
         for row in reviews
     ]
-    unheeded = await visit.caller.read(counts.rows, "unheeded", least=3, limit=100)
+    unheeded = await visit.rows("unheeded", least=3, limit=100)
     needs += [
         _need(
             row["text"],

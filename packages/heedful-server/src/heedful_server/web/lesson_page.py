@@ -39,15 +39,15 @@ async def lesson(visit: Visit, n: int) -> Document:
         "chars": 1_000,
         "reviews": review.may_review(visit.caller),
     }
-    places = await _rows_of(visit, "loops_of", parameters)
+    places = await visit.rows("loops_of", **parameters)
     for place in places:
         if place["task"] is not None:
             beginning = counts.beginning(place["task"], place["task_chars"])
             place["task"], place["left_out"] = beginning
-    sources = await _rows_of(visit, "sources_of", parameters)
-    sessions = await _rows_of(visit, "sessions_of", parameters)
-    rulings = await _rows_of(visit, "rulings_of", parameters)
-    links = await _rows_of(visit, "links_of", parameters)
+    sources = await visit.rows("sources_of", **parameters)
+    sessions = await visit.rows("sessions_of", **parameters)
+    rulings = await visit.rows("rulings_of", **parameters)
+    links = await visit.rows("links_of", **parameters)
     # A link has the lesson that replaced this one, or one that a dream made it of.
     replacement_names = [link["heir"] for link in links if link["heir"]]
     dream_links = [link for link in links if not link["heir"]]
@@ -81,7 +81,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         ],
         "sessions": [row["source"] for row in sessions],
         "rulings": rulings,
-        "versions": await _rows_of(visit, "versions_of", parameters),
+        "versions": await visit.rows("versions_of", **parameters),
         "longest": MAX_STORED_TEXT_CHARS,
     }
 
@@ -129,11 +129,6 @@ async def _read_waiting(
     ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
     shown_ids = [held_id] if held_id in ids else ids[:1]
     return await visit.caller.read(quarantine.read_entries, shown_ids)
-
-
-async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
-    """Return the rows of a named statement with these parameters."""
-    return await visit.caller.read(counts.rows, statement, **values)
 
 
 async def amend(visit: Visit) -> str:

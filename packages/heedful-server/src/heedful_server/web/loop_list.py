@@ -22,7 +22,6 @@ from heedful.store.recent import (
 )
 from heedful.validation import MAX_SHOWN_ROWS
 from heedful_server.auth import Caller
-from heedful_server.web import counts
 from heedful_server.web.lists import (
     WITHOUT,
     chosen_order,
@@ -244,9 +243,7 @@ async def loop_called(visit: Visit, text: str, rows: Sequence[Document]) -> str:
             id = await visit.caller.read(find_loop, id)
         except (NotFound, UsageError):
             return ""
-    elif len(rows) > 1 or not await visit.caller.read(
-        counts.rows, "head", id=id, chars=0
-    ):
+    elif len(rows) > 1 or not await visit.rows("head", id=id, chars=0):
         return ""
     return visit.link(f"/loops/{id}")
 

@@ -28,8 +28,7 @@ async def name_choices(
     lessons: Mapping[int, Mapping[str, Any]] = {
         row["id"]: review.visible(visit.caller, row) for row in rows
     }
-    edits = await visit.caller.read(
-        counts.rows,
+    edits = await visit.rows(
         "words_at",
         token=token(visit.caller.scope),
         ids=json.dumps(ids),

@@ -88,8 +88,7 @@ async def _passed_with_key(visit: Visit, facts: Document) -> Document | None:
     """
     if facts["state"] != "stopped" or not facts["memory_key"]:
         return None
-    rows = await visit.caller.read(
-        counts.rows,
+    rows = await visit.rows(
         "passed_of_key",
         key=facts["memory_key"],
         window=2_000,

@@ -150,8 +150,7 @@ async def lessons(visit: Visit) -> Document:
         visit.following = visit.link(f"/lessons/{number_match[1]}")
 
     measures = await measure(visit)
-    state_rows = await visit.caller.read(
-        counts.rows,
+    state_rows = await visit.rows(
         "lesson_states",
         reviews=review.may_review(visit.caller),
         limit=MAX_READ_ROWS,
@@ -225,9 +224,7 @@ async def _rank_lessons(
 
 async def _newest_lessons(visit: Visit, state: str) -> list[Document]:
     """Return what places a lesson in the list, for the newest ones in a state."""
-    return await visit.caller.read(
-        counts.rows, "lesson_order", state=state, limit=MAX_READ_ROWS
-    )
+    return await visit.rows("lesson_order", state=state, limit=MAX_READ_ROWS)
 
 
 def _say_verdicts(verdict_counts: Counter[str]) -> Document | None:
@@ -288,7 +285,7 @@ async def measure(visit: Visit) -> Measures:
 async def read_proof(visit: Visit, model: str = "") -> ReadProof:
     """Return what the API says memory has proven, of all loops or those of a model."""
     memory = visit.caller.memory
-    (latest,) = await visit.caller.read(counts.rows, "latest")
+    (latest,) = await visit.rows("latest")
     proof = _proofs.get(memory)
     if not model and proof is not None and proof.ruling == latest["rulings"]:
         is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS

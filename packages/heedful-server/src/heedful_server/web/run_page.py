@@ -9,7 +9,6 @@ from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
 from heedful_server.review import may_review
-from heedful_server.web import counts
 from heedful_server.web.site import READING, Document, SitePage, Visit
 
 
@@ -20,8 +19,7 @@ async def run(visit: Visit, id: str) -> Document:
     report = await run_store.report_of(caller.setup.store, caller.scope, id)
     report = _as_seen(visit, report)
     sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
-    taught = await caller.read(
-        counts.rows,
+    taught = await visit.rows(
         "learnt_from",
         token=token(caller.scope),
         sources=json.dumps(sources),

@@ -148,6 +148,10 @@ class Visit:
         """Return what a route of the API answers. Raises Problem."""
         return await self.ask("GET", path, query=query)
 
+    async def rows(self, statement: str, **values: Any) -> list[Document]:
+        """Return the rows of a named statement of `counts.sql` in the project."""
+        return await self.caller.read(counts.rows, statement, **values)
+
     def may(self, *permissions: str) -> bool:
         """Return whether the visitor may do what needs one of these permissions.
 
@@ -331,7 +335,7 @@ class Site:
         except (HeedfulError, Problem, HTTPException) as error:
             visit: Visit | None = getattr(request.state, "visit", None)
             if visit is not None and problems.of(error).status == 404:
-                near = await visit.caller.read(counts.rows, "near_ids", path=visit.path)
+                near = await visit.rows("near_ids", path=visit.path)
                 request.state.near = [row["id"] for row in near]
             await self.answer(error, scope)(scope, receive, send)
 

@@ -37,16 +37,15 @@ async def trace(visit: Visit, digest: str) -> Document:
         source_of(row["digest"][:16]),
         source_of(row["session"] or row["digest"]),
     ]
-    learnt = await read(
-        counts.rows,
+    learnt = await visit.rows(
         "learnt_from",
         token=token(visit.caller.scope),
         sources=json.dumps(sources),
         limit=MAX_SHOWN_ROWS,
     )
 
-    lessons_told = await read(
-        counts.rows, "told_in", session=row["session"], limit=MAX_SHOWN_ROWS
+    lessons_told = await visit.rows(
+        "told_in", session=row["session"], limit=MAX_SHOWN_ROWS
     )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
