@@ -30,6 +30,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer, SecurityBase as SecurityScheme
 from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope as ScopeOfRequest
 
 from heedful.errors import (
@@ -141,16 +142,7 @@ class Caller:
         content = b""
         if body is not None:
             content = json.dumps(body).encode()
-        unsent = [{"type": "http.request", "body": content, "more_body": False}]
-
-        async def receive() -> Message:
-            """Return the body; after it, the client seems to be gone."""
-            return unsent.pop() if unsent else {"type": "http.disconnect"}
-
         fields = {"content-type": "application/json", **(headers or {})}
-        raw_headers = [
-            (name.encode(), value.encode()) for name, value in fields.items()
-        ]
         scope: dict[str, object] = {
             "type": "http",
             "http_version": "1.1",
@@ -159,12 +151,12 @@ class Caller:
             "path": path,
             "root_path": "",
             "query_string": urlencode(query or {}).encode(),
-            "headers": raw_headers,
+            "headers": Headers(fields).raw,
             "state": {"caller": self},
         }
 
         with Effects(actor=self.actor):
-            start, answer = await collect(app, scope, receive)
+            start, answer = await collect(app, scope, receive_of(content, _client_gone))
         return start["status"], json.loads(answer)
 
     def within(self, project: str) -> "Caller":
@@ -218,6 +210,24 @@ class Caller:
             f"this needs a key with the permission {' or '.join(may)}; "
             f"yours has {', '.join(granted)}"
         )
+
+
+def receive_of(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives this body, and then what `receive` does."""
+    bodies = [body]
+
+    async def receive_body() -> Message:
+        """Return the body the first time, then what the client sends."""
+        if not bodies:
+            return await receive()
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    return receive_body
+
+
+async def _client_gone() -> Message:
+    """Say that the client sends nothing more, and waits for nothing."""
+    return {"type": "http.disconnect"}
 
 
 async def collect(

@@ -26,6 +26,7 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -43,7 +44,7 @@ from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
 from heedful.wire import Document
-from heedful_server.auth import Caller, Callers, collect
+from heedful_server.auth import Caller, Callers, collect, receive_of
 from heedful_server.bodies import body_of
 from heedful_server.problems import (
     ERROR_THROTTLE,
@@ -163,19 +164,10 @@ async def answer_once(
     if earlier.digest:
         headers.append((b"idempotent-replayed", b"true"))
 
-    await send(
-        {
-            "type": "http.response.start",
-            "status": stored_answer["status"],
-            "headers": headers,
-        }
-    )
-    await send(
-        {
-            "type": "http.response.body",
-            "body": stored_answer["body"].encode("latin-1"),
-        }
-    )
+    response = Response(stored_answer["body"].encode("latin-1"))
+    response.status_code = stored_answer["status"]
+    response.raw_headers = headers
+    await response(scope, receive, send)
 
 
 async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
@@ -228,10 +220,7 @@ async def _first_answer(
 
         own_answer = {
             "status": start["status"],
-            "headers": [
-                (name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in start["headers"]
-            ],
+            "headers": Headers(raw=start["headers"]).items(),
             "body": content.decode("latin-1"),
         }
 
@@ -437,7 +426,7 @@ class Entrance:
                 caller,
                 scope=scope,
                 body=body,
-                receive=_receive_of(body, receive),
+                receive=receive_of(body, receive),
                 send=send,
             )
 
@@ -459,19 +448,6 @@ def check_local(headers: Headers, *, with_origin: bool = False) -> None:
             code="misdirected_request",
             detail="without a key, the service answers only requests to localhost",
         )
-
-
-def _receive_of(body: bytes, receive: Receive) -> Receive:
-    """Return a function that receives this body, and then what `receive` does."""
-    bodies = [body]
-
-    async def receive_body() -> Message:
-        """Return the body the first time, then what the client sends."""
-        if not bodies:
-            return await receive()
-        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-
-    return receive_body
 
 
 class _Response:

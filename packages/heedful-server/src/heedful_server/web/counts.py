@@ -27,7 +27,7 @@ from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
 from heedful.store.statements import of_dialect, statements_in
 from heedful.wire import Document
-from heedful_server.web.steps import first_failure, steps_of
+from heedful_server.web.steps import first_failure, steps_of, time_span
 
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 
@@ -128,15 +128,15 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Document
     for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})
         events = episode.get("events", ())
-        times = [event["at"] for event in events if event.get("at") is not None]
+        began, seconds = time_span(events)
         # Steps are counted as on the page of the trace.
         steps = steps_of(events[:MAX_EPISODE_EVENTS])
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
-            "began": min(times, default=None),
+            "began": began,
             **first_failure(steps, events),
             "steps": len(steps),
-            "seconds": max(times) - min(times) if len(times) > 1 else None,
+            "seconds": seconds,
         }
     return summaries
 

@@ -41,6 +41,16 @@ def steps_of(
     return steps
 
 
+def time_span(events: Sequence[Document]) -> tuple[float | None, float | None]:
+    """Return when events began, and the seconds from the first to the last of them.
+
+    Each is None if it is unknown.
+    """
+    times = [event["at"] for event in events if event.get("at") is not None]
+    seconds = max(times) - min(times) if len(times) > 1 else None
+    return min(times, default=None), seconds
+
+
 def first_error(step: Document, events: Sequence[Document]) -> str:
     """Return the first error of a step, "" if it has none."""
     errors = (events[number - 1].get("error") for number in step["numbers"])
@@ -107,15 +117,13 @@ def _step_of_response(
 
 def _measure(steps: Sequence[Document], events: Sequence[Document]) -> None:
     """Set how long each step took, and where its bar is."""
-    times = [event["at"] for event in events if event.get("at") is not None]
-    begin = min(times, default=0.0)
-    length = max(times, default=0.0) - begin
+    begin, length = time_span(events)
     for step in steps:
         first = events[step["numbers"][0] - 1].get("at")
         last = events[step["numbers"][-1] - 1].get("at")
         if first is None or last is None or len(step["numbers"]) == 1:
             continue
         step["seconds"] = max(0.0, last - first)
-        if length:
+        if begin is not None and length:
             step["begin"] = (first - begin) / length
             step["share"] = step["seconds"] / length

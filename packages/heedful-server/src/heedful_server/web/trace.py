@@ -23,7 +23,7 @@ from heedful_server.web.site import (
     SitePage,
     Visit,
 )
-from heedful_server.web.steps import first_error, steps_of
+from heedful_server.web.steps import first_error, steps_of, time_span
 
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
@@ -49,7 +49,7 @@ async def trace(visit: Visit, digest: str) -> Document:
     )
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
-    times = [event["at"] for event in episode["events"] if event.get("at") is not None]
+    began, seconds = time_span(episode["events"])
     failing = [number for number, step in enumerate(steps, 1) if step["failed"]]
     # A trace that only waits has the error "".
     first = ""
@@ -67,8 +67,8 @@ async def trace(visit: Visit, digest: str) -> Document:
         "run_failed": row["outcome"] in FAILED_OUTCOMES,
         "failed": len(failing),
         "failing": failing[0] if failing else 0,
-        "began": min(times, default=None),
-        "seconds": max(times) - min(times) if len(times) > 1 else None,
+        "began": began,
+        "seconds": seconds,
         "learnt": learnt,
         "told": lessons_told,
         "events": episode["events"],
