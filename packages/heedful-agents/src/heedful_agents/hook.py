@@ -92,15 +92,11 @@ def detach(work: str, session: str, folder: Path) -> None:
 def main(
     arguments: Sequence[str] | None = None,
     *,
-    stdin: IO[bytes] | None = None,
-    stdout: IO[str] | None = None,
-    stderr: IO[str] | None = None,
     start_work: Callable[[str, str, Path], object] = detach,
 ) -> int:
     """Answer one event on standard input; return the exit code.
 
-    The streams are those of the process by default. `start_work` gets the work that the
-    answer leaves, the session and the folder.
+    `start_work` gets the work that the answer leaves, the session and the folder.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
@@ -109,7 +105,7 @@ def main(
     session = _take_option(words, "--work")
 
     if len(words) != 1 or words[0].startswith("-"):
-        print(HOOK_USAGE, file=stderr or sys.stderr)
+        print(HOOK_USAGE, file=sys.stderr)
         # If a hook exits with 2, Claude Code blocks the action.
         return 1
 
@@ -122,27 +118,18 @@ def main(
             if session:
                 _do_work(event, session, strict)
             else:
-                _answer_event(
-                    event,
-                    agent_name,
-                    strict,
-                    stdin=stdin or sys.stdin.buffer,
-                    stdout=stdout,
-                    start_work=start_work,
-                )
+                _answer_event(event, agent_name, strict, start_work)
     except Exception as error:  # the edge to the agent, which must not fail by us
-        reason = _report_failure(error, event, agent_name, stdout)
+        reason = _report_failure(error, event, agent_name)
         if strict:
-            print(f"heedful-hook: {reason}", file=stderr or sys.stderr)
+            print(f"heedful-hook: {reason}", file=sys.stderr)
     finally:
         logger.removeHandler(warning_lines)
 
     return 0
 
 
-def _report_failure(
-    error: Exception, event: str, agent_name: str, stdout: IO[str] | None
-) -> str:
+def _report_failure(error: Exception, event: str, agent_name: str) -> str:
     """Log the reason why an event has no answer, and return the reason.
 
     The user hears it if the agent can show it.
@@ -157,7 +144,7 @@ def _report_failure(
         notice = f"heedful: this hook did nothing: {visible(reason)}"
         # Nobody hears it if the agent has closed the stream, or the disk is full.
         with suppress(OSError, ValueError):
-            print(json.dumps({"systemMessage": notice}), file=stdout, flush=True)
+            print(json.dumps({"systemMessage": notice}), flush=True)
     return reason or repr(error)
 
 
@@ -205,9 +192,6 @@ def _answer_event(
     event: str,
     agent_name: str,
     strict: bool,
-    *,
-    stdin: IO[bytes],
-    stdout: IO[str] | None,
     start_work: Callable[[str, str, Path], object],
 ) -> None:
     """Print the answer to an event, and start the work that it leaves."""
@@ -215,7 +199,7 @@ def _answer_event(
     kind = agent.events.get(event)
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
-    data = read_event(stdin)
+    data = read_event(sys.stdin.buffer)
     folder = _project_folder(in_our_names(agent, data))
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not agent.event_of("start")):
@@ -250,7 +234,7 @@ def _answer_event(
     for notice in notices:
         _log_line(f"{event}: {notice}")
     if answer is not None:
-        print(json.dumps(answer), file=stdout, flush=True)
+        print(json.dumps(answer), flush=True)
     if reply.work:
         start_work(reply.work, reply.session, folder)
 

@@ -9,7 +9,12 @@ import pty
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import (
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from pathlib import Path
 from typing import Any
 
@@ -90,18 +95,17 @@ def call_hook(
     The work that the event leaves is done at once, or given to `start_work`. A look-up
     takes as long as a busy machine needs.
     """
+    typed = io.TextIOWrapper(io.BytesIO(data))
     out = io.StringIO()
     err = io.StringIO()
     works: list[tuple[str, str, Path]] = []
     with as_user(folder, home, more) as patch:
         patch.setattr(session_hooks, "LOOKUP_SECONDS", LOOKUP_SECONDS)
-        code = hook.main(
-            words,
-            stdin=io.BytesIO(data),
-            stdout=out,
-            stderr=err,
-            start_work=start_work or (lambda *work: works.append(work)),
-        )
+        patch.setattr(sys, "stdin", typed)
+        with redirect_stdout(out), redirect_stderr(err):
+            code = hook.main(
+                words, start_work=start_work or (lambda *work: works.append(work))
+            )
         for work, session, place in works:
             patch.chdir(place)
             assert hook.main([work, "--work", session]) == 0

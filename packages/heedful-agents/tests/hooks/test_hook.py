@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -284,9 +284,11 @@ def test_a_failure_that_cannot_be_told_is_logged_and_nothing_else(
     stdout: io.StringIO, folder: Path
 ) -> None:
     stderr = io.StringIO()
-    with as_user(folder, folder.parent):
-        sent = io.BytesIO(b"no event")
-        code = hook.main(["SessionStart"], stdin=sent, stdout=stdout, stderr=stderr)
+    typed = io.TextIOWrapper(io.BytesIO(b"no event"))
+    with as_user(folder, folder.parent) as patch:
+        patch.setattr(sys, "stdin", typed)
+        with redirect_stdout(stdout), redirect_stderr(stderr):
+            code = hook.main(["SessionStart"])
     assert code == 0
     assert stderr.getvalue() == ""
     assert len(log(folder)) == 1
