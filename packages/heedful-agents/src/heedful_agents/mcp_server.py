@@ -198,13 +198,8 @@ async def explain(loop: LoopId) -> ExplainAnswer:
     that.
     """
     answer = await _ask_route("GET", f"/v1/loops/{loop}/explain")
-    return ExplainAnswer(
-        text=answer["text"],
-        lines=answer["lines"],
-        would_change=answer["would_change"],
-        otherwise=answer["otherwise"],
-        closed=answer["closed"],
-    )
+    del answer["sentence"]  # the text begins with it
+    return ExplainAnswer(**answer)
 
 
 async def remember(

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 
 # A loop that failed is open: its driver, its model or a check raised an error.
 LoopState = Literal[State, DoubtState, "failed"]
+LoopId = Annotated[str, Argument(help="The id of a loop, or its beginning.")]
 LAST = "last"  # the name of the newest loop or run
 # What a list says of such loops stands in their records; so they are stored.
 STORED_STATES: Mapping[str, State] = {
@@ -510,7 +511,7 @@ def _run_row(report: Report) -> Document:
 
 @loops.command()
 def override(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     rule: Annotated[
         str,
         Argument(
@@ -577,7 +578,7 @@ def override(
 
 @loops.command()
 def cancel(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     by: By = "",
     why: Why = "",
 ) -> int:
@@ -618,7 +619,7 @@ def cancel(
 
 @loops.command()
 def correct(
-    loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
+    loop: LoopId,
     accepted: Annotated[str, Argument(help="The right answer.")],
     by: By,
     why: Why = "",

@@ -97,25 +97,19 @@ def proof(
         evidence.proof, holdout=evidence.holdout, ended=evidence.past.ended
     )
     document = {
+        **asdict(evidence.proof),
         "model": model,
         "sentence": proof_words.sentence,
-        "pooled": evidence.proof.pooled,
-        "balance": evidence.proof.balance,
-        "forecast": evidence.proof.forecast,
-        "models": evidence.proof.models,
-        "mean_cost": evidence.proof.mean_cost,
-        "ladders": evidence.proof.ladders,
         "lessons": [
             {**_lesson_document(lesson, result), "loops": evidence.loops_of(result)}
             for lesson, result in pairs
         ],
-        "pending": evidence.proof.pending,
         "ended": evidence.past.ended,
         "verdict": evidence.past.verdict,
         "holdout": evidence.holdout,
-        "trials": evidence.proof.trials,
         "reminders": evidence.reminders,
     }
+    del document["coins"]  # the words of the proof have them
     trial_texts = [
         "\n" + page("trial", proven=trial, say_missing=say_missing)
         for trial in evidence.proof.trials
