@@ -17,11 +17,11 @@ from heedful.wire import Document
 from heedful_agents import mcp_server, session_hooks, session_work
 from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas
-from heedful_server.auth import Route, Writing
+from heedful_server.auth import Writing, api_router
 from heedful_server.jobs import JobKind, Tools
 from heedful_server.routes import RouteGroup
 
-hooks_router: APIRouter = APIRouter(prefix="/v1", tags=["hooks"], route_class=Route)
+hooks_router: APIRouter = api_router("hooks")
 
 
 @hooks_router.post("/hooks/{agent}")

@@ -35,6 +35,8 @@ from heedful.validation import MAX_READ_BYTES
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MAX_REQUEST_SPANS = 50_000
+MAX_TRACE_SPANS = 10_000
+MAX_UNFINISHED_BYTES = 256 * 2**20  # of all open traces of a project
 
 
 # The columns of a trace that is not stored yet.
@@ -46,14 +48,6 @@ UNKNOWN_SPANS_REASON = (
     "stored, but not one span of their trace so far names a model, a tool or an agent "
     f"by a known convention ({SPAN_CONVENTIONS}); without one they teach nothing"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many `spans` a trace, and how many `bytes` all open traces may have."""
-
-    spans: int = 10_000
-    bytes: int = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +82,6 @@ async def receive(
     scope: Scope,
     body: Any,
     trust: Origin = "outside",
-    bounds: Bounds = Bounds(),
 ) -> Counter[str]:
     """Store the spans of an export request; return how many were refused, by reason.
 
@@ -96,9 +89,7 @@ async def receive(
     `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
     pieces, refused = await asyncio.to_thread(_read_pieces, body)
-    refused.update(
-        await store.write(scope, put_spans, pieces, trust=trust, bounds=bounds)
-    )
+    refused.update(await store.write(scope, put_spans, pieces, trust=trust))
     return refused
 
 
@@ -211,7 +202,6 @@ def put_spans(
     scope: Scope,
     pieces: Sequence[Piece],
     trust: Origin,
-    bounds: Bounds,
 ) -> Counter[str]:
     """Store new spans; return the number of refused spans by reason.
 
@@ -227,7 +217,7 @@ def put_spans(
 
     unfinished = {**key_of(scope), "state": "open"}
     (used,) = db.select("coalesce(sum(bytes), 0) as bytes", "trace", unfinished)
-    free_bytes = bounds.bytes - int(used["bytes"])
+    free_bytes = MAX_UNFINISHED_BYTES - int(used["bytes"])
 
     refused: Counter[str] = Counter()
     for trace, trace_pieces in pieces_by_trace.items():
@@ -239,10 +229,12 @@ def put_spans(
         reason = ""
         if trace_row["state"] != "open":
             reason = LATE_SPANS_REASON
-        elif trace_row["spans"] + len(trace_pieces) > bounds.spans:
-            reason = f"a trace may have {bounds.spans} spans"
+        elif trace_row["spans"] + len(trace_pieces) > MAX_TRACE_SPANS:
+            reason = f"a trace may have {MAX_TRACE_SPANS} spans"
         elif size > free_bytes:
-            reason = f"unfinished traces of a project may have {bounds.bytes} bytes"
+            reason = (
+                f"unfinished traces of a project may have {MAX_UNFINISHED_BYTES} bytes"
+            )
 
         if reason:
             refused[reason] += len(trace_pieces)

@@ -24,7 +24,7 @@ from math import inf
 from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer, SecurityBase as SecurityScheme
@@ -438,6 +438,11 @@ class Route(APIRoute):
         answer.body = content
         answer.headers["content-length"] = str(len(answer.body))
         return answer
+
+
+def api_router(tag: str, prefix: str = "/v1") -> APIRouter:
+    """Return an empty group of routes of the API, which are `Route`s."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=Route)
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:

@@ -138,7 +138,8 @@ Short = Annotated[Text, Field(max_length=2_000)]
 Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
-MemoryKey = Annotated[Text, Field(max_length=200)]
+Label = Annotated[Text, Field(max_length=200)]
+MemoryKey = Label
 ModelName = Annotated[
     Text, Field(max_length=MAX_NAME_CHARS, description="The model, if known.")
 ]
@@ -195,6 +196,7 @@ class NewLoop(Body):
 
 
 _Count = Annotated[int, Field(ge=0, le=int(MAX_SCORE)), _NOT_BOOLEAN]
+_Limit = Annotated[int, Field(ge=1, le=100), _NOT_BOOLEAN]
 _Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 _Amount = Annotated[float, Field(ge=0, le=MAX_SCORE)]
 _Usage = Annotated[
@@ -244,6 +246,9 @@ class NamedCheck(BaseModel):
     name: Name
 
 
+NamedChecks = Annotated[tuple[NamedCheck, ...], Field(max_length=50)]
+
+
 class NewAttempt(Body):
     """A report of an attempt, with its `output` or the `digest` of its output.
 
@@ -252,9 +257,9 @@ class NewAttempt(Body):
     """
 
     output: Plain = None
-    digest: Annotated[Text, Field(max_length=200)] = ""
+    digest: Label = ""
     evaluation: _Evaluation | None = None
-    checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
+    checks: NamedChecks = ()
     usage: _Usage = record.NO_USAGE
     model: ModelName = ""
 
@@ -274,7 +279,7 @@ class StageOutput(Body):
     stage: Name
     output: Plain
     state: Plain = None
-    checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)]
+    checks: NamedChecks
 
 
 class NewOverride(Body):
@@ -390,7 +395,7 @@ class Question(Body):
     `error_type` is the type of the error, the tool that failed, or "".
     """
 
-    error_type: Annotated[Text, Field(max_length=200)] = ""
+    error_type: Label = ""
     text: Annotated[Text, Field(min_length=1, max_length=1_000_000)]
 
 
@@ -399,7 +404,7 @@ class ActionQuestion(Body):
     command.
     """
 
-    tool: Annotated[Text, Field(max_length=200)] = ""
+    tool: Label = ""
     arguments: dict[str, Any] | ErrorText
 
 
@@ -430,7 +435,7 @@ class RecallRequest(Body):
 
     task: ErrorText
     loop: LoopName | None = None
-    limit: Annotated[int, Field(ge=1, le=100), _NOT_BOOLEAN] = 5
+    limit: _Limit = 5
     budget: Annotated[int, Field(ge=0, le=100_000), _NOT_BOOLEAN] = 600
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
@@ -477,7 +482,7 @@ class LessonQuery(Body):
     """
 
     text: Long = ""
-    limit: Annotated[int, Field(ge=1, le=100), _NOT_BOOLEAN] = 5
+    limit: _Limit = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     kind: Kind | Literal[""] = ""
@@ -612,8 +617,8 @@ class Forgetting(Body):
     """
 
     lesson: Annotated[int, Field(ge=1, le=MAX_INTEGER)] | None = None
-    person: Annotated[Text, Field(max_length=200)] = ""
-    loop: Annotated[Text, Field(max_length=200)] = ""
+    person: Label = ""
+    loop: Label = ""
     before: Annotated[float, Field(ge=0)] | None = None
     why: Short = ""
     dry_run: bool = False

@@ -11,7 +11,6 @@ import pytest
 
 import heedful
 from heedful import client as client_module, errors
-from heedful.client import Pauses
 from heedful.lessons.briefing import Briefing
 from heedful.loop.stop import Stop
 from heedful.store import loops, open_store
@@ -222,7 +221,7 @@ async def test_a_check_of_a_lesson_judges_here_and_counts_there_once(store):
     "place", ["http://:heedful_k3y@example.com", "http://:k3y@[::1]:9"]
 )
 async def test_an_address_that_fails_is_named_without_its_key(place, monkeypatch):
-    monkeypatch.setattr(client_module, "PAUSES", Pauses(first=0.0))
+    monkeypatch.setattr(client_module, "FIRST_PAUSE_SECONDS", 0.0)
     with pytest.raises((errors.InvalidInput, errors.Unreachable)) as failure:
         await run_once(place)
     assert "k3y" not in str(failure.value)

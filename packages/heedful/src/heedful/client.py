@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -54,28 +54,13 @@ LOST_CONNECTIONS = {
 # What OpenSSL says if it cannot verify the certificate of a server.
 UNTRUSTED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 ERROR_CLASSES = {code: kind for kind, (_, code) in ERROR_RESPONSES.items()}
+# A pause before a retry is random. Its upper bound begins with the first and doubles.
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+# If the service asks for a longer wait, there is no retry.
+MAX_WAIT_SECONDS = 60.0
 T = TypeVar("T")
 Plain = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """The pauses before retries, in seconds.
-
-    A pause is random. Its upper bound starts at `first` and doubles up to `longest`. If
-    the service asks for a wait longer than `refused`, there is no retry.
-    """
-
-    first: float = 0.2
-    longest: float = 10.0
-    refused: float = 60.0
-
-    def draw(self, tries: int) -> float:
-        """Return the pause after so many retries."""
-        return random.uniform(0, min(self.longest, self.first * 2**tries))
-
-
-PAUSES = Pauses()
 
 
 @refuses_unknown_options
@@ -212,7 +197,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         tries = 0
         while True:
-            pause = PAUSES.draw(tries)
+            longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
+            pause = random.uniform(0, longest)
             try:
                 answer = await self._http.send(request)
             except self._lost as error:
@@ -616,7 +602,7 @@ def _seconds_to_wait(answer: "httpx.Response") -> float | None:
         return None
 
     seconds = float(retry_after) if retry_after.isdecimal() else 0.0
-    return None if seconds > PAUSES.refused else seconds
+    return None if seconds > MAX_WAIT_SECONDS else seconds
 
 
 def _document(record: Any) -> Any:

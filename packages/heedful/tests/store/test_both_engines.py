@@ -83,7 +83,7 @@ async def test_episodes_and_spans(store):
         for trace in ("t", "u")
     ]
     for _ in range(2):
-        assert not await write(arrivals.put_spans, spans, "outside", arrivals.Bounds())
+        assert not await write(arrivals.put_spans, spans, "outside")
     assert await read(arrivals.read_spans, "t") == spans[:1]
     for trace in await read(arrivals.ended_traces, FAR, FAR):
         assert await write(

@@ -18,7 +18,6 @@ from heedful.validation import MAX_READ_BYTES
 from heedful_server import arrivals
 from heedful_server.arrivals import (
     LATE_SPANS_REASON,
-    Bounds,
     Patience,
     gather,
     receive,
@@ -147,15 +146,19 @@ async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     assert [trust for _, trust in await read_episodes(store, other)] == ["user"]
 
 
-@cases("bound", {"spans": Bounds(spans=1), "bytes": Bounds(bytes=100)})
-async def test_a_trace_and_a_scope_have_bounds(store, bound):
+@cases(
+    "limit", {"spans": ("MAX_TRACE_SPANS", 1), "bytes": ("MAX_UNFINISHED_BYTES", 100)}
+)
+async def test_a_trace_and_a_scope_have_limits(store, limit, monkeypatch):
     *children, root = genai()
-    refused = await send(store, children, bounds=bound)
+    with monkeypatch.context() as patch:
+        patch.setattr(arrivals, *limit)
+        refused = await send(store, children)
     assert refused.total() == len(children)
     assert await store.read(SCOPE, arrivals.ended_traces, 4e9, 4e9) == []
-    exact = Bounds(spans=len(children))
-    assert await send(store, children, bounds=exact) == Counter()
-    assert (await send(store, [root], bounds=exact)).total() == 1
+    monkeypatch.setattr(arrivals, "MAX_TRACE_SPANS", len(children))
+    assert await send(store, children) == Counter()
+    assert (await send(store, [root])).total() == 1
 
 
 @cases(

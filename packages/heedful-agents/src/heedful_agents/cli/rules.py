@@ -27,10 +27,10 @@ from heedful.cli.printing import (
 )
 from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.cli.settings import (
-    MAX_OPTION_INTEGER,
     By,
     Why,
     is_stated,
+    number_argument,
     settings,
     settings_of_hooks,
     where,
@@ -216,7 +216,7 @@ def _visible_line(rule: SharedRule) -> str:
 
 
 T = TypeVar("T")
-RuleId = Annotated[int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id.")]
+RuleId = Annotated[int, number_argument(help="The id.")]
 Everywhere = Annotated[
     bool, Option("--everywhere", help="The rule is for all your projects.")
 ]

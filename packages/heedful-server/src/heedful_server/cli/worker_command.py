@@ -23,7 +23,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Context, Option, Typer
+from typer import Context, Option, Typer
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, opened_store, read, removal_seconds
@@ -44,11 +44,11 @@ from heedful.cli.resources import (
     opened_model,
 )
 from heedful.cli.settings import (
-    MAX_OPTION_INTEGER,
     NO_MODEL,
     Limit,
     Settings,
     Texts,
+    number_argument,
     settings,
     warn_of_unknown_variables,
 )
@@ -89,9 +89,7 @@ def opened_queue(db: str, *, works: bool = False) -> "PostgresQueue":
 
 jobs: Typer = group_with_default()
 FAILED_JOB_COLUMNS = columns("task project arguments error id at")
-Id = Annotated[
-    int | None, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
-]
+Id = Annotated[int | None, number_argument(help="An id from the list.")]
 All = Annotated[bool, Option("--all", help="All failed jobs of the tenant.")]
 
 

@@ -35,11 +35,18 @@ from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import StoredLoop
 from heedful.wire import Document, Page, explanation_record, loop_record, loop_verdict
 from heedful_server import schemas
-from heedful_server.auth import Approving, Caller, Paged, Reading, Route, Writing
+from heedful_server.auth import (
+    Approving,
+    Caller,
+    Paged,
+    Reading,
+    Writing,
+    api_router,
+)
 from heedful_server.request_checks import Check, load_checks
 from heedful_server.review import visible_loop
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
+router: APIRouter = api_router("loops")
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 NewId = Annotated[schemas.LoopName, Path(description="The id of a loop.")]
 Number = Annotated[

@@ -55,8 +55,8 @@ from heedful_server.auth import (
     Paged,
     Reading,
     Reviewing,
-    Route,
     Writing,
+    api_router,
 )
 from heedful_server.bodies import PROTOBUF_TYPE
 from heedful_server.problems import ERROR_THROTTLE, Problem, log
@@ -70,7 +70,7 @@ Source = Annotated[
     str, Query(min_length=1, max_length=200, description="The memory on trial.")
 ]
 
-router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
+router: APIRouter = api_router("recall")
 # Fields of a recall that a recall for a loop refuses: the briefing of a loop decides
 # them.
 SINGLE_RECALL_FIELDS = frozenset({"limit", "budget", "tags", "match"})
@@ -228,9 +228,7 @@ async def proof(
     )
 
 
-trials_router: APIRouter = APIRouter(
-    prefix="/v1/trials", tags=["trials"], route_class=Route
-)
+trials_router: APIRouter = api_router("trials", "/v1/trials")
 
 
 @trials_router.post("/offers")
@@ -277,7 +275,7 @@ async def prove_trial(caller: Reading, source: Source) -> TrialProof:
     return proven
 
 
-lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=Route)
+lessons: APIRouter = api_router("reflections")
 
 
 @lessons.post("/seen")
@@ -483,9 +481,7 @@ def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     return dict(lesson)
 
 
-quarantine: APIRouter = APIRouter(
-    prefix="/v1/quarantine", tags=["quarantine"], route_class=Route
-)
+quarantine: APIRouter = api_router("quarantine", "/v1/quarantine")
 
 
 @quarantine.get("")
@@ -547,9 +543,7 @@ async def rule(
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-episodes_router: APIRouter = APIRouter(
-    prefix="/v1", tags=["episodes"], route_class=Route
-)
+episodes_router: APIRouter = api_router("episodes")
 _JSON_MEDIA_TYPE = "application/json"
 SentOrigin = Annotated[
     str,
@@ -627,7 +621,7 @@ async def list_episodes(
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 
-traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"], route_class=Route)
+traces_router: APIRouter = api_router("traces")
 
 
 @traces_router.post("/traces", name="traces", response_class=Response)

@@ -18,7 +18,7 @@ from heedful.store import keys as key_store
 from heedful.store.connection import check_writes
 from heedful.wire import Document, Page
 from heedful_server import schemas
-from heedful_server.auth import Administering, Paged, Route
+from heedful_server.auth import Administering, Paged, api_router
 from heedful_server.jobs import Workload
 from heedful_server.setup import MAX_CACHE_SECONDS, Setup
 
@@ -138,7 +138,7 @@ def documentation(app: FastAPI) -> bytes:
     return templates.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
-keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"], route_class=Route)
+keys_router: APIRouter = api_router("keys")
 
 
 @keys_router.get("/keys")

@@ -8,7 +8,7 @@ from typer import Option
 
 from heedful.cli.printing import TextTable, answer, following, repeated
 from heedful.cli.resources import ask
-from heedful.cli.settings import MAX_OPTION_INTEGER, Why
+from heedful.cli.settings import Why, number_option
 from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.forgetting import Forgotten
@@ -20,7 +20,7 @@ DATE_FORM = "a day such as 2026-01-31"
 def forget(
     lesson: Annotated[
         int | None,
-        Option(min=1, max=MAX_OPTION_INTEGER, metavar="ID", help="Forget a lesson."),
+        number_option(metavar="ID", help="Forget a lesson."),
     ] = None,
     person: Annotated[
         str, Option(metavar="NAME", help="Forget what a person said.")

@@ -41,6 +41,8 @@ from heedful.cli.settings import (
     DryRun,
     Limit,
     Why,
+    number_argument,
+    number_option,
     seconds,
     where,
 )
@@ -78,9 +80,7 @@ KEY_NOTICE = (
     "\nWhat a function or a stage is shown: heedful recall TASK --key KEY, its memory "
     "key"
 )
-LessonId = Annotated[
-    int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
-]
+LessonId = Annotated[int, number_argument(help="The id of a lesson.")]
 
 
 async def _with_shown(memory: Memory, lessons: Sequence[Row]) -> list[Row]:
@@ -122,9 +122,7 @@ def list_lessons(
     limit: Limit = 50,
     related: Annotated[
         int | None,
-        Option(
-            min=1,
-            max=MAX_OPTION_INTEGER,
+        number_option(
             metavar="ID",
             help="Show what this lesson is about, and the lessons about the same.",
         ),
@@ -666,7 +664,7 @@ LESSON_CHECK_COLUMNS = columns(
 def harden(
     lesson: Annotated[
         int | None,
-        Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson."),
+        number_argument(help="The id of a lesson."),
     ] = None,
     accept: Annotated[
         bool, Option("--accept", help="Let the check judge from now on.")

@@ -30,10 +30,10 @@ from heedful.cli.printing import (
     page,
 )
 from heedful.cli.settings import (
-    MAX_OPTION_INTEGER,
     By,
     Limit,
     Why,
+    number_option,
     time_after,
     where,
 )
@@ -520,9 +520,7 @@ def override(
     ],
     by: By,
     why: Why = "",
-    decisions: Annotated[
-        int, Option(min=1, max=MAX_OPTION_INTEGER, help="For how many decisions.")
-    ] = 1,
+    decisions: Annotated[int, number_option(help="For how many decisions.")] = 1,
     expires: Annotated[
         str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")
     ] = None,

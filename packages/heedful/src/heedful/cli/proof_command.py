@@ -16,7 +16,7 @@ from heedful.cli.printing import (
     shorten,
 )
 from heedful.cli.resources import ask
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
+from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, number_option
 from heedful.errors import UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
@@ -62,7 +62,7 @@ def proof(
     limit: Limit = 10,
     restore: Annotated[
         int | None,
-        Option(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson to restore."),
+        number_option(help="The id of a lesson to restore."),
     ] = None,
     by: By = "",
     why: Why = "",

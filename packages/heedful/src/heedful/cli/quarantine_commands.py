@@ -25,7 +25,14 @@ from heedful.cli.printing import (
     page,
 )
 from heedful.cli.resources import ask, embed_later
-from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Texts, Why, where
+from heedful.cli.settings import (
+    By,
+    Limit,
+    Texts,
+    Why,
+    number_argument,
+    where,
+)
 from heedful.display import counted
 from heedful.errors import NotFound
 from heedful.lessons.commands import trust_words
@@ -42,12 +49,8 @@ from heedful.store.connection import Db
 from heedful.store.store import Effects, also
 from heedful.validation import MAX_SHOWN_ROWS
 
-Id = Annotated[
-    int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
-]
-Ids = Annotated[
-    list[int], Argument(min=1, max=MAX_OPTION_INTEGER, help="Ids from the list.")
-]
+Id = Annotated[int, number_argument(help="An id from the list.")]
+Ids = Annotated[list[int], number_argument(help="Ids from the list.")]
 quarantine: Typer = group()
 QUARANTINE_COLUMNS = columns(
     "lesson source id of_lesson trust seen since", since="at", of_lesson="of"

@@ -17,10 +17,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from typer import Option
+from typer import Argument, Option
 
 from heedful import doors
 from heedful.cli.printing import current_command, say
@@ -65,9 +66,9 @@ UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # The largest count or id that an option takes; a database takes none above 2**63.
 MAX_OPTION_INTEGER = 2**53
 # Options of several commands; those of all commands are in `app`.
-Limit = Annotated[
-    int, Option(min=1, max=MAX_OPTION_INTEGER, help="The most rows to show.")
-]
+number_option = partial(Option, min=1, max=MAX_OPTION_INTEGER)
+number_argument = partial(Argument, min=1, max=MAX_OPTION_INTEGER)
+Limit = Annotated[int, number_option(help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
 Texts = list[str] | None
