@@ -247,7 +247,7 @@ class LoopView:
     def bias_tags(self) -> list[Document]:
         """The bias tags of the decided attempt."""
         return [
-            {"tag": finding.key.removeprefix(BIAS_PREFIX), "severity": finding.severity}
+            bias_tag(finding)
             for finding in self.evaluation.findings
             if finding.key.startswith(BIAS_PREFIX)
         ]
@@ -268,6 +268,12 @@ class LoopView:
             "summary_valid": summary_valid,
             "reflection_persona": self.labels.get("reflection_persona"),
         }
+
+
+def bias_tag(finding: record.Finding) -> Document:
+    """Return the bias tag of a finding."""
+    tag = finding.key.removeprefix(BIAS_PREFIX)
+    return {"tag": tag, "severity": finding.severity}
 
 
 def fatigue_fields(

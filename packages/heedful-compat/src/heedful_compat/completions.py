@@ -99,6 +99,12 @@ class Completion:
         return tags
 
     @property
+    def findings(self) -> tuple[record.Finding, ...]:
+        """The bias tags as findings; the last of equal tags counts."""
+        findings = {tag["tag"]: bias_finding(tag) for tag in self.tags}
+        return tuple(findings.values())
+
+    @property
     def warnings(self) -> list[str]:
         """A line for each field of a bias tag that is not stored."""
         return [
@@ -110,10 +116,9 @@ class Completion:
     @property
     def evaluation(self) -> record.Evaluation | None:
         """The reported scores and bias tags, without duplicates; None without both."""
-        findings = {tag["tag"]: bias_finding(tag) for tag in self.tags}
-        if not findings and not self.scores:
+        if not self.findings and not self.scores:
             return None
-        return record.Evaluation(tuple(findings.values()), self.scores)
+        return record.Evaluation(self.findings, self.scores)
 
     @property
     def value(self) -> Any:

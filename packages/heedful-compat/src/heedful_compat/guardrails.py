@@ -764,11 +764,10 @@ async def detect_bias_repetition(
     threshold = as_integer(threshold)
     check_integer("threshold", threshold)
 
-    findings = completion.evaluation.findings if completion.evaluation else ()
     attempts = stored_loop.loop.attempts[number - 1 : number]
     reported = attempts[0].evaluation if attempts else None
     counted_keys = reported.keys if reported else ()
-    counts = await loops.count_tags(stored_loop, findings, counted_keys)
+    counts = await loops.count_tags(stored_loop, completion.findings, counted_keys)
     echo = answers.echo_fields(counts, threshold)
     return {"bias_repetition": echo["bias_echo"], **echo, **_warnings(completion)}
 
@@ -786,23 +785,16 @@ async def track_bias(
     """
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)
-    findings = completion.evaluation.findings if completion.evaluation else ()
     stored_loop, number = await loops.find(loop_id)
 
-    notes = {
-        finding.key: {
-            "tag": finding.key.removeprefix(BIAS_PREFIX),
-            "severity": finding.severity,
-        }
-        for finding in findings
-    }
+    notes = {finding.key: answers.bias_tag(finding) for finding in completion.findings}
     await loops.store.write(
         loops.scope, loop_store.note, stored_loop.id, loop_id, notes
     )
 
     # In an attempt that is reported, the store counts the notes.
     counted_keys = notes if number <= len(stored_loop.loop.attempts) else ()
-    counts = await loops.count_tags(stored_loop, findings, counted_keys)
+    counts = await loops.count_tags(stored_loop, completion.findings, counted_keys)
     answer = answers.echo_fields(counts, _echo_threshold(stored_loop))
     return {**select_echo(answer), **_warnings(completion)}
 

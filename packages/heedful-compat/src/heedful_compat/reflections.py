@@ -357,14 +357,13 @@ def _with_result(
     def edit(lesson: Lesson) -> Lesson:
         is_strategy = lesson.kind == "strategy"
         lesson = _with_fields(lesson, fields)
-        if importance is not None:
-            lesson = replace(lesson, run=replace(run_of(lesson), rated=None))
         if tags is not None:
             own_tags = _strategy_tags(tags) if is_strategy else tags
             lesson = replace(lesson, tags=own_tags)
         if importance is not None:
             weight = strategy_importance(importance) if is_strategy else importance
-            lesson = replace(lesson, importance=weight)
+            run = replace(run_of(lesson), rated=None)
+            lesson = replace(lesson, run=run, importance=weight)
         return lesson
 
     return _edited(reflected, edit)
