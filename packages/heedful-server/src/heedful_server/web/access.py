@@ -35,7 +35,7 @@ async def keys(visit: Visit) -> Document:
 async def revoke_key(visit: Visit) -> str:
     """Revoke a key that the visitor sees, as `heedful key revoke` does."""
     caller = visit.caller
-    id = visit.form.get("id", "")
+    id = visit.form_text("id")
     seen_keys = await caller.read(
         key_store.newest, MAX_SHOWN_KEYS, projects=caller.key.projects
     )

@@ -194,7 +194,7 @@ async def _count_freed(
 
 async def _preview_revocation(visit: Visit) -> Document | None:
     """Return what the revocation of a source would remove, if the address has one."""
-    source = visit.query.get("revoke", "")
+    source = visit.query_text("revoke")
     if not source or not visit.may("approve"):
         return None
     return {
@@ -280,7 +280,7 @@ def _names_in(visit: Visit) -> list[str]:
     They are a JSON list, percent-encoded, because a page shows hidden characters in
     another way. Raises InvalidInput.
     """
-    sent_names = unquote(visit.form.get("names", ""))
+    sent_names = unquote(visit.form_text("names"))
     try:
         names = json.loads(sent_names or "[]")
     except (ValueError, RecursionError) as error:
@@ -297,7 +297,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     Raises InvalidInput, NotQuarantined, NotFound.
     """
     caller = visit.caller
-    sent_ids = visit.form.get("id", "")
+    sent_ids = visit.form_text("id")
     parts = sent_ids.split(",")
     if not all(
         part.isascii() and part.isdecimal() and len(part) <= 16 for part in parts
@@ -309,7 +309,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) ->
     must_wait = ruling != "undo"
     fitting = [text.id for text in texts if (text.state == "quarantined") is must_wait]
     open_ids = fitting or ids
-    why = visit.form.get("why", "")
+    why = visit.form_text("why")
     await review.decide(caller, ruling, open_ids, why)
 
     number = counted(len(open_ids), "text")
@@ -348,7 +348,7 @@ async def undo(visit: Visit) -> str:
 async def trust(visit: Visit) -> str:
     """State sources by their names, as `heedful trust` does."""
     caller = visit.caller
-    why = visit.form.get("why", "")
+    why = visit.form_text("why")
     names = _names_in(visit)
     caller.record("trust", ", ".join(names), why=why)
     freed = await caller.memory.quarantine.state(*names, by=caller.by, why=why)
@@ -362,8 +362,8 @@ async def trust(visit: Visit) -> str:
 async def revoke(visit: Visit) -> str:
     """Remove a source and all that derives from it."""
     # The form has the source percent-encoded; see `_names_in`.
-    source = unquote(visit.form.get("source", ""))
-    why = visit.form.get("why", "")
+    source = unquote(visit.form_text("source"))
+    why = visit.form_text("why")
     visit.caller.record("quarantine.revoke", source, why=why)
     removed = await visit.caller.memory.quarantine.revoke(
         source, by=visit.caller.by, why=why

@@ -35,7 +35,7 @@ def facet(
     `MAX_LISTED_ITEMS` with one row each. `number` counts all values; the page shows the
     first `open` and folds the others.
     """
-    chosen = visit.query.get(name, "")
+    chosen = visit.query_text(name)
     frequent = counts.most_common(MAX_SHOWN_ROWS)
     # Many values with one row each say no more than the list itself.
     is_thin = len(counts) > MAX_LISTED_ITEMS and frequent[0][1] == 1

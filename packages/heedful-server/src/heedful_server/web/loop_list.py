@@ -74,7 +74,7 @@ async def loops(visit: Visit) -> Document:
     leads to older loops. A stage of a pipeline is on the page of its run. It is listed
     here only in a search, or if its memory key or the cause of its failure is chosen.
     """
-    filters = {name: visit.query.get(name, "") for name in FILTERS}
+    filters = {name: visit.query_text(name) for name in FILTERS}
     if filters["state"] not in ("", *LOOP_STATES):
         raise InvalidInput("state", filters["state"], ", ".join(LOOP_STATES))
     text = filters["text"].strip()

@@ -213,18 +213,18 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
 
 async def _ask_about_loop(visit: Visit, action: str, body: Document) -> Any:
     """Return the answer of the route that does an action to the loop of a form."""
-    id = visit.form.get("id", "")
+    id = visit.form_text("id")
     return await visit.ask("POST", f"/v1/loops/{id}/{action}", body)
 
 
 async def override(visit: Visit) -> str:
     """Let a loop go on past the rules that are ticked."""
-    rule = visit.form.get("rule", "")
+    rule = visit.form_text("rule")
     decisions = visit.number("decisions", 1, least=1)
     verdict = await _ask_about_loop(
         visit,
         "overrides",
-        {"rule": rule, "why": visit.form.get("why", ""), "decisions": decisions},
+        {"rule": rule, "why": visit.form_text("why"), "decisions": decisions},
     )
 
     state = "is open; resume it in the program that ran it"
@@ -241,15 +241,15 @@ async def override(visit: Visit) -> str:
 
 async def cancel(visit: Visit) -> str:
     """End a loop."""
-    await _ask_about_loop(visit, "cancel", {"why": visit.form.get("why", "")})
+    await _ask_about_loop(visit, "cancel", {"why": visit.form_text("why")})
     return "The loop is cancelled."
 
 
 async def correct(visit: Visit) -> str:
     """Give the right answer of a loop."""
     body = {
-        "accepted": visit.form.get("accepted", ""),
-        "why": visit.form.get("why", ""),
+        "accepted": visit.form_text("accepted"),
+        "why": visit.form_text("why"),
     }
     answers = await _ask_about_loop(visit, "correction", body)
     return "The next loops are told this answer." if answers else "It is known already."
@@ -257,7 +257,7 @@ async def correct(visit: Visit) -> str:
 
 async def note(visit: Visit) -> str:
     """Write a note on a loop."""
-    await _ask_about_loop(visit, "notes", {"text": visit.form.get("text", "")})
+    await _ask_about_loop(visit, "notes", {"text": visit.form_text("text")})
     return "The note is saved."
 
 

@@ -140,8 +140,8 @@ class LessonPage(NamedTuple):
 
 async def lessons(visit: Visit) -> Document:
     """Show lessons, those with a proven effect first, or those that a search finds."""
-    text = visit.query.get("text", "").strip()
-    state = visit.query.get("state", "")
+    text = visit.query_text("text").strip()
+    state = visit.query_text("state")
     if state not in ("", *STATES):
         raise InvalidInput("state", state, ", ".join(STATES))
     number_match = LESSON_NUMBER.fullmatch(text)
@@ -243,8 +243,8 @@ async def recall(visit: Visit) -> Document:
 
     A key without `read` gets nothing of what waits in quarantine.
     """
-    task = visit.query.get("task", "").strip()
-    key = visit.query.get("key", "")
+    task = visit.query_text("task").strip()
+    key = visit.query_text("key")
     # The service shares the memory of a scope, so `holdout` is changed in a copy.
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
@@ -301,7 +301,7 @@ async def read_proof(visit: Visit, model: str = "") -> ReadProof:
 
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: as a whole, in trials, by lesson and by model."""
-    model = visit.query.get("model", "")
+    model = visit.query_text("model")
     current = await read_proof(visit, model)
     answer = current.answer
     pooled = in_words(answer["pooled"])

@@ -148,6 +148,14 @@ class Visit:
         """Return what a route of the API answers. Raises Problem."""
         return await self.ask("GET", path, query=query)
 
+    def form_text(self, name: str) -> str:
+        """Return a field of the form, "" without it."""
+        return self.form.get(name, "")
+
+    def query_text(self, name: str) -> str:
+        """Return a part of the query of the address, "" without it."""
+        return self.query.get(name, "")
+
     async def rows(self, statement: str, **values: Any) -> list[Document]:
         """Return the rows of a named statement of `counts.sql` in the project."""
         return await self.caller.read(counts.rows, statement, **values)
@@ -592,7 +600,7 @@ class Site:
         visit.needs(action.may, "do")
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
-        following = visit.following or own_address(visit.form.get("back", ""))
+        following = visit.following or own_address(visit.form_text("back"))
         return RedirectResponse(following, 303)
 
     def end_streams(self) -> None:

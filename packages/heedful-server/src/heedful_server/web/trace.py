@@ -153,7 +153,7 @@ def _signals(episode: Document) -> list[Document]:
 async def reflect_now(visit: Visit) -> str:
     """Queue a run of an agent, so that a worker reflects on it next."""
     caller = visit.caller
-    digest = visit.form.get("digest", "")
+    digest = visit.form_text("digest")
     state = await caller.read(episode_store.state, digest)
     if state in (None, "reflected"):
         raise InvalidInput(

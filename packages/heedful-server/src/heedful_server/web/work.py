@@ -33,8 +33,8 @@ REFLECTIONS = {
 
 async def work(visit: Visit) -> Document:
     """Show the newest runs: how each ended, where it failed, and by which finding."""
-    text = visit.query.get("text", "").strip()
-    state = visit.query.get("state", "")
+    text = visit.query_text("text").strip()
+    state = visit.query_text("state")
     pipelines: list[Document] = []
     older_pipelines: object = None
     if not state:
