@@ -115,7 +115,7 @@ def section() -> str:
     try:
         return ask(
             lambda memory: section_text(memory, rules_for_all_projects),
-            settings_of_hooks(Path.cwd()),
+            settings_of_hooks(),
         )
     except NotFound:
         # Nothing has been stored yet.
@@ -330,7 +330,7 @@ def _read_memory() -> tuple[int, SessionTally]:
         return len(waiting), await memory.store.read(memory.scope, reminders.figures)
 
     try:
-        return ask(look, settings_of_hooks(Path.cwd()))
+        return ask(look, settings_of_hooks())
     except NotFound:  # no hook has run here yet
         return 0, SessionTally()
 

@@ -210,7 +210,7 @@ def _settings_of(file: Path) -> Settings:
     """
     folder = _session_folder(file)
     if folder is None:
-        return replace(settings_of_hooks(Path.cwd()), db=str(own_db()))
+        return replace(settings_of_hooks(), db=str(own_db()))
     return settings_of_hooks(folder)
 
 

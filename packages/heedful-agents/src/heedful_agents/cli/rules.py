@@ -95,7 +95,7 @@ def share(
     # What came with the clone does not say which memory is the user's.
     reviewed = ask(
         lambda memory: rules_to_share(memory, str(top)),
-        settings_of_hooks(Path.cwd()),
+        settings_of_hooks(),
     )
 
     old_digests = {rule.digest for rule in old_rules}
@@ -191,7 +191,7 @@ def accept(
             why=f"accepted {SHARED_FILE}",
             root=str(file.root),
         ),
-        settings_of_hooks(Path.cwd()),
+        settings_of_hooks(),
         new=True,
     )
     write_private(project.accepted_rules, file.content)
@@ -248,7 +248,7 @@ def _ask(
         return ask_own(question, new=new)
     values = settings()
     if not is_stated("db") and not db_exists(values.db):
-        values = settings_of_hooks(Path.cwd())
+        values = settings_of_hooks()
     return ask(question, values, new=new)
 
 

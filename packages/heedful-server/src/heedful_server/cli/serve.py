@@ -12,7 +12,6 @@ from typer import Option
 from heedful.cli.databases import removal_seconds
 from heedful.cli.settings import settings, warn_of_unknown_variables
 from heedful.errors import UsageError
-from heedful.store import POSTGRES_PREFIXES
 from heedful_server.cli import service
 from heedful_server.cli.logs import Content, Telemetry, exporting
 
@@ -25,7 +24,7 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
     """
     values = settings().with_one_model()
 
-    if values.workers and values.db.startswith(POSTGRES_PREFIXES):
+    if values.workers and values.is_on_server:
         raise UsageError(
             f"workers is {values.workers}, but on PostgreSQL no work is done in the "
             f"service's process; start heedful worker --concurrency {values.workers}"

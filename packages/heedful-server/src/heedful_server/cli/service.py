@@ -34,7 +34,7 @@ from heedful.loop.policies import LoopLimits, policy
 from heedful.memory.call_memory import log_failure
 from heedful.models.embedding import load_embedder
 from heedful.pipeline.thresholds import read_settings
-from heedful.store import POSTGRES_PREFIXES, keys, shown
+from heedful.store import keys, shown
 from heedful.store.store import Store
 from heedful_server.app import application
 from heedful_server.auth import Caller, local
@@ -267,7 +267,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
                 await asyncio.sleep(JOB_PAUSE)
 
     jobs = DEFAULT_LOCAL_JOBS if values.workers is None else values.workers
-    if values.db.startswith(POSTGRES_PREFIXES):
+    if values.is_on_server:
         async with opened_queue(values.db) as server_queue:
             yield server_queue
     elif not jobs:
@@ -290,7 +290,7 @@ def _hello(values: Settings, setup: Setup, url: str, has_key: bool) -> str:
         has_key=has_key,
         then=following("key", "create", "--name", "NAME", db=values.db),
         store=shown(values.db),
-        server=values.db.startswith(POSTGRES_PREFIXES),
+        server=values.is_on_server,
         url=url,
         model=setup.model,
         judge=values.judge,

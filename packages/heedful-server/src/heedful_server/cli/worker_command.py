@@ -57,7 +57,7 @@ from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.models.contract import Model
 from heedful.sanitize import clean
-from heedful.store import POSTGRES_PREFIXES, keys, lessons, shown
+from heedful.store import keys, lessons, shown
 from heedful.store.store import Store
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
 from heedful_server import failed_jobs
@@ -200,7 +200,7 @@ def _check_options(
     removal_seconds(values)
     for name in set(queue_names).difference(JOB_QUEUES):
         raise UnknownName("queue", name, JOB_QUEUES)
-    if not (once or values.db.startswith(POSTGRES_PREFIXES)):
+    if not (once or values.is_on_server):
         raise UsageError(
             f"{clean(values.db, MAX_SHOWN_TEXT_CHARS)} is a SQLite file, whose jobs "
             "run inside heedful serve; heedful worker --once runs the waiting jobs; "
@@ -250,7 +250,7 @@ async def _run(
     `queues` None means all. With `names_model`, a command line names the model, so its
     weights may be downloaded. Return the exit code.
     """
-    is_on_server = values.db.startswith(POSTGRES_PREFIXES)
+    is_on_server = values.is_on_server
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(values))
         # The first statement connects: it fails here if no database answers.

@@ -44,7 +44,7 @@ from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces
 from heedful.models import weights
 from heedful.models.embedding import space_of
-from heedful.store import POSTGRES_PREFIXES, search, shown
+from heedful.store import search, shown
 from heedful.store.connection import Db
 from heedful.validation import require
 
@@ -104,7 +104,7 @@ def doctor() -> int:
     model, weights and the database.
     """
     values = settings()
-    signs = [] if values.db.startswith(POSTGRES_PREFIXES) else [_check_sqlite()]
+    signs = [] if values.is_on_server else [_check_sqlite()]
     # Two models of one provider have the same package and key.
     for kind in dict.fromkeys(name.partition(":")[0] for name in values.models):
         signs += _check_kind(kind)
@@ -250,7 +250,7 @@ def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
 
     Up to five problems of a damaged SQLite file are shown.
     """
-    if values.db.startswith(POSTGRES_PREFIXES):
+    if values.is_on_server:
         signs = [_check_row_level_security(db, values.db)]
     else:
         result = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))

@@ -34,7 +34,7 @@ from heedful.errors import (
 )
 from heedful.faults import wrong_value
 from heedful.lessons.scope import Scope
-from heedful.store import DEFAULT_DATABASE_FILE, shown
+from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES, shown
 from heedful.store.projects import (
     find_project,
     folder_db,
@@ -185,6 +185,11 @@ class Settings:
             raise InvalidInput("prices", self.prices, allowed)
         return costs
 
+    @property
+    def is_on_server(self) -> bool:
+        """Whether the database is on a server of PostgreSQL."""
+        return self.db.startswith(POSTGRES_PREFIXES)
+
     def with_one_model(self) -> "Settings":
         """Return the settings of a command that asks one model: the first of several.
 
@@ -208,7 +213,7 @@ def settings(**options: Any) -> Settings:
     """
     running = current_command()
     if running.as_hooks:
-        return settings_of_hooks(Path.cwd(), **options)
+        return settings_of_hooks(**options)
 
     origins = _values_by_origin({**running.options, **options})
     values = _valid_settings(origins)
@@ -225,17 +230,17 @@ def settings(**options: Any) -> Settings:
     return replace(values, db=str(database))
 
 
-def settings_of_hooks(folder: Path, **options: Any) -> Settings:
+def settings_of_hooks(folder: Path | None = None, **options: Any) -> Settings:
     """Return the settings that hooks of coding agents have when they run in a folder.
 
-    The package of the hooks reads them, by the door SETTINGS. Nothing in the folder
-    counts. Options take precedence. Raises UsageError.
+    By default, it is the current one. The package of the hooks reads them, by the door
+    SETTINGS. Nothing in the folder counts. Options take precedence. Raises UsageError.
     """
     read_settings = doors.SETTINGS.load("hooks")
     if read_settings is None:
         raise PackageMissing("heedful with --as-hooks", "heedful-agents", "agents")
     stated = _stated_options({**current_command().options, **options})
-    values = {**read_settings(folder), **stated}
+    values = {**read_settings(folder or Path.cwd()), **stated}
     return _valid_settings(_values_by_origin(values, files=False))
 
 
