@@ -11,7 +11,6 @@ from functools import cache, partial
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +20,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Match, Route
 
 from heedful import __version__
-from heedful.wire import Document
+from heedful.wire import Document, Fields
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
 from heedful_server.routes import RouteGroup, error_bodies, route_groups
@@ -85,7 +84,7 @@ def _api_routes() -> Sequence[BaseRoute]:
 
 
 @cache
-def api_examples() -> Mapping[str, Mapping[str, Any]]:
+def api_examples() -> Mapping[str, Fields]:
     """Return the examples of each route, by "METHOD path".
 
     They are of the "request" and of the answer with each status of success.
@@ -157,7 +156,7 @@ def describe(app: FastAPI) -> Document:
     return spec
 
 
-def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, Document]]:
+def operations(spec: Fields) -> Iterator[tuple[str, str, Document]]:
     """Yield path, method and operation object of each route in a description."""
     for path, item in spec["paths"].items():
         for method, operation in item.items():

@@ -49,7 +49,7 @@ from heedful.store.keys import KEY_PERMISSIONS, Key
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
 from heedful.validation import MAX_INTEGER
-from heedful.wire import ANSWERED_SCOPE, Document
+from heedful.wire import ANSWERED_SCOPE, Document, Fields
 from heedful_server.problems import Problem, of_unreadable_json
 from heedful_server.schemas import TOO_DEEP, May, not_too_deep
 from heedful_server.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
@@ -130,7 +130,7 @@ class Caller:
         path: str,
         *,
         body: Any = None,
-        query: Mapping[str, Any] | None = None,
+        query: Fields | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
         """Call a route of the service `app` in this process, without a connection.

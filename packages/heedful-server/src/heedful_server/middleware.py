@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from math import ceil
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -43,7 +42,7 @@ from heedful.store.idempotency import (
 from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
-from heedful.wire import Document
+from heedful.wire import Document, Fields
 from heedful_server.auth import Caller, Callers, collect, receive_of
 from heedful_server.bodies import body_of
 from heedful_server.problems import (
@@ -205,7 +204,7 @@ async def _first_answer(
     effects: Effects,
     scope: Scope,
     receive: Receive,
-) -> Mapping[str, Any]:
+) -> Fields:
     """Run a call, store its answer, and return it.
 
     Returns the answer of another process if that was faster. The answer of a call that

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
@@ -24,7 +23,7 @@ from heedful import errors
 from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
 from heedful.telemetry import LogThrottle
-from heedful.wire import ERROR_RESPONSES, Document
+from heedful.wire import ERROR_RESPONSES, Document, Fields
 
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()
@@ -42,7 +41,7 @@ class Problem(Exception):
     code: str
     detail: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.detail = redact(self.detail)
@@ -195,7 +194,7 @@ def _of_invalid_request(error: RequestValidationError) -> Problem:
 
 def answer(
     error: BaseException,
-    scope: Mapping[str, Any],
+    scope: Fields,
     bodies: Mapping[str, ErrorBody] | None = None,
 ) -> Response:
     """Return the response to an error; log the service's own, without secrets.
@@ -245,7 +244,7 @@ def _log_error(error: BaseException, code: str, request_id: str) -> None:
         log.error("%s: %s id=%s", code, line, request_id)
 
 
-def _request_fields(scope: Mapping[str, Any]) -> Document:
+def _request_fields(scope: Fields) -> Document:
     """Return the fields of a request: those of its path, and those of its body."""
     path_fields = scope.get("path_params", {})
     body = scope["state"].get("plain")

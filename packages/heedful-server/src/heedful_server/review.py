@@ -9,15 +9,17 @@ it either. All that answers with lessons asks here: routes, pages and MCP. So do
 that decides about what waits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.store.records import StoredLoop
+from heedful.wire import Fields
 from heedful_server.auth import Caller
 
+Ruling = Literal["release", "reject", "undo"]
 # What the author of a lesson chose, with the value that stands for it.
-UNREVIEWED_VALUES: Mapping[str, Any] = {
+UNREVIEWED_VALUES: Fields = {
     "error_type": "",
     "data": {},
     "mistake": None,
@@ -34,7 +36,7 @@ def may_review(caller: Caller) -> bool:
     return "read" in caller.key.may
 
 
-def visible(caller: Caller, lesson: Mapping[str, Any]) -> Mapping[str, Any]:
+def visible(caller: Caller, lesson: Fields) -> Fields:
     """Return a lesson as plain data, without what this caller may not see."""
     is_unreviewed = lesson["state"] == "quarantined" or (
         lesson["trust"] == "outside" and not lesson["released_by"]
@@ -56,7 +58,7 @@ def visible_loop(caller: Caller, stored_loop: StoredLoop) -> StoredLoop:
 
 async def decide(
     caller: Caller,
-    ruling: Literal["release", "reject", "undo"],
+    ruling: Ruling,
     ids: Sequence[int],
     why: str,
 ) -> None:

@@ -36,7 +36,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact_start
 from heedful.store.idempotency import new_key
 from heedful.validation import refuses_unknown_options, require
-from heedful.wire import ERROR_RESPONSES, lesson_from_wire
+from heedful.wire import ERROR_RESPONSES, Fields, lesson_from_wire
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -60,7 +60,6 @@ MAX_PAUSE_SECONDS = 10.0
 # If the service asks for a longer wait, there is no retry.
 MAX_WAIT_SECONDS = 60.0
 T = TypeVar("T")
-Plain = Mapping[str, Any]
 
 
 @refuses_unknown_options
@@ -228,7 +227,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         memory_key: str = "",
         model: str = "",
         rungs: Sequence[str] = (),
-    ) -> Plain:
+    ) -> Fields:
         """Begin a loop with the id `loop`, or return the existing loop as it is.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -247,7 +246,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "model": model,
             "rungs": list(rungs),
         }
-        return cast("Plain", await self.call("PUT", "loops", loop, body=body))
+        return cast("Fields", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -257,7 +256,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         output: Any = None,
         digest: str = "",
         evaluation: Evaluation | None = None,
-        checks: Sequence[Plain] = (),
+        checks: Sequence[Fields] = (),
         usage: Usage = NO_USAGE,
         model: str = "",
     ) -> Verdict:
@@ -287,12 +286,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer = await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
         return verdict_from({**answer, "verdict": answer["decision"]})
 
-    async def loop(self, loop: str) -> Plain:
+    async def loop(self, loop: str) -> Fields:
         """Return a loop with its attempts (`made`) and its `decisions`.
 
         Raises NotFound.
         """
-        return cast("Plain", await self.call("GET", "loops", loop))
+        return cast("Fields", await self.call("GET", "loops", loop))
 
     async def explain(self, loop: str) -> str:
         """Return a text that explains why a loop continued and why it stopped.
@@ -367,9 +366,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         return Seen(answer["count"], lessons, group=group, lines=tuple(answer["lines"]))
 
-    async def before(
-        self, tool: str, arguments: Mapping[str, Any] | str
-    ) -> ActionHistory:
+    async def before(self, tool: str, arguments: Fields | str) -> ActionHistory:
         """Return how an action failed and what fixed it, as `Memory.before` does."""
         body = {"tool": tool, "arguments": arguments}
         answer = await self.call("POST", "before", body=body)
@@ -574,17 +571,17 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer = await self.call("GET", "trials", "proof", source=source)
         return _read(TrialProof, answer)
 
-    async def reflect(self, episode: Episode) -> Plain:
+    async def reflect(self, episode: Episode) -> Fields:
         """Send a finished run for reflection; return its `digest` and its `state`.
 
         A worker reflects on it later, once even if the same run is sent twice. `hint`
         in the answer says how to state whose words the run has, if nobody did.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        return cast("Plain", await self._call("POST", "episodes", body=body))
+        return cast("Fields", await self._call("POST", "episodes", body=body))
 
 
-def _matches(answer: Plain) -> records.Matches:
+def _matches(answer: Fields) -> records.Matches:
     """Return the lessons in an answer, and why there are none."""
     matches = _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
     return records.Matches(matches, silence=answer["silence"])

@@ -23,7 +23,9 @@ from heedful.loop.record import Loop
 from heedful.store.loop_notes import LoopNote
 from heedful.store.records import StoredLoop
 
+# JSON data; Fields are only read.
 Document = dict[str, Any]
+Fields = Mapping[str, Any]
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.
@@ -140,7 +142,7 @@ class Shape:
         return {**field, "schema": kind}
 
 
-def lesson_from_wire(plain: Mapping[str, Any]) -> dict[str, Any]:
+def lesson_from_wire(plain: Fields) -> Document:
     """Return the fields of a lesson, a match or a known failure that was sent.
 
     The id of a lesson that was found is sent as its `reflection`.

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from fastapi import APIRouter
 
 from heedful import doors
+from heedful.wire import Fields
 from heedful_server.problems import ErrorBody
 from heedful_server.routes import loop_routes, memory_routes, operations
 
@@ -22,7 +22,7 @@ class RouteGroup:
     """
 
     router: APIRouter
-    description: Mapping[str, Any] = field(default_factory=dict)
+    description: Fields = field(default_factory=dict)
     error_body: ErrorBody | None = None
 
 

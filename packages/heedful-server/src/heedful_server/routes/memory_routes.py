@@ -5,9 +5,9 @@ quarantine, episodes and traces.
 import json
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
@@ -45,7 +45,7 @@ from heedful.store import (
 )
 from heedful.store.offload import offload
 from heedful.validation import MAX_INTEGER
-from heedful.wire import Document, Page
+from heedful.wire import Document, Fields, Page
 from heedful_server import review, schemas
 from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful_server.auth import (
@@ -475,7 +475,7 @@ async def forget(body: schemas.Forgetting, caller: Approving) -> Forgotten:
     )
 
 
-def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
+def _with_etag(lesson: Fields, response: Response) -> Document:
     """Return a lesson as the API sends it, and add its entity tag to the response."""
     response.headers["ETag"] = f'"{lesson["edition"]}"'
     return dict(lesson)
@@ -528,7 +528,7 @@ STATES_AFTER_RULING = {
 @quarantine.post("/{id}/{ruling}")
 async def rule(
     id: Id,
-    ruling: Literal["release", "reject", "undo"],
+    ruling: review.Ruling,
     body: schemas.ReasonBody,
     caller: Approving,
 ) -> Document:

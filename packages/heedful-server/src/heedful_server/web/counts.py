@@ -26,7 +26,7 @@ from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
 from heedful.store.statements import of_dialect, statements_in
-from heedful.wire import Document
+from heedful.wire import Document, Fields
 from heedful_server.web.steps import first_failure, steps_of, time_span
 
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
@@ -74,7 +74,7 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
 
 def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Document]:
     """Return ids and texts of lessons by name, without words from outside."""
-    lessons = list[Mapping[str, Any]]()
+    lessons = list[Fields]()
     for name in names:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}

@@ -9,7 +9,8 @@ from pathlib import Path
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES_PREFIXES
 from heedful.store.projects import PROJECTS_TABLE, user_folder
-from heedful_server.web.site import Document, Visit
+from heedful.wire import Document
+from heedful_server.web.site import Visit
 
 
 def begin(visit: Visit) -> Document:

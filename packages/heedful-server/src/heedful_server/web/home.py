@@ -18,12 +18,13 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS
+from heedful.wire import Document
 from heedful_server.web import counts
 from heedful_server.web.first_loop import begin
 from heedful_server.web.lists import known_failures, short_names
 from heedful_server.web.loop_list import recent_loops
 from heedful_server.web.memory_pages import read_proof
-from heedful_server.web.site import READING, Document, SitePage, Visit
+from heedful_server.web.site import READING, SitePage, Visit
 
 NEED_SECONDS = 7 * 86_400.0  # a loop that stopped before this time needs nobody
 

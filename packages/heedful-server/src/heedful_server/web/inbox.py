@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import Any, Literal
 from urllib.parse import unquote
 
 from heedful.display import counted
@@ -29,10 +28,11 @@ from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
+from heedful.wire import Document, Fields
 from heedful_server import review
 from heedful_server.auth import Caller
 from heedful_server.web import counts
-from heedful_server.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
+from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit
 
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones
@@ -241,7 +241,7 @@ async def _read_decided(visit: Visit) -> list[Document]:
 
 
 def _decision_row(
-    rulings: Sequence[Mapping[str, Any]], texts: Mapping[int, QuarantinedLesson]
+    rulings: Sequence[Fields], texts: Mapping[int, QuarantinedLesson]
 ) -> Document:
     """Return what a list shows of a decision, which consists of these rulings.
 
@@ -290,7 +290,7 @@ def _names_in(visit: Visit) -> list[str]:
     return names
 
 
-async def _review(visit: Visit, ruling: Literal["release", "reject", "undo"]) -> str:
+async def _review(visit: Visit, ruling: review.Ruling) -> str:
     """Decide about the texts of a form, but not about those decided before.
 
     "undo" takes back decisions, and leaves out texts that wait. Returns what was done.

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from heedful.errors import InvalidInput
 from heedful.store import calls
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
-from heedful_server.web.site import Document, Visit
+from heedful.wire import Document
+from heedful_server.web.site import Visit
 
 WITHOUT = "-"  # in an address, for what has no value
 INNER_FUNCTION = ".<locals>."  # in the qualified name of a function

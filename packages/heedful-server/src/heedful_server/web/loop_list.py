@@ -21,6 +21,7 @@ from heedful.store.recent import (
     sum_loops,
 )
 from heedful.validation import MAX_SHOWN_ROWS
+from heedful.wire import Document
 from heedful_server.auth import Caller
 from heedful_server.web.lists import (
     WITHOUT,
@@ -33,7 +34,7 @@ from heedful_server.web.lists import (
 )
 from heedful_server.web.loop_summaries import found_words, summaries
 from heedful_server.web.loop_texts import search_loops
-from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
+from heedful_server.web.site import READING, SitePage, Visit, page_links
 
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")

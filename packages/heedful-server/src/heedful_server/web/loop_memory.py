@@ -3,15 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from heedful.display import counted
 from heedful.lessons.scope import lesson_name
 from heedful.store.connection import token
 from heedful.validation import MAX_LISTED_ITEMS
+from heedful.wire import Document, Fields
 from heedful_server import review
 from heedful_server.web import counts
-from heedful_server.web.site import Document, Visit
+from heedful_server.web.site import Visit
 
 
 async def name_choices(
@@ -25,7 +25,7 @@ async def name_choices(
     """
     ids = sorted({choice["lesson"] for choice in choices})
     rows = await visit.caller.read(counts.present_lessons, ids)
-    lessons: Mapping[int, Mapping[str, Any]] = {
+    lessons: Mapping[int, Fields] = {
         row["id"]: review.visible(visit.caller, row) for row in rows
     }
     edits = await visit.rows(

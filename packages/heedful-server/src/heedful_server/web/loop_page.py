@@ -25,6 +25,7 @@ from heedful.store import loop_notes, loops as loop_store
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
+from heedful.wire import Document
 from heedful_server.review import may_review
 from heedful_server.web import counts
 from heedful_server.web.failure import (
@@ -36,7 +37,7 @@ from heedful_server.web.loop_memory import describe_memory, name_choices
 from heedful_server.web.loop_reading import window
 from heedful_server.web.matrix import make_matrix
 from heedful_server.web.run_page import run
-from heedful_server.web.site import READING, Document, SiteAction, SitePage, Visit
+from heedful_server.web.site import READING, SiteAction, SitePage, Visit
 
 
 async def loop(visit: Visit, id: str) -> Document:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from heedful.display import counted
@@ -29,10 +29,11 @@ from heedful.pages import render
 from heedful.store import editions, exposures
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
+from heedful.wire import Document, Fields
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.lists import facet, table, unknown_filters
-from heedful_server.web.site import READING, Document, SitePage, Visit, page_links
+from heedful_server.web.site import READING, SitePage, Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
 STATES = get_args(State)
@@ -80,7 +81,7 @@ class Measures(NamedTuple):
     effects: Mapping[str, Document]
     shown: Mapping[str, Shown]
 
-    def of(self, lesson: Mapping[str, Any]) -> Document:
+    def of(self, lesson: Fields) -> Document:
         """Return what is measured of a lesson: its effect, ends, verdict and lacks."""
         name = lesson_name(str(lesson["kind"]), str(lesson["signature"]))
         effect = self.effects.get(name)

@@ -39,6 +39,7 @@ from heedful.pages.run_report import STYLE_FILE
 from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
+from heedful.wire import Document, Fields
 from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
 from heedful_server.bodies import read_body
@@ -75,7 +76,6 @@ SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
 }
-Document = dict[str, Any]
 # A page with loops or lessons needs one of these permissions, as in the API. A page
 # with words of tools, or of lessons that wait in quarantine, needs the one of
 # REVIEWING.
@@ -124,7 +124,7 @@ class Visit:
         path: str,
         body: Any = None,
         *,
-        query: Mapping[str, Any] | None = None,
+        query: Fields | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Return what a route answers in the visitor's project. Raises Problem."""
@@ -722,7 +722,7 @@ def _html(
     template: str,
     visit: Visit | None,
     title: str,
-    facts: Mapping[str, Any],
+    facts: Fields,
     *,
     status: int = 200,
 ) -> Response:

@@ -14,15 +14,10 @@ from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
 from heedful.validation import MAX_SHOWN_ROWS
+from heedful.wire import Document
 from heedful_server.jobs import Work
 from heedful_server.web import counts
-from heedful_server.web.site import (
-    REVIEWING,
-    Document,
-    SiteAction,
-    SitePage,
-    Visit,
-)
+from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit
 from heedful_server.web.steps import first_error, steps_of, time_span
 
 RETRY_COMMAND = "heedful worker --once"

@@ -13,13 +13,13 @@ from heedful.pages.run_report import cut, unjudged
 from heedful.store import episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
 from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
-from heedful.wire import split_page
+from heedful.wire import Document, split_page
 from heedful_server.arrivals import unknown_spans
 from heedful_server.jobs import Work
 from heedful_server.web import counts
 from heedful_server.web.lists import facet, known_failures, table, unknown_filters
 from heedful_server.web.loop_list import MADE_UP_ID_PART, loop_called
-from heedful_server.web.site import READING, Document, SitePage, Visit
+from heedful_server.web.site import READING, SitePage, Visit
 from heedful_server.web.trace import RETRY_COMMAND
 
 MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sought
