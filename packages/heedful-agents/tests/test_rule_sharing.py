@@ -5,7 +5,6 @@ in another one.
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson_check import LessonCheck
@@ -16,7 +15,6 @@ from heedful_agents.rule_sharing import follow_rules, rules_to_share
 from heedful_agents.team_rules import read_rules, rule_of, write_rules
 from tests.engines import in_memory
 from tests.hosts import patient_host
-from tests.memory.transfers import run_async
 from tests.store.entries import build_lesson
 from tests.tables import cases
 
@@ -120,19 +118,15 @@ async def test_a_changed_file_replaces_what_it_had():
     assert texts == {"Use blanks.", "Our own."}
 
 
-@given(st.sampled_from(ORIGINS), st.sampled_from(ORIGINS))
-def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
-    async def follow_one() -> list[Any]:
-        memory = Memory(in_memory())
-        text = write_rules([rule_of("A rule.", trust=stated)])
-        await follow(memory, text, trust=reviewer)
-        waiting = await memory.quarantine.waiting()
-        usable = [lesson for lesson in await memory.top() if not lesson["entry"]]
-        trusts = [entry.trust for entry in waiting]
-        return trusts + [lesson["trust"] for lesson in usable]
-
-    [trust] = run_async(follow_one())
-    assert trust == ORIGINS[max(map(ORIGINS.index, (stated, reviewer)))]
+@pytest.mark.parametrize("stated", ORIGINS)
+async def test_a_rule_is_trusted_as_its_file_says(stated):
+    memory = Memory(in_memory())
+    text = write_rules([rule_of("A rule.", trust=stated)])
+    await follow(memory, text)
+    waiting = await memory.quarantine.waiting()
+    usable = [lesson for lesson in await memory.top() if not lesson["entry"]]
+    trusts = [entry.trust for entry in waiting]
+    assert trusts + [lesson["trust"] for lesson in usable] == [stated]
 
 
 @cases(

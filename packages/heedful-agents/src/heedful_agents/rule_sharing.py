@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from heedful.episodes.particulars import Particulars
 from heedful.errors import InvalidInput
@@ -22,7 +21,7 @@ from heedful.lessons.forgetting import Target
 from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import Mistake, from_json
-from heedful.lessons.origin import Origin, lowest_origin, standing_of
+from heedful.lessons.origin import standing_of
 from heedful.lessons.quarantine import initial_state
 from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
@@ -34,6 +33,7 @@ from heedful.redact import redact
 from heedful.store import forgetting, lessons as lesson_store
 from heedful.store.connection import Db, resumable, token
 from heedful.validation import check_actor
+from heedful_agents.agents import Fields
 from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 
 TEAM_SOURCE_PREFIX = "shared:"
@@ -87,7 +87,7 @@ async def rules_to_share(
     return await asyncio.to_thread(_rules_of, rows, root)
 
 
-def _rules_of(rows: Iterable[Mapping[str, Any]], root: str) -> RulesToShare:
+def _rules_of(rows: Iterable[Fields], root: str) -> RulesToShare:
     """Return the rules of lessons, and why others are left out."""
     rules: list[SharedRule] = []
     left_out: dict[int, str] = {}
@@ -107,7 +107,7 @@ def _rules_of(rows: Iterable[Mapping[str, Any]], root: str) -> RulesToShare:
     return RulesToShare(rules=tuple(rules), left_out=left_out)
 
 
-def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
+def _rule_of(row: Fields, root: str) -> SharedRule:
     """Return the rule of a lesson. Raises InvalidInput."""
     particulars = Particulars(root)
 
@@ -149,18 +149,17 @@ async def follow_rules(
     *,
     by: str,
     why: str,
-    trust: Origin = "user",
     root: str = "",
 ) -> FollowedRules:
     """Follow the rules of a file in the place of those that it had before.
 
-    `by` reviewed them and has the `trust`: no rule gets more. A rule that only a tool
-    or a stranger confirms waits in quarantine. `root` is the folder of the
-    repository, whose files rules may be about. Raises InvalidInput, StoreError.
+    `by` is the user, who reviewed them. A rule that only a tool or a stranger confirms
+    waits in quarantine. `root` is the folder of the repository, whose files rules may
+    be about. Raises InvalidInput, StoreError.
     """
     check_actor(by, why)
     lessons = await asyncio.to_thread(
-        lambda: [_lesson_of(rule, trust, root) for rule in rules]
+        lambda: [_lesson_of(rule, root) for rule in rules]
     )
     checks = [rule.check for rule in rules]
     return await memory.store.write(
@@ -168,9 +167,8 @@ async def follow_rules(
     )
 
 
-def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
-    """Return the lesson of a rule, trusted no more than its reviewer."""
-    trust = lowest_origin((rule.trust, reviewer))
+def _lesson_of(rule: SharedRule, root: str) -> Lesson:
+    """Return the lesson of a rule, trusted as the file says."""
     files = file_digests(root, rule.scope) if root else {}
     # A file that is not here has no digest: the lesson rests until it is.
     digests = {path: files.get(path, "") for path in rule.scope}
@@ -181,20 +179,18 @@ def _lesson_of(rule: SharedRule, reviewer: Origin, root: str) -> Lesson:
         error_type=rule.tool,
         text=rule.lesson_text,
         sighting=rule.text,
-        state=initial_state(trust),
-        trust=trust,
+        state=initial_state(rule.trust),
+        trust=rule.trust,
         importance=TEAM_RULE_IMPORTANCE,
         evidence="put right" if rule.fix else "once",
         # What is about no error is found by its own words.
         is_correction=not rule.error,
         mistake=mistake and replace(mistake, files=digests),
-        source=f"{TEAM_SOURCE_PREFIX}{rule.digest} {trust}",
+        source=f"{TEAM_SOURCE_PREFIX}{rule.digest} {rule.trust}",
     )
 
 
-def reviewed_lessons(
-    db: Db, scope: Scope, taken: bool = False
-) -> list[Mapping[str, Any]]:
+def reviewed_lessons(db: Db, scope: Scope, taken: bool = False) -> list[Fields]:
     """Return the lessons that may be shared, as data.
 
     A person wrote or released them, or evidence verified them. `rule` is that of their

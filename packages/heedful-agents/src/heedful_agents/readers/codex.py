@@ -41,6 +41,8 @@ from heedful.episodes.readers.base import (
 from heedful.errors import InvalidInput
 from heedful.lessons.action import command_of
 
+# An item of the API, or an event, as JSON data.
+Item = Mapping[str, Any]
 # The fields of an output of Codex itself.
 OUTPUT_FIELDS = {"output", "metadata", "content", "success"}
 # How a note begins that Codex wrote as the user: with a tag, or with AGENTS.md.
@@ -90,7 +92,7 @@ class CodexReader(EntryReader):
         self._add(events, seconds(value.get("timestamp")))
         return []
 
-    def _open(self, meta: Mapping[str, Any]) -> None:
+    def _open(self, meta: Item) -> None:
         """Begin a session, unless it is the one that the open session continues."""
         id = text_field(meta, "id")
         if id in self._meta:
@@ -112,7 +114,7 @@ class CodexReader(EntryReader):
                 event = as_prompt_of_model(event)
             session.builder.add(replace(event, at=time))
 
-    def _item_events(self, item: Mapping[str, Any]) -> Iterator[Event]:
+    def _item_events(self, item: Item) -> Iterator[Event]:
         """Yield the events of an item of the model's API. Raises InvalidInput."""
         kind = text_field(item, "type")
         if not kind.endswith(("message", "_call", "_call_output")):
@@ -199,7 +201,7 @@ class ExecReader(EntryReader):
         super().__init__(limits)
         self._thread = ""
         # How calls began in the older form, by their ids.
-        self._begun: dict[str, Mapping[str, Any]] = {}
+        self._begun: dict[str, Item] = {}
 
     @staticmethod
     def begins(value: Any) -> bool:
@@ -235,7 +237,7 @@ class ExecReader(EntryReader):
         return []
 
 
-def _events_of(item: Mapping[str, Any]) -> list[Event]:
+def _events_of(item: Item) -> list[Event]:
     """Return the events of an item: its words, or a call and its result."""
     kind = text_field(item, "type").removesuffix("_end")
     words = texts_of(item, ("text", "message", "prompt"))
@@ -265,7 +267,7 @@ def _events_of(item: Mapping[str, Any]) -> list[Event]:
     return [call, *message_events("tool", [result | {"error": error}], {})]
 
 
-def _call_of(kind: str, item: Mapping[str, Any]) -> Event | None:
+def _call_of(kind: str, item: Item) -> Event | None:
     """Return the call that an item is about; None if it is about none."""
     match kind:
         case "command_execution" | "exec_command":
