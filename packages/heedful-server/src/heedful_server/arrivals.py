@@ -119,10 +119,8 @@ def _read_pieces(body: Any) -> tuple[list[Piece], Counter[str]]:
     return pieces, refused
 
 
-async def gather(
-    store: Store, scope: Scope, patience: Patience = Patience()
-) -> tuple[str, ...]:
-    """Make episodes of ended traces; return the new ones' digests. Raises StoreError.
+async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> None:
+    """Make episodes of ended traces. Raises StoreError.
 
     Several processes may do so at once. A trace without steps of an agent makes no
     episode.
@@ -130,7 +128,6 @@ async def gather(
     now = time.time()
     with_root_before = now - patience.settled
     without_root_before = now - patience.ending
-    digests: list[str] = []
     for trace in await store.read(
         scope, ended_traces, with_root_before, without_root_before
     ):
@@ -140,10 +137,7 @@ async def gather(
         if built:
             episode = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
 
-        is_new = await store.write(scope, finish_trace, trace, episode)
-        if episode and is_new:
-            digests.append(episode.digest)
-    return tuple(digests)
+        await store.write(scope, finish_trace, trace, episode)
 
 
 def ended_traces(

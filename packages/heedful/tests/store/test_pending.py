@@ -84,12 +84,14 @@ def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
             for _ in range(2):  # nothing is doubled
                 assert await receive(store, SCOPE, body) == Counter()
             if n + size < len(spans):
-                assert await gather(store, SCOPE, Patience(settled=1e9)) == ()
-        assert await gather(store, SCOPE, ROOTED) == (read_episode(KINDS[kind]).digest,)
+                await gather(store, SCOPE, Patience(settled=1e9))
+                assert await read_episodes(store) == []
+        await gather(store, SCOPE, ROOTED)
         [(episode, trust)] = await read_episodes(store)
         assert episode.digest == read_episode(KINDS[kind]).digest
         assert trust == "outside"
-        assert await gather(store, SCOPE, ROOTED) == ()
+        await gather(store, SCOPE, ROOTED)
+        assert len(await read_episodes(store)) == 1
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
@@ -101,9 +103,11 @@ async def test_of_a_trace_whose_root_does_not_come_the_rest_is_an_episode_after_
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
     await send(store, spans)
-    assert await gather(store, SCOPE, ROOTED) == ()
-    [digest] = await gather(store, SCOPE, Patience(settled=1e9, ending=0.0))
-    assert digest == read_episode(spans).digest
+    await gather(store, SCOPE, ROOTED)
+    assert await read_episodes(store) == []
+    await gather(store, SCOPE, Patience(settled=1e9, ending=0.0))
+    [(episode, _)] = await read_episodes(store)
+    assert episode.digest == read_episode(spans).digest
 
 
 async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(
@@ -111,8 +115,8 @@ async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refuse
 ):
     spans = genai()
     await send(store, spans)
-    gathered = await asyncio.gather(*(gather(store, SCOPE, ROOTED) for _ in range(4)))
-    assert sorted(len(episodes) for episodes in gathered) == [0, 0, 0, 1]
+    await asyncio.gather(*(gather(store, SCOPE, ROOTED) for _ in range(4)))
+    assert len(await read_episodes(store)) == 1
     late = span(
         "00000000000000aa",
         parent=spans[-1]["spanId"],
@@ -130,7 +134,7 @@ async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     [trace] = await store.read(SCOPE, arrivals.ended_traces, 4e9, 4e9)
     await send(store, children[:1])
     assert await store.write(SCOPE, arrivals.finish_trace, trace, None) is False
-    assert len(await gather(store, SCOPE, ROOTED)) == 1
+    await gather(store, SCOPE, ROOTED)
     assert (await read_episodes(store))[0][0].digest == read_episode(genai()).digest
 
 
