@@ -6,6 +6,7 @@ that a prompt would show alike.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -32,12 +33,11 @@ from heedful.wire import Document, Fields
 from heedful_server import review
 from heedful_server.auth import Caller
 from heedful_server.web import counts
-from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit
+from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit, is_number
 
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones
 RUN_PREFIX = "episode:"
-_NAMES_FORM = "the names of sources, as a JSON list"
 DECISION_WORDS = {
     **quarantine_store.RULING_WORDS,
     "trust": "stated",
@@ -281,12 +281,11 @@ def _names_in(visit: Visit) -> list[str]:
     another way. Raises InvalidInput.
     """
     sent_names = unquote(visit.form_text("names"))
-    try:
+    names: object = None
+    with suppress(ValueError, RecursionError):
         names = json.loads(sent_names or "[]")
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("names", sent_names, _NAMES_FORM) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidInput("names", sent_names, _NAMES_FORM)
+        raise InvalidInput("names", sent_names, "the names of sources, as a JSON list")
     return names
 
 
@@ -299,9 +298,7 @@ async def _review(visit: Visit, ruling: review.Ruling) -> str:
     caller = visit.caller
     sent_ids = visit.form_text("id")
     parts = sent_ids.split(",")
-    if not all(
-        part.isascii() and part.isdecimal() and len(part) <= 16 for part in parts
-    ):
+    if not all(map(is_number, parts)):
         raise InvalidInput("id", sent_ids, "the ids of texts")
     ids = [int(part) for part in parts]
     texts = await caller.read(quarantine_store.read_entries, ids)

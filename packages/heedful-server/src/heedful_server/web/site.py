@@ -233,9 +233,7 @@ class Visit:
         Raises InvalidInput if it is not a number from `least` to `most`.
         """
         value = (self.form or self.query).get(name) or str(default)
-        # `int` alone would also read other digits, signs, spaces and underscores.
-        is_number = value.isascii() and value.isdigit() and len(value) <= 16
-        if not is_number or not least <= int(value) <= most:
+        if not is_number(value) or not least <= int(value) <= most:
             raise InvalidInput(
                 name, value, f"a whole number from {least:,} to {most:,}"
             )
@@ -707,6 +705,14 @@ class Site:
         )
         page.headers.update(problem.headers)
         return page
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number of at most 16 digits.
+
+    `int` alone would also read other digits, signs, spaces and underscores.
+    """
+    return text.isascii() and text.isdecimal() and len(text) <= 16
 
 
 async def _menu_facts(visit: Visit) -> Document:
