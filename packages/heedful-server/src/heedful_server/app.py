@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from itertools import chain
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -23,7 +22,7 @@ from heedful import __version__
 from heedful.wire import Document, Fields
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
-from heedful_server.routes import RouteGroup, error_bodies, route_groups
+from heedful_server.routes import error_bodies, route_groups
 from heedful_server.routes.operations import Readiness, documentation
 from heedful_server.setup import Setup
 
@@ -118,17 +117,14 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def _methods_of_path(request: Request) -> set[str]:
     """Return the methods of all routes that have the path of a request."""
-    routes = chain(request.app.routes, *map(_routes_of, route_groups()))
+    routes = [*request.app.routes]
+    for group in route_groups():
+        routes += group.router.routes
     methods: set[str] = set()
     for route in routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
             methods.update(route.methods or ())
     return methods
-
-
-def _routes_of(group: RouteGroup) -> Sequence[BaseRoute]:
-    """Return the routes of a group."""
-    return group.router.routes
 
 
 def describe(app: FastAPI) -> Document:
