@@ -687,8 +687,12 @@ def harden(
     No model is asked. The check is executed on the lesson's own outputs and on accepted
     outputs of others before it is proposed.
     """
-    decisions = {"accept": accept, "reject": reject, "false_alarm": false_alarm}
-    chosen = [name for name, is_chosen in decisions.items() if is_chosen]
+    decisions = {
+        LessonChecks.accept: accept,
+        LessonChecks.reject: reject,
+        LessonChecks.false_alarm: false_alarm,
+    }
+    chosen = [decide for decide, is_chosen in decisions.items() if is_chosen]
     if list_:
         if lesson is not None or chosen:
             raise UsageError("--list lists all checks: give no lesson and no decision")
@@ -707,18 +711,15 @@ def harden(
     if chosen and not by.strip():
         raise UsageError("a decision needs its author: --by NAME")
 
-    async def decide(memory: Memory) -> LessonCheck:
+    async def propose_or_decide(memory: Memory) -> LessonCheck:
         """Propose the check, or decide about it."""
         checks = LessonChecks(memory)
-        if accept:
-            return await checks.accept(lesson, by=by, why=why)
-        if reject:
-            return await checks.reject(lesson, by=by, why=why)
-        if false_alarm:
-            return await checks.false_alarm(lesson, by=by, why=why)
+        if chosen:
+            [decide] = chosen
+            return await decide(checks, lesson, by=by, why=why)
         return await checks.propose(lesson)
 
-    return _show_check(ask(decide))
+    return _show_check(ask(propose_or_decide))
 
 
 def _show_check(check: LessonCheck) -> int:

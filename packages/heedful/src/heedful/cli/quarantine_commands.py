@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -114,13 +114,13 @@ def show_waiting(id: Id) -> int:
 @quarantine.command()
 def release(ids: Ids, by: By, why: Why = "") -> int:
     """Release lessons from quarantine: agents are told all that `show` prints."""
-    return _review("release", Quarantine.release, ids, by=by, why=why)
+    return _review(Quarantine.release, ids, by=by, why=why)
 
 
 @quarantine.command()
 def reject(ids: Ids, by: By, why: Why = "") -> int:
     """Retire lessons that are in quarantine. The same text is not stored again."""
-    return _review("reject", Quarantine.reject, ids, by=by, why=why)
+    return _review(Quarantine.reject, ids, by=by, why=why)
 
 
 @quarantine.command()
@@ -128,18 +128,21 @@ def undo(ids: Ids, by: By, why: Why = "") -> int:
     """Undo a release or a rejection: the lessons wait again. Prompts that already
     contain a lesson do not change.
     """
-    return _review("undo", Quarantine.undo, ids, by=by, why=why)
+    return _review(Quarantine.undo, ids, by=by, why=why)
 
 
 def _review(
-    action: Literal["release", "reject", "undo"],
     decide: Callable[..., Awaitable[None]],
     ids: Sequence[int],
     *,
     by: str,
     why: str,
 ) -> int:
-    """Decide about lessons, with an entry in the audit, and say what was done."""
+    """Decide about lessons, with an entry in the audit, and say what was done.
+
+    The name of `decide` is that of the decision.
+    """
+    action = decide.__name__
     reviewed = sorted(set(ids))
     names = ", ".join(map(str, reviewed))
 
