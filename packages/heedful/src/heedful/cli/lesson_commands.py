@@ -153,7 +153,19 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
+    found = _with_rules(top_lessons)
+    return answer({"lessons": top_lessons}, page("lessons", found=found), then)
+
+
+def _with_rules(lessons: Sequence[Row]) -> list[Row]:
+    """Return lessons, a reflection with the rule of the same failure in one row."""
+    rules = {lesson["rule_of"]: lesson for lesson in lessons}
+    ids = {lesson["id"] for lesson in lessons}
+    return [
+        {**lesson, "rule": rules.get(lesson["id"])}
+        for lesson in lessons
+        if lesson["rule_of"] not in ids
+    ]
 
 
 @lessons.command("show")

@@ -67,11 +67,14 @@ where lesson_id = :lesson_id and digest = :digest and state = 'unverified'
   and :state = 'verified' and :trust <> 'outside';
 
 -- name: top_lessons
--- The lessons seen most often, each with the number of its worked examples; failures
--- of sessions that nothing put right come last.
+-- The lessons seen most often, each with the number of its worked examples; failures of sessions that nothing put right
+-- come last. A rule is that of the reflection on the same failure, `rule_of`.
 select *, (
   select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
-) as examples
+) as examples, coalesce((
+  select max(r.id) from link k join lesson r on r.tenant = k.tenant and r.project = k.project and k.parent = r.kind || '/' || r.signature
+  where k.tenant = lesson.tenant and k.project = lesson.project and k.relation = 'strategy' and k.child = lesson.kind || '/' || lesson.signature
+), 0) as rule_of
 from lesson where tenant = :tenant and project = :project
 order by evidence in ('once', 'failed run'), seen desc, last_seen desc, id limit :limit;
 
