@@ -5,26 +5,23 @@
         await case(lambda: OurModel())
 
 A case is an async function, and its docstring is the promise. It takes a function that
-makes what is tested: a Model, an Embedder, a Store (each call opens the same database,
-which is empty before the case), or a `SampleFile`. A case of `HOST` takes a `Drive`,
-the function that drives an agent of the framework; one of `MODEL_DOWN` or
-`EMBEDDER_DOWN` takes one that makes a model or an embedder whose provider fails. A
-broken promise raises AssertionError, or the error that it leads to.
+makes what is tested: a Model or an Embedder. A case of `HOST` takes a `Drive`, the
+function that drives an agent of the framework; one of `MODEL_DOWN` or `EMBEDDER_DOWN`
+takes one that makes a model or an embedder whose provider fails. A broken promise
+raises AssertionError, or the error that it leads to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import dist, hypot
 from typing import Any, Protocol, get_args
@@ -34,25 +31,16 @@ from heedful import (
     Context,
     Done,
     Embedder,
-    Episode,
-    Evaluation,
     Finding,
     Memory,
     Message,
     Model,
-    Scope,
-    Store,
-    open_loop,
 )
 from heedful.checks.schema import json_schema
-from heedful.episodes.episode import Limits
-from heedful.episodes.readers.base import Reader
-from heedful.episodes.reading import readers
-from heedful.errors import AttemptTaken, Conflict, ModelError, UsageError
+from heedful.errors import ModelError
 from heedful.integrations.host import Host
 from heedful.models.contract import Finish
-from heedful.store import loops, session_marks
-from heedful.store.connection import Db
+from heedful.store import loops
 from heedful.testing import FixedEmbedder
 
 Case = Callable[[Any], Awaitable[None]]
@@ -83,8 +71,8 @@ async def _expect_error(
 
 
 @asynccontextmanager
-async def _opened(make: Callable[[], Any]) -> AsyncIterator[Any]:
-    """Make a model or a store; close it at the end, twice, which does no harm."""
+async def _opened(make: Callable[[], Model]) -> AsyncIterator[Model]:
+    """Make a model; close it at the end, twice, which does no harm."""
     opened = make()
     try:
         yield opened
@@ -182,212 +170,6 @@ async def embedder_takes_any_text(make: Callable[[], Embedder]) -> None:
 async def embedder_that_fails_raises_model_error(make: Callable[[], Embedder]) -> None:
     """A provider that fails is a ModelError, so that memory goes on without vectors."""
     await _expect_error(make().embed(["a"]), ModelError, "it is a ModelError")
-
-
-# -- stores
-
-SCOPE = Scope("tenant", "project")
-SESSION = "conformance"
-
-
-async def _mark(store: Store, mark: str) -> None:
-    """Write a row: the mark of a session."""
-    await store.write(SCOPE, session_marks.mark, SESSION, [mark])
-
-
-async def _marks(store: Store, scope: Scope = SCOPE) -> list[str]:
-    """Return the rows that cases write."""
-    marks = ("first", "second", "undone")
-    return sorted(await store.read(scope, session_marks.find, SESSION, marks))
-
-
-def _mark_and_fail(db: Db, scope: Scope) -> None:
-    """Write a row, and fail."""
-    session_marks.mark(db, scope, SESSION, ["undone"])
-    raise LookupError("the work fails after its write")
-
-
-async def store_shows_a_write_to_all(make: Callable[[], Store]) -> None:
-    """Every store of a database sees a write that has returned, in its scope only."""
-    async with _opened(make) as store, _opened(make) as other:
-        await _mark(store, "first")
-        _expect_equal(await _marks(other), ["first"], "another store sees a write")
-        for scope in (Scope("other", "project"), Scope("tenant", "other")):
-            marks = await _marks(store, scope)
-            _expect_equal(marks, [], "another scope has none of the rows")
-
-
-async def store_undoes_what_fails(make: Callable[[], Store]) -> None:
-    """Work that raises changes nothing, and harms no other write of that moment."""
-    async with _opened(make) as store:
-        await asyncio.gather(
-            _mark(store, "first"),
-            _expect_error(
-                store.write(SCOPE, _mark_and_fail),
-                LookupError,
-                "the error of the work is raised",
-            ),
-            _mark(store, "second"),
-        )
-        _expect_equal(await _marks(store), ["first", "second"], "all others are stored")
-
-
-async def store_counts_in_the_database(make: Callable[[], Store]) -> None:
-    """Two writers of one error at the same time make one row, and no count is lost."""
-    async with _opened(make) as store, _opened(make) as other:
-        memories = [Memory(a, SCOPE, embedder=FixedEmbedder()) for a in (store, other)]
-        results = await asyncio.gather(
-            *[memory.remember("TypeError", "no len()") for memory in memories * 8]
-        )
-        seen = sorted(remembered.seen for remembered in results)
-        _expect_equal(seen, [*range(1, 17)], "each sighting has its own number")
-        _expect_equal(await memories[0].count(), 1, "an error has one row")
-
-
-async def store_refuses_what_conflicts(make: Callable[[], Store]) -> None:
-    """An attempt is reported with one output, and a loop has one task."""
-    async with _opened(make) as store, _opened(make) as other:
-        first, second = [
-            await open_loop("one", "a task", store=opened, goals=["score >= 1"])
-            for opened in (store, other)
-        ]
-        evaluation = Evaluation(scores={"score": 0.5})
-        await first.report("an output", attempt=1, evaluation=evaluation)
-        report = second.report("another", attempt=1, evaluation=evaluation)
-        await _expect_error(report, AttemptTaken, "another output is AttemptTaken")
-        loop = open_loop("one", "another task", store=other)
-        await _expect_error(loop, Conflict, "another task is a Conflict")
-
-
-async def store_reads_one_snapshot(make: Callable[[], Store]) -> None:
-    """A read sees the database as it was at its first statement, whoever writes."""
-    async with _opened(make) as store, _opened(make) as other:
-        loop = asyncio.get_running_loop()
-
-        def find_twice(db: Db, scope: Scope) -> list[frozenset[str]]:
-            before = session_marks.find(db, scope, SESSION, ["first"])
-            asyncio.run_coroutine_threadsafe(_mark(other, "first"), loop).result(30)
-            return [before, session_marks.find(db, scope, SESSION, ["first"])]
-
-        marks = await store.read(SCOPE, find_twice)
-        _expect_equal(marks, [frozenset()] * 2, "a read sees no later write")
-
-
-# -- readers
-
-# A made-up key of AWS, which nobody has.
-SECRET = "AKIAIOSFODNN7EXAMPLE"
-# Values that belong to no format of traces.
-FOREIGN: tuple[Any, ...] = (
-    None,
-    [],
-    {"type": "note"},
-    {"events": [{"name": "click"}]},
-    {"events": [{"type": "click", "id": 1}]},
-    {"action": "labeled", "number": 7},
-    {"type": "turn.prompt", "input": []},
-    {"type": "reasoning", "summary": []},
-    {"messages": ["hi"]},
-    {"payload": {"id": 1}},
-    {"message": "done", "level": "info"},
-    "2026-01-31 12:00 started",
-    '{"role": "user"}',
-    b"\x1f\x8b",
-)
-# What a damaged file may have in place of a part.
-DAMAGE: tuple[Any, ...] = (None, -1, "text", [None], {"a": [1]})
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleFile:
-    """A class of readers, the decoded values of a file of its format, and a text in it.
-
-    The file has an episode of at least two events, one of them with the text.
-    """
-
-    reader: type[Reader]
-    values: Sequence[Any]
-    text: str
-
-    def read(self, values: Sequence[Any], **limits: int) -> list[Episode]:
-        """Read values as heedful does: what is refused is left out."""
-        reader = self.reader(Limits(**limits))
-        episodes: list[Episode] = []
-        for value in values:
-            with suppress(UsageError):
-                episodes += reader.add(value)
-        with suppress(UsageError):
-            episodes += reader.finish()
-        return episodes
-
-
-def _variants(value: Any, new: Any) -> Iterator[Any]:
-    """Yield copies of JSON data, each with something new in place of one part."""
-    if isinstance(value, dict):
-        for key, old in value.items():
-            yield from ({**value, key: part} for part in (new, *_variants(old, new)))
-    if isinstance(value, list):
-        entries = dict(enumerate(value))
-        yield from ([*variant.values()] for variant in _variants(entries, new))
-
-
-async def reader_reads_its_format(make: Callable[[], SampleFile]) -> None:
-    """A file gives the same episodes each time, with its texts and its format."""
-    reading = make()
-    source = reading.reader.source
-    episodes = reading.read(reading.values)
-    _expect(reading.text in repr(episodes), "an episode has the text", episodes)
-    _expect_equal({a.source for a in episodes}, {source}, "episodes have the source")
-    _expect_equal(reading.read(reading.values), episodes, "a file is read alike")
-    _expect_equal(reading.read(()), [], "an empty file has no episode")
-
-
-async def reader_recognises_its_format_alone(make: Callable[[], SampleFile]) -> None:
-    """A reader recognises its file, no other but chats' does, and nothing else."""
-    reading = make()
-    source = reading.reader.source
-    types = {reading.reader, *readers()}
-    sources = {a.source for a in types if any(map(a.begins, reading.values))}
-    is_alone = {source} <= sources <= {source, "chat"}
-    _expect(is_alone, f"only {source} recognises its file", sources)
-    foreign = [value for value in FOREIGN if reading.reader.begins(value)]
-    _expect_equal(foreign, [], "no value of another format is recognised")
-
-
-async def reader_refuses_damaged_values(make: Callable[[], SampleFile]) -> None:
-    """A value that is damaged at any place is read, or raises a UsageError."""
-    reading = make()
-    for damage in DAMAGE:
-        for values in _variants([*reading.values], damage):
-            digests = [episode.digest for episode in reading.read(values)]
-            _expect(all(digests), "an episode has a digest", values)
-
-
-async def reader_loses_nothing_beside_damage(make: Callable[[], SampleFile]) -> None:
-    """A value that is damaged as a whole takes nothing from the values beside it."""
-    reading = make()
-    for damage in DAMAGE:
-        values = [part for value in reading.values for part in (damage, value)]
-        text = repr(reading.read(values))
-        _expect(reading.text in text, f"the text is there beside {damage!r}", text)
-
-
-async def reader_removes_secrets(make: Callable[[], SampleFile]) -> None:
-    """No secret of a file is in an episode."""
-    reading = make()
-    text = json.dumps(reading.values).replace(reading.text, SECRET)
-    episodes = reading.read(json.loads(text))
-    _expect(SECRET not in repr(episodes), "episodes have no secret", episodes)
-
-
-async def reader_keeps_its_limits(make: Callable[[], SampleFile]) -> None:
-    """An episode has no more events than its limit, and says how many it left out."""
-    reading = make()
-    counts = [len(a.events) + a.omitted for a in reading.read(reading.values)]
-    episodes = reading.read(reading.values, events=1)
-    figures = [(len(episode.events), episode.omitted) for episode in episodes]
-    expected = [(1, count - 1) for count in counts]
-    _expect_equal(figures, expected, "events that are kept, and that are omitted")
 
 
 # -- hosts
@@ -542,21 +324,6 @@ EMBEDDER: tuple[Case, ...] = (
     embedder_takes_any_text,
 )
 EMBEDDER_DOWN: tuple[Case, ...] = (embedder_that_fails_raises_model_error,)
-STORE: tuple[Case, ...] = (
-    store_shows_a_write_to_all,
-    store_undoes_what_fails,
-    store_counts_in_the_database,
-    store_refuses_what_conflicts,
-    store_reads_one_snapshot,
-)
-READER: tuple[Case, ...] = (
-    reader_reads_its_format,
-    reader_recognises_its_format_alone,
-    reader_refuses_damaged_values,
-    reader_loses_nothing_beside_damage,
-    reader_removes_secrets,
-    reader_keeps_its_limits,
-)
 HOST: tuple[Case, ...] = (
     host_asks_again_and_recalls,
     host_returns_the_best_answer,
