@@ -68,10 +68,10 @@ async def test_an_endpoint_keeps_the_promises_of_a_model(case, server):
     await case(lambda: RemoteModel(f"{server.url}#m"))
 
 
-@pytest.mark.parametrize("case", conformance.MODEL_DOWN, ids=conformance.name)
-async def test_an_endpoint_that_is_down(case, server):
+async def test_an_endpoint_that_is_down_is_a_model_error(server):
     server.says(failure("busy"), status=503)
-    await case(lambda: RemoteModel(f"{server.url}#m"))
+    with pytest.raises(errors.ModelError):
+        await RemoteModel(f"{server.url}#m").complete(CHAT)
 
 
 @cases(

@@ -6,9 +6,8 @@
 
 A case is an async function, and its docstring is the promise. It takes a function that
 makes what is tested: a Model or an Embedder. A case of `HOST` takes a `Drive`, the
-function that drives an agent of the framework; one of `MODEL_DOWN` or `EMBEDDER_DOWN`
-takes one that makes a model or an embedder whose provider fails. A broken promise
-raises AssertionError, or the error that it leads to.
+function that drives an agent of the framework. A broken promise raises AssertionError,
+or the error that it leads to.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from heedful import (
     Model,
 )
 from heedful.checks.schema import json_schema
-from heedful.errors import ModelError
 from heedful.integrations.host import Host
 from heedful.models.contract import Finish
 from heedful.store import loops
@@ -60,14 +58,6 @@ def _expect(holds: object, promise: str, value: object) -> None:
 def _expect_equal(value: object, expected: object, promise: str) -> None:
     """Check that a value is the promised one. Raises AssertionError."""
     _expect(value == expected, f"{promise}: {expected!r:.500}", value)
-
-
-async def _expect_error(
-    work: Awaitable[Any], error: type[Exception], promise: str
-) -> None:
-    """Check that an awaitable raises an error. Raises AssertionError."""
-    results = await asyncio.gather(work, return_exceptions=True)
-    _expect(isinstance(results[0], error), promise, results[0])
 
 
 @asynccontextmanager
@@ -127,12 +117,6 @@ async def model_answers_several_calls_at_once(make: Callable[[], Model]) -> None
         await asyncio.gather(*[_complete(model, max_tokens=16) for _ in range(3)])
 
 
-async def model_that_fails_raises_model_error(make: Callable[[], Model]) -> None:
-    """A provider that fails is a ModelError, so that no answer is blamed."""
-    async with _opened(make) as model:
-        await _expect_error(model.complete(CHAT), ModelError, "it is a ModelError")
-
-
 # -- embedders
 
 
@@ -165,11 +149,6 @@ async def embedder_takes_any_text(make: Callable[[], Embedder]) -> None:
     """A text may be empty, very long, or no valid Unicode; there may be none."""
     await _embed(make())
     await _embed(make(), "", " ", "long " * 3_000, "half a \ud800 pair", "nul \0 👍")
-
-
-async def embedder_that_fails_raises_model_error(make: Callable[[], Embedder]) -> None:
-    """A provider that fails is a ModelError, so that memory goes on without vectors."""
-    await _expect_error(make().embed(["a"]), ModelError, "it is a ModelError")
 
 
 # -- hosts
@@ -317,13 +296,11 @@ MODEL: tuple[Case, ...] = (
     model_takes_every_option,
     model_answers_several_calls_at_once,
 )
-MODEL_DOWN: tuple[Case, ...] = (model_that_fails_raises_model_error,)
 EMBEDDER: tuple[Case, ...] = (
     embedder_names_its_space,
     embedder_keeps_the_order,
     embedder_takes_any_text,
 )
-EMBEDDER_DOWN: tuple[Case, ...] = (embedder_that_fails_raises_model_error,)
 HOST: tuple[Case, ...] = (
     host_asks_again_and_recalls,
     host_returns_the_best_answer,
