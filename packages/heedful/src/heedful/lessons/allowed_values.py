@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from unicodedata import category
 
 from heedful.lessons.words import compiled
 
@@ -77,7 +78,8 @@ def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
         for part in parts:
             starts.append(starts[-1] + len(part))
         places = range(0, len(parts), 2)
-        for _, group in groupby(places, key=lambda place: _look(parts[place])):
+        # Members of one list begin alike: all with a capital, or all with a digit.
+        for _, group in groupby(places, key=lambda place: category(parts[place][0])):
             first, *others = group
             last = others[-1] if others else first
             is_joined = any(
@@ -101,16 +103,6 @@ def _run_pattern(phrases: Sequence[str]) -> str:
         rf"(?<!\w)(?:{member})(?:{_SEPARATOR_REGEX}(?:{inner}))*"
         rf"{_SEPARATOR_REGEX}(?:{member})"
     )
-
-
-def _look(member: str) -> str:
-    """Return what members of one list have in common: how their first sign looks."""
-    sign = member[0]
-    if sign.isdigit():
-        return "0"
-    if sign.isupper():
-        return "A"
-    return "a" if sign.islower() else sign
 
 
 def find_name(part: str, text: str) -> list[tuple[int, int]]:
