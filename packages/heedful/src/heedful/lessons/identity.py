@@ -56,19 +56,23 @@ def failing_tool(tool: str, arguments: Mapping[str, Any] | str, error: str = "")
 def failure_signature(
     tool: str, arguments: Mapping[str, Any] | str, error: str, output: str = ""
 ) -> Signature:
-    """Return the signature of the error of a call, under what failed.
+    """Return the signature of a failed call: of what failed, and of its error.
 
-    `error` is the line that names it. If its stack trace stands in the `output` of the
-    call, the signature is that of the trace.
+    `error` is the line that names the error. If the `output` of the call has the stack
+    trace of this error, the signature is that of the trace.
     """
     name = failing_tool(tool, arguments, error)
-    of_line = signature(name, error)
-    if "\n" in output:
-        of_output = signature(name, output)
-        is_trace = of_output.message != of_output.pattern
-        if is_trace and bare_digest(of_output.message) == bare_digest(of_line.message):
-            return of_output
-    return of_line
+    error_signature = signature(name, error)
+    if "\n" not in output:
+        return error_signature
+
+    output_signature = signature(name, output)
+    # Only the pattern of a trace has more than the message.
+    has_trace = output_signature.message != output_signature.pattern
+    error_digest = bare_digest(error_signature.message)
+    if has_trace and bare_digest(output_signature.message) == error_digest:
+        return output_signature
+    return error_signature
 
 
 def _is_shell_call(tool: str, arguments: Mapping[str, Any] | str) -> bool:

@@ -68,6 +68,19 @@ class Removal:
     reopened: list[str] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
 
+    @property
+    def summary(self) -> Forgotten:
+        """What went, with the first ids of each kind."""
+        values: Plain = {
+            **self.counts,
+            "lessons": len(self.lessons),
+            "lesson_ids": tuple([*self.lessons][:MAX_SHOWN_ROWS]),
+            "loop_ids": tuple(self.loop_ids[:MAX_SHOWN_ROWS]),
+            "reopened": tuple(self.reopened[:MAX_SHOWN_ROWS]),
+            "shared": tuple(self.shared[:MAX_SHOWN_ROWS]),
+        }
+        return Forgotten(**values)
+
 
 @resumable(result=Forgotten)
 def forget(
@@ -86,40 +99,28 @@ def forget(
     lesson or loop and for a source without texts, InvalidInput without an actor, and
     for a time in the future.
     """
+    now = time.time()
+    if not dry_run:
+        check_actor(by, why)
     if target.before is not None:
-        is_past = target.before <= time.time()
+        is_past = target.before <= now
         require(is_past, "before", target.before, "a time that is not in the future")
+
+    # What a dry run deletes is taken back.
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)
-    rows: Plain = {
-        **removal.counts,
-        "lessons": len(removal.lessons),
-        "lesson_ids": tuple([*removal.lessons][:MAX_SHOWN_ROWS]),
-        "loop_ids": tuple(removal.loop_ids[:MAX_SHOWN_ROWS]),
-        "reopened": tuple(removal.reopened[:MAX_SHOWN_ROWS]),
-        "shared": tuple(removal.shared[:MAX_SHOWN_ROWS]),
-    }
-    forgotten = Forgotten(**rows)
+    forgotten = removal.summary
     if target.source and not forgotten:
         raise NotFound("source", target.source, f"the memory of {scope}")
     if dry_run:
         db.undo("forgetting")
-        return forgotten
-
-    check_actor(by, why)
-    if forgotten:
+    elif forgotten:
         remove_answers(db, scope)
-        rule(
-            db,
-            scope,
-            action="revoke" if target.source else "forget",
-            subject=target.subject,
-            by=by,
-            why=why,
-            now=time.time(),
-            record=dict(forgotten.counts),
-        )
+        action = "revoke" if target.source else "forget"
+        counts = dict(forgotten.counts)
+        subject = target.subject
+        rule(db, scope, action, subject=subject, by=by, why=why, now=now, record=counts)
     return forgotten
 
 
