@@ -36,8 +36,7 @@ MAX_FINITE_VALUE = 1e150
 # A value passes if it exceeds a bound by less than this share of the bound.
 ROUNDING_SHARE = 1e-9
 _LAST_SECOND = 2e11  # since 1970: a time in the year 8307, which has a date
-MIN_SKILL_ROWS = 10  # for `leakage`, `shuffled`, `skill` and a constant end
-MAX_SHUFFLED_CORRELATION = 0.2
+MIN_COMPARED_ROWS = 10  # for `leakage` and a constant end
 
 Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about data
 
@@ -686,7 +685,7 @@ def _judge_tail(pairs: "Pairs") -> Iterator[Finding]:
     tail = pairs.tail_predicted
     has_actual = len(pairs.columns) > 1
     goes_on = 2 * pairs.tail_actual.std >= pairs.actual.std > 0
-    if tail.n < MIN_SKILL_ROWS or 2 * tail.n < pairs.predicted.n:
+    if tail.n < MIN_COMPARED_ROWS or 2 * tail.n < pairs.predicted.n:
         return
     if has_actual and not goes_on:
         return
@@ -709,10 +708,8 @@ class Pairs:
     `actual` and `predicted` have the rows with a number in every column; `columns` are
     the columns with all of their rows. `tail_actual` and `tail_predicted` have the last
     of these rows, those whose predictions differ by no more than `tail_share` of the
-    standard deviation. `joint` is the sum, over the pairs, of the distance of the
-    actual value from its `Column.origin` times that of the prediction. `fractional`
-    counts the actual values that are not whole numbers; `copied` counts the predictions
-    that equal such a value exactly.
+    standard deviation. `fractional` counts the actual values that are not whole
+    numbers; `copied` counts the predictions that equal such a value exactly.
     """
 
     columns: Sequence[Column]
@@ -721,7 +718,6 @@ class Pairs:
     tail_actual: Column
     tail_predicted: Column
     tail_share: float
-    joint: float = 0.0
     fractional: int = 0
     copied: int = 0
 
@@ -739,9 +735,6 @@ class Pairs:
         self.actual.add(actual)
         self.predicted.add(predicted)
 
-        actual_distances = actual - self.actual.origin
-        predicted_distances = predicted - self.predicted.origin
-        self.joint += float((actual_distances * predicted_distances).sum())
         fractional = np.floor(actual) != actual
         self.fractional += int(fractional.sum())
         self.copied += int(((actual == predicted) & fractional).sum())
@@ -766,79 +759,10 @@ class Pairs:
         self.tail_actual.add(actual[-count:])
         self.tail_predicted.add(predicted[-count:])
 
-    @property
-    def covariance(self) -> float:
-        """The covariance of the sample (ddof = 1); it needs two pairs."""
-        n = self.actual.n
-        return (self.joint - self.actual.total * self.predicted.total / n) / (n - 1)
-
-
-def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
-    """Yield a warning if rows seem shuffled, or if the mean is as good as the
-    predictions.
-    """
-    shuffled = _shuffled_finding(pairs)
-    if shuffled is not None:
-        yield shuffled
-        return
-
-    actual = pairs.actual
-    predicted = pairs.predicted
-    # The variances are of the sample, the mean square error is over all n values.
-    share = (actual.n - 1) / actual.n
-    variance = predicted.std**2 + actual.std**2 - 2 * pairs.covariance
-    square_error = variance * share + (predicted.mean - actual.mean) ** 2
-    error = sqrt(max(0.0, square_error))
-    error_of_mean = actual.std * sqrt(share)
-
-    if error < error_of_mean * (1 - ROUNDING_SHARE):
-        return
-
-    yield table_finding(
-        "skill",
-        kind=predicted.name,
-        what=f"{predicted.name} is no better than the mean of all values: its root "
-        f"mean square error is {short(error)}, that of the mean {short(error_of_mean)}",
-        fix="compare with the mean before the model is trusted; add features or "
-        "retrain",
-        level="warning",
-        severity=0.4,
-    )
-
-
-def _shuffled_finding(pairs: Pairs) -> Finding | None:
-    """Return a warning if the predictions seem to be in the wrong rows.
-
-    Their mean and spread are then like those of the actual values, but the two values
-    of a row have nothing to do with each other.
-    """
-    actual = pairs.actual
-    predicted = pairs.predicted
-    has_same_spread = actual.std <= 2 * predicted.std <= 4 * actual.std
-    has_same_mean = 2 * abs(predicted.mean - actual.mean) <= actual.std
-    if not has_same_spread or not has_same_mean:
-        return None
-
-    correlation = pairs.covariance / (actual.std * predicted.std)
-    # By chance, few samples of n pairs have a correlation beyond 3 standard errors.
-    if abs(correlation) >= min(MAX_SHUFFLED_CORRELATION, 3 / sqrt(actual.n)):
-        return None
-    return table_finding(
-        "shuffled",
-        kind=predicted.name,
-        what=f"{predicted.name} is spread like {actual.name} (std ratio "
-        f"{short(predicted.std / actual.std)}) but does not vary with it: correlation "
-        f"{correlation:.3f} in {actual.n} rows",
-        fix="check that rows were not shuffled or joined by position: align them by "
-        "their key",
-        level="warning",
-        severity=0.5,
-    )
-
 
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """Yield a finding if most predictions are copies of the actual values."""
-    if pairs.fractional < MIN_SKILL_ROWS or 2 * pairs.copied <= pairs.fractional:
+    if pairs.fractional < MIN_COMPARED_ROWS or 2 * pairs.copied <= pairs.fractional:
         return
     actual = pairs.actual
     predicted = pairs.predicted
@@ -911,18 +835,10 @@ def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
     """Yield findings about predictions that have actual values to compare with."""
     actual = pairs.actual
     constant = list(_judge_constant(actual, pairs.predicted, limits))
-    findings = [
-        *_judge_mean(actual, pairs.predicted, limits),
-        *_judge_spread(actual, pairs.predicted, limits),
-        *(constant or _judge_tail(pairs)),
-        *_judge_leakage(pairs),
-    ]
-    yield from findings
-
-    # After an error, it means little that predictions are no better than the mean.
-    has_error = any(finding.level == "error" for finding in findings)
-    if actual.n >= MIN_SKILL_ROWS and actual.std and not has_error:
-        yield from _judge_skill(pairs)
+    yield from _judge_mean(actual, pairs.predicted, limits)
+    yield from _judge_spread(actual, pairs.predicted, limits)
+    yield from constant or _judge_tail(pairs)
+    yield from _judge_leakage(pairs)
 
 
 @over_http("process")
@@ -958,10 +874,6 @@ def predictions(
       these are predicted exactly; an error if all are, else a warning.
     - `finite`, an error: cells that are missing, NaN, infinite, beyond 1e150 or not
       numbers; a warning if an actual value is missing.
-    - `skill`, a warning: from 10 rows on and without an error, the root mean square
-      error is not below that of the mean of the actual values.
-    - `shuffled`, a warning: from 10 rows on and without an error, mean and spread fit,
-      but the correlation is below 0.2 and below 3 / sqrt(rows).
 
     Standard deviations are of the sample (ddof = 1), over the rows with both values.
     Without such rows, or with `actual=None`, only `constant_predictions` (by the mean)
