@@ -12,7 +12,7 @@ from heedful.validation import (
     require,
 )
 
-TARGET_FORM = "given alone: one of lesson, person, loop and before"
+TARGET_FORM = "given exactly one of lesson, person, loop and before"
 COUNTED_ROWS = (
     "examples lessons sightings loops attempts notes prompts reasons episodes traces "
     "events failures exposures outcomes"
@@ -41,7 +41,7 @@ class Target:
         texts = (self.person, self.loop, self.source)
         options = (self.lesson, self.before, *(text.strip() for text in texts))
         count = sum(option not in (None, "") for option in options)
-        require(count == 1, "forget", count, TARGET_FORM)
+        require(count == 1, "forget", f"{count} options", TARGET_FORM)
         if self.lesson is not None:
             check_integer("lesson", self.lesson)
         if self.before is not None:
