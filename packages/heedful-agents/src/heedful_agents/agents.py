@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.validation import storable_id
+from heedful.validation import Fields, storable_id
 
 Answer = Mapping[str, Any]
 # Those of an event or of settings, by name: JSON data.
-Fields = Mapping[str, Any]
 # Makes an answer from the name of the event and a text.
 Form = Callable[[str, str], Answer]
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]

@@ -29,14 +29,13 @@ from heedful.store.projects import (
     user_folder,
     write_private,
 )
-from heedful.validation import MAX_READ_BYTES, hex_digest
+from heedful.validation import MAX_READ_BYTES, Fields, hex_digest
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import (
     AGENTS,
     DEFAULT_AGENT,
     Agent,
     Answer,
-    Fields,
     Kind,
     find_agent,
     in_our_names,

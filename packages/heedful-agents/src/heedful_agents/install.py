@@ -28,13 +28,13 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
+from heedful.validation import Fields
 from heedful_agents.agents import (
     AGENTS,
     DEFAULT_AGENT,
     SHELL_GUARD,
     SHELL_GUARD_AT_START,
     Agent,
-    Fields,
 )
 from heedful_agents.file_changes import (
     Backup,

@@ -32,8 +32,7 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import forgetting, lessons as lesson_store
 from heedful.store.connection import Db, resumable, token
-from heedful.validation import check_actor
-from heedful_agents.agents import Fields
+from heedful.validation import Fields, check_actor
 from heedful_agents.team_rules import MAX_RULE_CHARS, SharedRule, rule_of
 
 TEAM_SOURCE_PREFIX = "shared:"

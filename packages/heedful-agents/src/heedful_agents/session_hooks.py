@@ -25,11 +25,16 @@ from heedful.redact import redact
 from heedful.sanitize import cut_middle, redact_ends, visible
 from heedful.store import episodes
 from heedful.store.projects import own_db, prepare_database, project_top
-from heedful.validation import MAX_LOOKED_UP_CHARS, check_number, check_options, require
+from heedful.validation import (
+    MAX_LOOKED_UP_CHARS,
+    Fields,
+    check_number,
+    check_options,
+    require,
+)
 from heedful_agents.agents import (
     Agent,
     Answer,
-    Fields,
     Kind,
     find_agent,
     in_our_names,

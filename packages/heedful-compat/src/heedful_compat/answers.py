@@ -13,11 +13,11 @@ from heedful.loop import codec, decide, record, stop
 from heedful.loop.policies import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
+from heedful.validation import Fields
 
 # JSON data, such as an answer; `heedful.wire`, which has it, too, is slow to import.
 Document = dict[str, Any]
 # What callers pass by the names of its fields: JSON data.
-Fields = Mapping[str, Any]
 # The names of rules in these answers; other rules keep their names.
 RERUN_END_REASONS: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
@@ -40,7 +40,7 @@ class Records(list[Document]):
         self.silence = silence
 
 
-class Record(Mapping[str, Any]):
+class Record(Fields):
     """A dataclass whose fields are also the keys of a mapping."""
 
     __slots__ = ()

@@ -29,6 +29,7 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
+    Fields,
     as_float,
     as_integer,
     check_integer,
@@ -40,7 +41,6 @@ from heedful.validation import (
 from heedful_compat import answers
 from heedful_compat.answers import (
     Document,
-    Fields,
     LoopView,
     select,
     select_echo,

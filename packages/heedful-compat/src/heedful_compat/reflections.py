@@ -42,6 +42,7 @@ from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_STORED_TEXT_CHARS,
+    Fields,
     as_float,
     as_integer,
     check_integer,
@@ -49,7 +50,7 @@ from heedful.validation import (
     check_texts,
     require,
 )
-from heedful_compat.answers import Document, Fields, Record, Records
+from heedful_compat.answers import Document, Record, Records
 from heedful_compat.completions import Judge
 from heedful_compat.lesson_words import earlier_state, read_trust
 

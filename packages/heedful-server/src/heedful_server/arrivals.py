@@ -8,7 +8,7 @@ not stored again.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ from heedful.store.connection import (
 )
 from heedful.store.episodes import StoredEpisode, insert
 from heedful.store.store import Store
-from heedful.validation import MAX_READ_BYTES
+from heedful.validation import MAX_READ_BYTES, Fields
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
 MAX_REQUEST_SPANS = 50_000
@@ -40,7 +40,7 @@ MAX_UNFINISHED_BYTES = 256 * 2**20  # of all open traces of a project
 
 
 # The columns of a trace that is not stored yet.
-NEW_TRACE: Mapping[str, Any] = {"state": "open", "spans": 0, "known": 0}
+NEW_TRACE: Fields = {"state": "open", "spans": 0, "known": 0}
 # Why spans of a finished trace are ignored.
 LATE_SPANS_REASON = "the trace had ended before these spans arrived"
 # What to tell of stored spans.

@@ -34,7 +34,7 @@ from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.store import Store
-from heedful.wire import Fields
+from heedful.validation import Fields
 from heedful_server.arrivals import Patience, gather
 
 log: logging.Logger = logging.getLogger("heedful")

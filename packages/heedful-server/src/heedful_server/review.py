@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from heedful.store.records import StoredLoop
-from heedful.wire import Fields
+from heedful.validation import Fields
 from heedful_server.auth import Caller
 
 Ruling = Literal["release", "reject", "undo"]

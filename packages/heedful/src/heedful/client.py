@@ -35,8 +35,8 @@ from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.redact import redact_start
 from heedful.store.idempotency import new_key
-from heedful.validation import refuses_unknown_options, require
-from heedful.wire import ERROR_RESPONSES, Fields, lesson_from_wire
+from heedful.validation import Fields, refuses_unknown_options, require
+from heedful.wire import ERROR_RESPONSES, lesson_from_wire
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -23,6 +23,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from heedful.validation import Fields
+
 if TYPE_CHECKING:
     from heedful.episodes.readers.base import Reader
     from heedful.lessons.scope import Scope
@@ -129,7 +131,7 @@ READERS: Door[type[Reader]] = Door("heedful.readers")
 
 # Settings that replace those of the command line: a function of a folder. "hooks" has
 # those of `--as-hooks`.
-SETTINGS: Door[Callable[[Path], Mapping[str, Any]]] = Door("heedful.settings")
+SETTINGS: Door[Callable[[Path], Fields]] = Door("heedful.settings")
 
 # The queue of the jobs of a database, for the scheme of its address: a function that
 # opens it.

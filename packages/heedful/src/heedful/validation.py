@@ -6,7 +6,7 @@ such as the goals of a loop, are in the room of that record.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Number
 from typing import Any, TypeVar, cast
@@ -15,6 +15,8 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
 
 T = TypeVar("T")
+# The fields of an object of JSON, to be read.
+Fields = Mapping[str, Any]
 # A word of what other libraries call the limit of attempts, which a policy of heedful
 # has: `max_retries`, `num_tries`.
 ATTEMPT_LIMIT_WORDS = ("attempt", "iteration", "retr", "tries")

@@ -32,9 +32,10 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
+from heedful.validation import Fields
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
-from heedful_agents.agents import AGENTS, DEFAULT_AGENT, Fields, find_agent
+from heedful_agents.agents import AGENTS, DEFAULT_AGENT, find_agent
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 

@@ -27,6 +27,7 @@ from heedful.episodes.readers.base import (
     words_of_others,
 )
 from heedful.errors import InvalidInput
+from heedful.validation import Fields
 
 # Entries of Claude Code that hold words; an attachment is what it showed with a prompt.
 SESSION_ENTRIES = ("user", "assistant", "system", "summary", "attachment", "result")
@@ -88,7 +89,7 @@ class SessionReader(EntryReader):
         return []
 
 
-def _end(session: OpenSession, result: Mapping[str, Any]) -> None:
+def _end(session: OpenSession, result: Fields) -> None:
     """Note how a run ended, and the calls that were denied. Raises InvalidInput."""
     words = texts_of(result, ("result", "errors"))
     subtype = text_field(result, "subtype")
@@ -110,9 +111,7 @@ def _end(session: OpenSession, result: Mapping[str, Any]) -> None:
         session.builder.add(Event("llm_response", words))
 
 
-def entry_events(
-    entry: Mapping[str, Any], names: MutableMapping[str, str]
-) -> list[Event]:
+def entry_events(entry: Fields, names: MutableMapping[str, str]) -> list[Event]:
     """Return the events of an entry of Claude Code. Raises InvalidInput.
 
     `names` maps the ids of earlier calls to the names of tools.

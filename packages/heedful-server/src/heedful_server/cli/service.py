@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -36,6 +36,7 @@ from heedful.models.embedding import load_embedder
 from heedful.pipeline.thresholds import read_settings
 from heedful.store import keys, shown
 from heedful.store.store import Store
+from heedful.validation import Fields
 from heedful_server.app import application
 from heedful_server.auth import Caller, local
 from heedful_server.cli.logs import log_to_stderr
@@ -246,7 +247,7 @@ def setup_of(values: Settings, store: Store) -> Setup:
     )
 
 
-def _load_check(spec: Mapping[str, Any]) -> Check:
+def _load_check(spec: Fields) -> Check:
     """Make a check of the settings. Raises UsageError, InvalidInput."""
     if names_code(spec):
         allow_imports(folder_of_code("checks"))

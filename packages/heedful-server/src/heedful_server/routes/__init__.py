@@ -7,7 +7,7 @@ from functools import cache
 from fastapi import APIRouter
 
 from heedful import doors
-from heedful.wire import Fields
+from heedful.validation import Fields
 from heedful_server.problems import ErrorBody
 from heedful_server.routes import loop_routes, memory_routes, operations
 

@@ -31,6 +31,7 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.validation import (
     MAX_SHOWN_TEXT_CHARS,
     MAX_STORED_TEXT_CHARS,
+    Fields,
     check_integer,
     check_number,
     check_share,
@@ -328,7 +329,7 @@ class Judge:
         texts["candidate"] = plain_text(candidate)
         return texts
 
-    def _write_rules(self, schema: Mapping[str, Any], mark: str) -> str:
+    def _write_rules(self, schema: Fields, mark: str) -> str:
         """Return the system prompt; `mark` delimits the texts that are data."""
         key_lines = [
             f'"{key}": {value["description"]}'
@@ -346,7 +347,7 @@ class Judge:
             total += score if directions[name] == "at_least" else 1 - score
         return total / len(scores)
 
-    def _read_answer(self, answer: Mapping[str, Any], candidate: str) -> Evaluation:
+    def _read_answer(self, answer: Fields, candidate: str) -> Evaluation:
         """Return the evaluation in an answer about `candidate`, the text as shown.
 
         Raises InvalidInput if the answer does not fit the schema.
@@ -404,9 +405,7 @@ class Judge:
         return Evaluation(findings, scores, preference=preference)
 
 
-def _read_biases(
-    role: Role, answer: Mapping[str, Any], candidate: str
-) -> Iterator[Finding]:
+def _read_biases(role: Role, answer: Fields, candidate: str) -> Iterator[Finding]:
     """Yield a warning for each bias tag in an answer. Raises InvalidInput."""
     entries = answer.get("biases")
     require(
@@ -439,7 +438,7 @@ def _read_biases(
         )
 
 
-def _read_issues(role: Role, answer: Mapping[str, Any]) -> Iterator[Finding]:
+def _read_issues(role: Role, answer: Fields) -> Iterator[Finding]:
     """Yield an error for each issue in an answer. Raises InvalidInput."""
     entries = answer.get("issues")
     require(
@@ -458,14 +457,14 @@ def _read_issues(role: Role, answer: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _read_share(answer: Mapping[str, Any], name: str) -> float:
+def _read_share(answer: Fields, name: str) -> float:
     """Return the number from 0 to 1 with this name. Raises InvalidInput."""
     value: Any = answer.get(name)
     check_share(name, value)
     return float(value)
 
 
-def _read_line(answer: Mapping[str, Any], name: str) -> str:
+def _read_line(answer: Fields, name: str) -> str:
     """Return the text with this name as one line, safe for a prompt, and cut.
 
     Raises InvalidInput.
@@ -515,7 +514,7 @@ class Critic:
 @over_http("judge")
 @refuses_unknown_options
 def critic(
-    role: str | Role | Mapping[str, Any],
+    role: str | Role | Fields,
     model: Model | str | Callable[..., Any] | None = None,
     goal: str = "",
     temperature: float = 0.0,
@@ -564,7 +563,7 @@ def critic(
 
 
 @over_http("judge")
-def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
+def critics(members: Sequence[Critic | Fields]) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 
     A member is a critic or a mapping of arguments of `critic`. A score is the median

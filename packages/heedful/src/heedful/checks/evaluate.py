@@ -50,7 +50,7 @@ from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_data
-from heedful.validation import MAX_NAME_CHARS, as_float, refuses_unknown_options
+from heedful.validation import MAX_NAME_CHARS, Fields, as_float, refuses_unknown_options
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
@@ -261,15 +261,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 # What a check answers. A text is what is wrong, False that something is wrong; True,
 # None and an empty text mean that nothing is. A check that also gives scores returns an
 # Evaluation, because a task file names only checks and no evaluator.
-Judged = (
-    Iterable[Finding | str]
-    | Evaluation
-    | Finding
-    | Mapping[str, Any]
-    | str
-    | bool
-    | None
-)
+Judged = Iterable[Finding | str] | Evaluation | Finding | Fields | str | bool | None
 # A check is called with the candidate and the context, or with the candidate alone.
 CONTEXT_PARAMETERS = ("context",)
 Check = Callable[..., Judged | Awaitable[Judged]]
@@ -591,7 +583,7 @@ def _count_asks(check: Any) -> int:
     return asks
 
 
-def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Evaluation:
+def _read_critique(check: Check | Evaluate, critique: Fields) -> Evaluation:
     """Return the evaluation in a mapping that has at least one of `CRITIQUE_KEYS`.
 
     Each issue is a finding with the suggestion in its place; if their numbers differ,
@@ -624,9 +616,7 @@ def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Eval
     )
 
 
-def _texts_in(
-    check: Check | Evaluate, critique: Mapping[str, Any], key: str
-) -> list[str]:
+def _texts_in(check: Check | Evaluate, critique: Fields, key: str) -> list[str]:
     """Return the texts under a key of a critique, one or a list. Raises CheckFailed."""
     texts = critique.get(key) or []
     if isinstance(texts, str):

@@ -10,7 +10,7 @@ object, and reads one with a line break in a text or a comma too many.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from string import ascii_letters, digits
@@ -20,6 +20,7 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelError
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.call import RETRY_TEMPERATURE_STEP, complete
 from heedful.models.contract import Message, Model, is_capable
+from heedful.validation import Fields
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ async def ask_for_json(
     rules: str,
     parts: Sequence[str],
     read: Callable[[dict[str, Any]], T],
-    schema: Mapping[str, Any],
+    schema: Fields,
     *,
     who: str,
     max_tokens: int,

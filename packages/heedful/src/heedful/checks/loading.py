@@ -18,7 +18,7 @@ from typing import Any
 from heedful import checks
 from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
 from heedful.models import names_function
-from heedful.validation import require
+from heedful.validation import Fields, require
 
 Check = Callable[..., Any]
 
@@ -51,7 +51,7 @@ def names_code(spec: object) -> bool:
     return has_own_function or has_own_model or names_code(spec.get("members"))
 
 
-def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
+def load(spec: Fields, folder: Path | None = None) -> Check:
     """Make the check for an entry of a task file: `spec` has a `name` and arguments.
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the

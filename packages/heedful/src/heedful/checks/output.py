@@ -6,7 +6,7 @@ its data give the same value again: the same class, with the same values inside.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -45,6 +45,7 @@ from heedful.errors import (
 )
 from heedful.faults import json_path, kind_and_size, shorten
 from heedful.loop.record import OUTPUT_CHECK, Finding
+from heedful.validation import Fields
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -58,7 +59,7 @@ class Output:
 
     type: Any
     adapter: "TypeAdapter[Any]"
-    schema: Mapping[str, Any] | None
+    schema: Fields | None
     misfits: Misfits
     problems: Problems
 

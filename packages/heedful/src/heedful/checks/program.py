@@ -36,7 +36,7 @@ from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding
 from heedful.redact import redact_start
-from heedful.validation import check_number, require
+from heedful.validation import Fields, check_number, require
 
 # Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
 PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
@@ -155,7 +155,7 @@ class PythonTests(RemadeCheck):
     """
 
     steps: tuple[ProgramStatement, ...]
-    request: Mapping[str, Any] = field(repr=False)
+    request: Fields = field(repr=False)
     _: KW_ONLY
     unsafe: bool
     name: ClassVar[str] = _PYTHON_TESTS_CHECK
@@ -353,7 +353,7 @@ def _keep_value(value: ast.expr, name: str) -> ast.expr:
 
 
 async def _run_tests(
-    request: Mapping[str, Any], program: str, unsafe: bool
+    request: Fields, program: str, unsafe: bool
 ) -> tuple[list[Record], int | None]:
     """Run the tests in a child process, under bubblewrap unless it is `unsafe`.
 

@@ -23,7 +23,7 @@ from heedful.loop.record import (
 )
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
 
 # How the names of rules of a JSON Schema end that limit a number or a length.
 _SIZE_RULE_ENDINGS = ("imum", "length", "items", "properties")
@@ -52,7 +52,7 @@ def _distance(value: Any, limit: Any) -> float | None:
     return None
 
 
-def distance_of_problem(problem: Mapping[str, Any]) -> float | None:
+def distance_of_problem(problem: Fields) -> float | None:
     """Return how far a value is from the limit that a pydantic type sets for it."""
     context = problem.get("ctx", {})
     value = context.get("actual_length", problem["input"])

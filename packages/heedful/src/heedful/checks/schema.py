@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
 from heedful.loop.record import Finding, as_data
 from heedful.redact import redact_start
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -51,7 +51,7 @@ Problems = Callable[[Json], Iterator[Finding]]
 class JsonSchema(RemadeCheck):
     """A check that an answer is JSON, and that `problems(json)` yields none."""
 
-    schema: "Mapping[str, Any] | type[BaseModel]"
+    schema: "Fields | type[BaseModel]"
     problems: Problems = field(repr=False, compare=False)
     name: ClassVar[str] = "json_schema"
     pure: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class JsonSchema(RemadeCheck):
 
 @over_http("process")
 @remade
-def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
+def json_schema(schema: "Fields | type[BaseModel]") -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema or a pydantic v2 model.
 
     A JSON Schema is given as a mapping. The JSON may stand anywhere in the answer: the
@@ -236,7 +236,7 @@ def _number_problems(check: str, json_value: Json) -> Iterator[Finding]:
         yield _not_data_finding(check, error)
 
 
-def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
+def _make_schema_judge(schema: Fields) -> Problems:
     """Return the function that judges values by a JSON Schema. Raises InvalidInput."""
     from jsonschema import exceptions, validators
     from referencing import Registry

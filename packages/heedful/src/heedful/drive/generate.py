@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial
@@ -55,6 +55,7 @@ from heedful.validation import (
     MAX_NAME_CHARS,
     MAX_SCORE,
     MAX_SHOWN_LINE_CHARS,
+    Fields,
     check_integer,
     check_name,
     check_number,
@@ -89,7 +90,7 @@ class Writer:
     model: Model
     system: str = ""
     _: KW_ONLY
-    schema: Mapping[str, Any] | None = None
+    schema: Fields | None = None
     max_tokens: int | None = None
     temperature: float = 0.0
 

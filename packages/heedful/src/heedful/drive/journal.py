@@ -60,6 +60,7 @@ from heedful.store.loops import LOOP_LEASE_SECONDS
 from heedful.store.offload import offload
 from heedful.store.records import Head, JournalEntry, LoopState, MemoryEntry, StoredLoop
 from heedful.store.store import Store
+from heedful.validation import Fields
 
 T = TypeVar("T")
 ECHO_WINDOW_LOOPS = 20  # number of other loops that stop rules see
@@ -190,7 +191,7 @@ async def override_once(
     the key belongs to another call.
     """
 
-    async def lifted() -> Mapping[str, Any]:
+    async def lifted() -> Fields:
         """Return the verdict as it is stored."""
         return codec.verdict_to(await lift(), redacts=True)
 

@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -24,7 +24,7 @@ from heedful.drive.options import RUN_OPTIONS, LoopSettings
 from heedful.drive.run_loop import Run
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import open_memory
-from heedful.validation import check_options, require
+from heedful.validation import Fields, check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -247,7 +247,7 @@ class _TaskFunction:
             returns=returned_type(function),
         )
 
-    def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: Sequence[Any], named: Fields) -> dict[str, Any]:
         """Return the arguments of a call by name, with defaults. Raises TypeError."""
         try:
             bound = self.call_signature.bind(*args, **named)
@@ -259,7 +259,7 @@ class _TaskFunction:
         bound.apply_defaults()
         return bound.arguments
 
-    def generator(self, arguments: Mapping[str, Any]) -> Callable[[Any, str], Any]:
+    def generator(self, arguments: Fields) -> Callable[[Any, str], Any]:
         """Return the function of task and hint that makes candidates in a loop."""
 
         def generate(task: Any, hint: str) -> Any:

@@ -2,11 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from heedful.lessons.origin import is_shell
 from heedful.lessons.shell import program_name
+from heedful.validation import Fields
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
@@ -24,7 +23,7 @@ QUOTED_TEXT_PATTERN = re.compile(
 )
 
 
-def command_of(arguments: Mapping[str, Any] | str) -> str:
+def command_of(arguments: Fields | str) -> str:
     """Return the command of a call; "" if its arguments have none.
 
     Arguments that are a text are the command. A command may also be a list of words; in
@@ -48,12 +47,12 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
     return command.strip() if isinstance(command, str) else ""
 
 
-def arguments_of(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+def arguments_of(arguments: Fields | str) -> Fields:
     """Return the arguments of a call as an object; a text is a command."""
     return {"command": arguments} if isinstance(arguments, str) else arguments
 
 
-def path_of(arguments: Mapping[str, Any]) -> str:
+def path_of(arguments: Fields) -> str:
     """Return the path that a call is about; "" if it has none."""
     values = (arguments.get(name) for name in PATH_ARGUMENTS)
     return next((value for value in values if isinstance(value, str)), "")

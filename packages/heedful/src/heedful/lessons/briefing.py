@@ -11,7 +11,7 @@ why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, product
@@ -49,6 +49,7 @@ from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
+from heedful.validation import Fields
 
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
@@ -127,7 +128,7 @@ class Choice:
         )
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Choice:
+    def from_plain(cls, plain: Fields) -> Choice:
         """Return the choice that `plain` wrote; fields with words are derived."""
         values = {name: plain[name] for name in cls.__slots__ if name in plain}
         values["keys"] = tuple(values.get("keys", ()))
@@ -243,7 +244,7 @@ class Briefing:
     checks: tuple[LessonCheck, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Briefing:
+    def of(cls, plain: Fields) -> Briefing:
         """Return the briefing that a store has kept; older ones have no `prompt`."""
         return cls(
             plain["memory_key"],

@@ -10,7 +10,7 @@ no more. A contract that a call breaks is a mark, too.
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.lessons.action import (
     REPLACED_ARGUMENTS,
@@ -28,6 +28,7 @@ from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.lessons.words import compiled
 from heedful.redact import redact_start
+from heedful.validation import Fields
 
 # The kinds of marks; what says most comes first.
 MarkKind = Literal["contract", "path", "name", "call", "command"]
@@ -160,16 +161,14 @@ class ActionHistory:
         return release_command(self.waiting)
 
 
-def touched_path(arguments: Mapping[str, Any], folder: str = "") -> str:
+def touched_path(arguments: Fields, folder: str = "") -> str:
     """Return the path of a file that a call reads or writes; "" if there is none."""
     if any(name in arguments for name in SEARCH_ARGUMENTS):
         return ""
     return relative_path(path_of(arguments), folder)
 
 
-def marks_of(
-    tool: str, arguments: Mapping[str, Any] | str, folder: str = ""
-) -> tuple[Mark, ...]:
+def marks_of(tool: str, arguments: Fields | str, folder: str = "") -> tuple[Mark, ...]:
     """Return the marks of a call, at most `MAX_CALL_MARKS`: first that of the whole.
 
     Paths below `folder`, the root of the repository, are relative to it.
@@ -188,7 +187,7 @@ def marks_of(
     return tuple(marks)[:MAX_CALL_MARKS]
 
 
-def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") -> Mark:
+def whole_call(tool: str, arguments: Fields | str, folder: str = "") -> Mark:
     """Return the mark of a call as a whole: its tool with all its arguments.
 
     A command has the same mark whichever tool runs it and whatever part of its output
@@ -206,7 +205,7 @@ def whole_call(tool: str, arguments: Mapping[str, Any] | str, folder: str = "") 
 
 def call_origin(
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: Fields | str,
     stated: Set[str] = frozenset(),
 ) -> Origin:
     """Return the origin of what a call reads.
@@ -217,7 +216,7 @@ def call_origin(
     return origin_of(sources_of(tool or "shell", command_of(arguments)), stated)
 
 
-def is_shell(tool: str, arguments: Mapping[str, Any] | str) -> bool:
+def is_shell(tool: str, arguments: Fields | str) -> bool:
     """Return True if a call runs a command of a shell, and not a query."""
     return command_of(arguments) != "" and "sql" not in tool.casefold()
 
@@ -229,9 +228,7 @@ def _plain_text(text: str, folder: str) -> str:
     return redact_start(text, MAX_READ_CHARS)
 
 
-def _texts_of(
-    tool: str, arguments: Mapping[str, Any], folder: str
-) -> Iterator[tuple[str, str]]:
+def _texts_of(tool: str, arguments: Fields, folder: str) -> Iterator[tuple[str, str]]:
     """Yield pairs: the program or the tool, and a text with names of its arguments."""
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
@@ -271,7 +268,7 @@ def _quoted_in(error: str) -> Iterator[str]:
 
 
 def quoted_names(
-    tool: str, arguments: Mapping[str, Any] | str, errors: Sequence[str]
+    tool: str, arguments: Fields | str, errors: Sequence[str]
 ) -> frozenset[str]:
     """Return the names in the arguments of a call that its errors quote."""
     quoted = {name for error in errors for name in _quoted_in(_plain_text(error, ""))}
@@ -281,7 +278,7 @@ def quoted_names(
 
 def failed_marks(
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: Fields | str,
     errors: Sequence[str],
     contract: Contract | None = None,
     folder: str = "",
@@ -308,7 +305,7 @@ def failed_marks(
     return failed
 
 
-def has_unread(arguments: Mapping[str, Any], read: Set[str], folder: str = "") -> bool:
+def has_unread(arguments: Fields, read: Set[str], folder: str = "") -> bool:
     """Return True if a call is about a file that a session has surely not read.
 
     `read` are the files that it has read since it began or last lost its context. It is
@@ -318,9 +315,7 @@ def has_unread(arguments: Mapping[str, Any], read: Set[str], folder: str = "") -
     return path not in {"", *read} and len(read) >= MIN_KNOWN_READS
 
 
-def contract_marks(
-    tool: str, arguments: Mapping[str, Any], *, unread: bool
-) -> tuple[Mark, ...]:
+def contract_marks(tool: str, arguments: Fields, *, unread: bool) -> tuple[Mark, ...]:
     """Return the marks of the contracts that a call seems to break.
 
     `unread` is true if it is about a file that the session has not read before.

@@ -10,10 +10,11 @@ are ours, so they may be told even if the words of an error wait in quarantine.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.lessons.action import command_of, path_of
 from heedful.lessons.scope import MAX_READ_CHARS
+from heedful.validation import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ CONTRACTS_BY_NAME: Mapping[str, Contract] = {
 
 
 def find_contract(
-    arguments: Mapping[str, Any], failure: str, errors: Iterable[str] = ()
+    arguments: Fields, failure: str, errors: Iterable[str] = ()
 ) -> Contract | None:
     """Return the contract that a failed call broke, as the failure says.
 

@@ -6,15 +6,14 @@ names both: the same error of another tool is another failure. The error alone, 
 what failed, only finds: see `untitled_digest`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from heedful.lessons.action import command_of
 from heedful.lessons.lesson import Signature
 from heedful.lessons.origin import is_shell
 from heedful.lessons.shell import operated_commands, program_name
 from heedful.lessons.signature import bare_digest, signature
-from heedful.validation import MAX_NAME_CHARS
+from heedful.validation import MAX_NAME_CHARS, Fields
 
 # Programs that run the program after their options: what fails is that one.
 _WRAPPERS = frozenset("command env exec nice nohup npx sudo time timeout xargs".split())
@@ -38,7 +37,7 @@ _VERSION_CHARS = "0123456789."
 MAX_READ_TITLES = 3  # of an error that names the program which wrote it
 
 
-def failing_tool(tool: str, arguments: Mapping[str, Any] | str, error: str = "") -> str:
+def failing_tool(tool: str, arguments: Fields | str, error: str = "") -> str:
     """Return what failed: the program of a shell's command, or else the tool.
 
     Of several programs, it is the one that the error names as its author, and else the
@@ -54,7 +53,7 @@ def failing_tool(tool: str, arguments: Mapping[str, Any] | str, error: str = "")
 
 
 def failure_signature(
-    tool: str, arguments: Mapping[str, Any] | str, error: str, output: str = ""
+    tool: str, arguments: Fields | str, error: str, output: str = ""
 ) -> Signature:
     """Return the signature of a failed call: of what failed, and of its error.
 
@@ -75,7 +74,7 @@ def failure_signature(
     return error_signature
 
 
-def _is_shell_call(tool: str, arguments: Mapping[str, Any] | str) -> bool:
+def _is_shell_call(tool: str, arguments: Fields | str) -> bool:
     """Return True if the command of a call is one of a shell, and not a query."""
     if isinstance(arguments, str):
         # Any tool may take a text.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from math import isfinite
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heedful.display import line_text, screen_text
 from heedful.errors import InvalidInput
@@ -37,6 +37,7 @@ from heedful.redact import redact
 from heedful.validation import (
     MAX_SCORE,
     MAX_STORED_TEXT_CHARS,
+    Fields,
     check_number,
     check_sequence,
     check_share,
@@ -323,7 +324,7 @@ class Lesson:
     evidence: Evidence = "said"
     is_correction: bool = False
     run: LessonRun | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Fields = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     cause: Cause | None = None
     memory_key: str = ""
@@ -457,7 +458,7 @@ class Match:
     is_correction: bool = False
     has_ended: bool = False
     run: LessonRun | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Fields = field(default_factory=dict)
     cause: Cause | None = None
     worked: Example | None = None
     own: bool = False

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
 from heedful.lessons.words import compiled
+from heedful.validation import Fields
 
 T = TypeVar("T")
 # What put a failed call right: steps before the same call, another command or other
@@ -267,12 +268,12 @@ def to_data(record: Mistake | Fix | Call) -> dict[str, Any]:
     return data
 
 
-def from_data(data: Mapping[str, Any]) -> Mistake:
+def from_data(data: Fields) -> Mistake:
     """Return the mistake that `to_data` wrote. Raises TypeError for another field."""
     return _from_data(Mistake, data)
 
 
-def _from_data(kind: type[T], data: Mapping[str, Any]) -> T:
+def _from_data(kind: type[T], data: Fields) -> T:
     """Return a record of this kind with its parts as records."""
     values: dict[str, Any] = {}
     for name, value in data.items():

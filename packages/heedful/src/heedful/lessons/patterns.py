@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, groupby, islice
-from typing import Any
 
 from heedful.lessons.commands import release_command
 from heedful.lessons.lesson import Signature
 from heedful.lessons.scope import TOLD_STATES
+from heedful.validation import Fields
 
 PATTERN_HOLE = "<*>"
 # A place with at least `MIN_PARTICULAR_VALUES` values, one of them with a digit, holds
@@ -302,13 +302,13 @@ class Seen:
     """
 
     count: int
-    lessons: tuple[Mapping[str, Any], ...] = ()
+    lessons: tuple[Fields, ...] = ()
     _: KW_ONLY
     group: Merge | None = None
     lines: tuple[str, ...] = ()
 
     @property
-    def told(self) -> tuple[Mapping[str, Any], ...]:
+    def told(self) -> tuple[Fields, ...]:
         """The lessons that an agent is told: none that waits or has ended."""
         return tuple(
             lesson for lesson in self.lessons if lesson["state"] in TOLD_STATES

@@ -12,6 +12,7 @@ from heedful.lessons.lesson import Example, Lesson, clip
 from heedful.lessons.mistake import FixKind
 from heedful.lessons.origin import NETWORK_SOURCE, ORIGINS, Origin, names_to_state
 from heedful.lessons.scope import State
+from heedful.validation import Fields
 
 Action = Literal["release", "reject"]
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
@@ -34,8 +35,8 @@ class Provenance:
     parents: tuple[int, ...] = ()
     _: KW_ONLY
     children: tuple[int, ...] = ()
-    sightings: tuple[Mapping[str, Any], ...] = ()
-    rulings: tuple[Mapping[str, Any], ...] = ()
+    sightings: tuple[Fields, ...] = ()
+    rulings: tuple[Fields, ...] = ()
 
     def names_to_state(self, stated: Set[str]) -> tuple[str, ...]:
         """Return the names of sources that free the example, once they are stated.
@@ -93,7 +94,7 @@ class QuarantinedLesson:
         return tuple(self.source.split(", "))
 
 
-def freed_texts(parts: Mapping[str, Any]) -> tuple[FreedText, ...]:
+def freed_texts(parts: Fields) -> tuple[FreedText, ...]:
     """Return all texts in the parts of an entry, which may be records.
 
     Each is returned once, without digests and the words by which heedful names kinds

@@ -4,11 +4,11 @@ A `Reason` is what is stored and sent. Its words stand in `_WORDS` only, and wha
 person can do about it in `_CURES`; every face shows these, and no code reads them.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from heedful.errors import install_line
+from heedful.validation import Fields
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 PROOF_COMMAND = "heedful proof"
@@ -132,10 +132,10 @@ class Reason:
 
     code: str
     _: KW_ONLY
-    figures: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    figures: Fields = field(default_factory=dict, hash=False)
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> "Reason":
+    def read(cls, plain: Fields) -> "Reason":
         """Return the reason that `plain` wrote."""
         return cls(plain["code"], figures=plain["figures"])
 

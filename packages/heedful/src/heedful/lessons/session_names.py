@@ -5,13 +5,13 @@ error that names a branch of the session, or a file of it that the call names, t
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from heedful.lessons.action import arguments_of, command_of, path_of
 from heedful.lessons.shell import simple_commands
+from heedful.validation import Fields
 
 # Options after which git takes the name of a branch that it makes; also as capitals.
 _BRANCH_OPTIONS = frozenset({"-b", "-c", "-m", "--create"})
@@ -81,7 +81,7 @@ class MadeNames:
         return text
 
 
-def made_names(calls: Iterable[Mapping[str, Any] | str]) -> MadeNames:
+def made_names(calls: Iterable[Fields | str]) -> MadeNames:
     """Return the names that calls with these arguments make, in their order."""
     names = MadeNames()
     for names_of_call in names_by_call(calls):
@@ -89,7 +89,7 @@ def made_names(calls: Iterable[Mapping[str, Any] | str]) -> MadeNames:
     return names
 
 
-def names_by_call(calls: Iterable[Mapping[str, Any] | str]) -> Iterator[MadeNames]:
+def names_by_call(calls: Iterable[Fields | str]) -> Iterator[MadeNames]:
     """Yield for each call the names that it makes.
 
     A file that a call writes whole is new if no call before it was about its path.

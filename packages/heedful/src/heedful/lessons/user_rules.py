@@ -7,9 +7,8 @@ that looks like one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
@@ -17,7 +16,7 @@ from heedful.lessons.scope import MAX_READ_CHARS, State, short_digest
 from heedful.lessons.shell import split_words
 from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 from heedful.sanitize import delimit, delimiter, sanitize
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS, Fields
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -141,7 +140,7 @@ class StatedRule:
             return "told at the start only"
         return f"told at the start, and before a call with {' or '.join(names)}"
 
-    def named_in(self, tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
+    def named_in(self, tool: str, arguments: Fields | str) -> set[str]:
         """Return what the rule names of a call: its tool, programs and arguments."""
         names = names_in(self.text)
         words = _words_of_call(tool, arguments) if names else set[str]()
@@ -280,7 +279,7 @@ def _verbs_in(rule: str) -> set[str]:
     return {"use" if verb in ("run", "us", "runn") else verb for verb in verbs}
 
 
-def _words_of_call(tool: str, arguments: Mapping[str, Any] | str) -> set[str]:
+def _words_of_call(tool: str, arguments: Fields | str) -> set[str]:
     """Return the words of a call: its tool, and the words and paths of its arguments.
 
     Of an argument of several lines, only a command counts.

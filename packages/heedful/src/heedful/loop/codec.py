@@ -25,6 +25,7 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import STOP_RULES, All, Stop, StopRule, rule_name
 from heedful.redact import redact, redact_data
+from heedful.validation import Fields
 
 T = TypeVar("T")
 Plain = dict[str, Any]
@@ -65,7 +66,7 @@ def to_document(record: Any, *, redacts: bool = False) -> Plain:
     return document
 
 
-def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
+def from_document(kind: type[T], document: Fields) -> T:
     """Return the record of type `kind` that `to_document` turned into `document`.
 
     Unknown fields, which a newer version may have written, are ignored.
@@ -160,7 +161,7 @@ def verdict_answer(verdict: Verdict) -> Plain:
     return document
 
 
-def verdict_from(document: Mapping[str, Any]) -> Verdict:
+def verdict_from(document: Fields) -> Verdict:
     """Return the verdict that `verdict_to` wrote."""
     kind: type[Again | Done] = Again if document["verdict"] == "again" else Done
     return from_document(kind, document)
@@ -181,7 +182,7 @@ def decision_to(
     return document
 
 
-def decision_from(document: Mapping[str, Any], attempt: int, at: float) -> Decision:
+def decision_from(document: Fields, attempt: int, at: float) -> Decision:
     """Return the decision that `decision_to` wrote, made after `attempt` and recorded
     `at`.
     """
@@ -209,7 +210,7 @@ def rule_to(rule: StopRule) -> Plain:
     return {"rule": name, **{field: v for field, v in settings.items() if v != ()}}
 
 
-def rule_from(document: Mapping[str, Any]) -> StopRule:
+def rule_from(document: Fields) -> StopRule:
     """Return the built-in rule that `document` describes. Raises InvalidInput."""
     settings = dict(document)
     name = settings.pop("rule", "")
@@ -229,7 +230,7 @@ def rule_from(document: Mapping[str, Any]) -> StopRule:
         ) from error
 
 
-def rules_from(document: Mapping[str, Any]) -> tuple[StopRule, ...]:
+def rules_from(document: Fields) -> tuple[StopRule, ...]:
     """Return the built-in rules that `document["rules"]` lists. Raises InvalidInput."""
     return tuple(map(rule_from, _listed_rules(document)))
 
@@ -250,7 +251,7 @@ def policy_to(policy: Policy) -> Plain:
     return document
 
 
-def policy_from(document: Mapping[str, Any]) -> Policy:
+def policy_from(document: Fields) -> Policy:
     """Return the policy that `document` describes, without rules that are user code."""
     rules = _listed_rules(document)
     shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
@@ -267,12 +268,12 @@ def policy_from(document: Mapping[str, Any]) -> Policy:
     )
 
 
-def is_complete(document: Mapping[str, Any]) -> bool:
+def is_complete(document: Fields) -> bool:
     """Return True if `policy_from` restores the whole policy: it has no user code."""
     return not any(map(_has_own_code, _listed_rules(document)))
 
 
-def _listed_rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _listed_rules(document: Fields) -> Sequence[Fields]:
     """Return the rules in the document of a policy. Raises InvalidInput."""
     rules = document.get("rules")
     if not isinstance(rules, list | tuple) or not all(
@@ -284,7 +285,7 @@ def _listed_rules(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return rules
 
 
-def _has_own_code(document: Mapping[str, Any]) -> bool:
+def _has_own_code(document: Fields) -> bool:
     """Return whether a rule, or a member of it, is user code."""
     return bool(document.get("custom")) or any(
         map(_has_own_code, document.get("rules", ()))

@@ -15,7 +15,7 @@ from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
-from heedful.validation import check_integer, check_number, require
+from heedful.validation import Fields, check_integer, check_number, require
 
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
@@ -62,7 +62,7 @@ _GOAL_PATTERN = re.compile(
 )
 
 
-def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
+def policy(value: str | Fields | Policy) -> Policy:
     """Return the policy that a text or a mapping describes; return a Policy unchanged.
 
     A text is the name of a preset and then changes: `thorough, attempts.limit=6,
@@ -182,7 +182,7 @@ def _read_literal(text: str) -> Any:
         return text
 
 
-def _change_policy(base: Policy, changes: Mapping[str, Any]) -> Policy:
+def _change_policy(base: Policy, changes: Fields) -> Policy:
     """Return the policy `base` with these changes, as `policy` describes them.
 
     A new goal replaces the goal with its score and direction. Raises InvalidInput,
@@ -251,7 +251,7 @@ def _with_rule(
         "with a field, as in attempts.limit=2"
     )
     require(value is True or isinstance(value, Mapping), name, value, allowed)
-    settings: Mapping[str, Any] = {} if value is True else value
+    settings: Fields = {} if value is True else value
     if name not in names:
         return (*rules, rule_from({"rule": name, **settings}))
 

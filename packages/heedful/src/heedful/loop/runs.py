@@ -43,6 +43,7 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import MaxAttempts
 from heedful.notebook import html_form
+from heedful.validation import Fields
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 # A status as faces show it.
@@ -143,7 +144,7 @@ class CheckResult:
     severity: str = "info"
     message: str = ""
     suggestion: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

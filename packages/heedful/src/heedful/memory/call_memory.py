@@ -7,14 +7,14 @@ import logging
 import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.lessons.call_marks import ActionHistory
 from heedful.lessons.origin import check_name
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE, Scope, check_holdout
 from heedful.store import calls, open_store
 from heedful.store.store import Store
-from heedful.validation import check_texts, refuses_unknown_options, require
+from heedful.validation import Fields, check_texts, refuses_unknown_options, require
 
 if TYPE_CHECKING:
     from heedful.memory.quarantine import Quarantine
@@ -65,7 +65,7 @@ class CallMemory:
 
     @refuses_unknown_options
     async def before(
-        self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
+        self, tool: str, arguments: Fields | str, *, folder: str = ""
     ) -> ActionHistory:
         """Return how calls like this one failed, and what fixed them.
 

@@ -14,7 +14,6 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from heedful.checks.json_values import ask_for_json
 from heedful.episodes.episode import Ended, Episode, Fault
@@ -49,6 +48,7 @@ from heedful.validation import (
     MAX_LABEL_CHARS,
     MAX_LISTED_ITEMS,
     MAX_STORED_TEXT_CHARS,
+    Fields,
     require,
 )
 
@@ -303,7 +303,7 @@ class _AnswerReader:
     facts: RunFacts
     mark: str
 
-    def read(self, answer: Mapping[str, Any]) -> Draft:
+    def read(self, answer: Fields) -> Draft:
         """Return the model's own words and figures. Raises InvalidInput without words.
 
         The keys may be in capitals.

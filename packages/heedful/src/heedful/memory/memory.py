@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -71,6 +71,7 @@ from heedful.validation import (
     MAX_LOOKED_UP_CHARS,
     MAX_SCORE,
     MAX_STORED_TEXT_CHARS,
+    Fields,
     check_actor,
     check_integer,
     check_number,
@@ -558,7 +559,7 @@ class Memory(CallMemory):
             return ()
         return await proving.conclude(self.store, self.scope)
 
-    async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
+    async def top(self, limit: int = 20) -> Sequence[Fields]:
         """Return the lessons seen most often, as data, without quarantined text.
 
         Failures of agents that nothing put right come last.
@@ -672,7 +673,7 @@ class Memory(CallMemory):
         keep: int | None = None,
         dry_run: bool = False,
         key: str = "",
-    ) -> Sequence[Mapping[str, Any]]:
+    ) -> Sequence[Fields]:
         """Remove unused lessons, and the least useful ones beyond `keep`.
 
         Unused means neither seen nor shown for `unused_for` seconds. Pinned and proven

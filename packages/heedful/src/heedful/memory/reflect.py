@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.episodes.episode import Episode, Limits, without_secrets
 from heedful.episodes.procedures import (
@@ -84,6 +84,7 @@ from heedful.store.episodes import StoredEpisode
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_STORED_TEXT_CHARS,
+    Fields,
     check_sequence,
     check_share,
     require,
@@ -506,7 +507,7 @@ class _Reflector:
         study: Study,
         draft: Draft,
         digest: str,
-        known_lessons: Mapping[str, Mapping[str, Any]],
+        known_lessons: Mapping[str, Fields],
     ) -> Reflected:
         """Return the lessons of a draft with their origin, importance and metadata.
 
@@ -574,7 +575,7 @@ class _Reflector:
             run=writer.run,
         )
 
-    async def known_lessons(self, study: Study) -> Mapping[str, Mapping[str, Any]]:
+    async def known_lessons(self, study: Study) -> Mapping[str, Fields]:
         """Return the lesson and the rule that memory has about a run, by their kinds.
 
         What waits is not taken: written again, it would be local. Of a run from
@@ -613,7 +614,7 @@ class _Reflector:
         return procedure, shared
 
 
-def _tried_rule(rule: Mapping[str, Any] | None, sightings: int) -> str:
+def _tried_rule(rule: Fields | None, sightings: int) -> str:
     """Return the stored rule of a failure that came back although it was told, or "".
 
     It had `MIN_SAME_RUNS` runs to help, and each time twice as many as before, so that
@@ -626,7 +627,7 @@ def _tried_rule(rule: Mapping[str, Any] | None, sightings: int) -> str:
 
 
 def _with_known_words(
-    lesson: Lesson | None, known_lessons: Mapping[str, Mapping[str, Any]]
+    lesson: Lesson | None, known_lessons: Mapping[str, Fields]
 ) -> Lesson | None:
     """Return a lesson in the words of the stored one that it repeats, with its author.
 

@@ -8,10 +8,9 @@ call.
 import asyncio
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
@@ -26,6 +25,7 @@ from heedful.lessons.session_names import FILE_MASK, made_names
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
 from heedful.store.calls import find_call, knowledge_of
+from heedful.validation import Fields
 
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
@@ -61,8 +61,8 @@ class FailureInquiry:
     tool: str
     error: str
     call: str
-    given: Mapping[str, Any] | str | None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    given: Fields | str | None
+    arguments: Fields = field(default_factory=dict)
 
     async def find_remedy(self) -> Remedy:
         """Return the contract that the call broke, unless it was told with the call."""
@@ -87,7 +87,7 @@ class FailureInquiry:
         mark = Mark("contract", contract.name, self.tool)
         return Remedy(line=f"heedful: {contract.text}", mark=f"told {mark.digest}")
 
-    async def _read_arguments(self) -> Mapping[str, Any] | str:
+    async def _read_arguments(self) -> Fields | str:
         """Return the arguments of the call, from the store if they were not given."""
         if self.given is not None or not self.call:
             return self.given or {}
@@ -131,7 +131,7 @@ class FailureInquiry:
                 return seen, {lesson["id"]: text}
         return seen, {}
 
-    def _is_of_this_call(self, lesson: Mapping[str, Any]) -> bool:
+    def _is_of_this_call(self, lesson: Fields) -> bool:
         """Return True if a lesson may be about what failed here.
 
         That of another tool is, if its error quotes a name that both calls have.
@@ -148,7 +148,7 @@ class FailureInquiry:
         other_names = quoted_names(other_tool, other_arguments, [mistake.error])
         return not own_names.isdisjoint(other_names)
 
-    def _helpful_text(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:
+    def _helpful_text(self, lesson: Fields, errors: Collection[str]) -> str:
         """Return of a lesson what helps after this failure; "" if nothing does.
 
         `errors` are the lines of the failure, also without names of the session.

@@ -62,7 +62,7 @@ from heedful.store.rulings import (
     words_digest,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_LONG_TEXT_CHARS
+from heedful.validation import MAX_LONG_TEXT_CHARS, Fields
 
 File = str | os.PathLike[str] | BinaryIO
 MAX_EXPORT_LINE_BYTES = 256 * 2**20
@@ -156,7 +156,7 @@ class LessonRecord:
     evidence: Evidence
     is_correction: bool
     run: LessonRun | None
-    data: Mapping[str, Any]
+    data: Fields
     mistake: Mistake | None = None
     examples: tuple[ExampleRecord, ...]
     links: tuple[LinkRecord, ...]

@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,7 +17,13 @@ from typing import Any, TypeVar, Unpack
 from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.models.contract import Answer, Message, Model, Options
-from heedful.validation import MAX_READ_BYTES, check_integer, check_number, require
+from heedful.validation import (
+    MAX_READ_BYTES,
+    Fields,
+    check_integer,
+    check_number,
+    require,
+)
 
 T = TypeVar("T")
 DEFAULT_CALL_OPTIONS: dict[str, Any] = {
@@ -99,7 +105,7 @@ def text_schema(max_chars: int) -> dict[str, Any]:
     return {"type": "string", "maxLength": max_chars}
 
 
-def closed_object(keys: Mapping[str, Any]) -> dict[str, Any]:
+def closed_object(keys: Fields) -> dict[str, Any]:
     """Return the JSON Schema of an object with all of the `keys` and no other key."""
     return {
         "type": "object",

@@ -1,11 +1,12 @@
 """The protocols of models and embedders, their values, and an estimate of tokens."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
+from typing import Literal, Protocol, TypedDict, runtime_checkable
 
 from heedful.loop.record import Usage
+from heedful.validation import Fields
 
 Role = Literal["system", "user", "assistant"]
 # A function that shows how a download proceeds. It is called with the name of the
@@ -49,7 +50,7 @@ class Answer:
 class Options(TypedDict, total=False):
     """The options of `Model.complete`; `check_request` gives adapters its defaults."""
 
-    schema: Mapping[str, Any] | None
+    schema: Fields | None
     max_tokens: int | None
     temperature: float
     seed: int
@@ -72,7 +73,7 @@ class Model(Protocol):
         self,
         messages: Sequence[Message],
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: Fields | None = None,
         max_tokens: int | None = None,
         temperature: float = 0.0,
         seed: int = 0,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -28,7 +28,7 @@ from heedful.errors import (
 from heedful.loop.record import Usage
 from heedful.models import call as calls, weights
 from heedful.models.contract import Answer, Message, Options, Progress
-from heedful.validation import check_integer, require
+from heedful.validation import Fields, check_integer, require
 
 EMBEDDED_ANSWER_TOKENS = 512  # of an answer without `max_tokens`
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
@@ -136,7 +136,7 @@ class EmbeddedModel:
         return calls.check_answer(self.name, self._read_answer(reply))
 
     def _make_request(
-        self, messages: Sequence[Message], settings: Mapping[str, Any]
+        self, messages: Sequence[Message], settings: Fields
     ) -> dict[str, Any]:
         """Return the request to the child process."""
         turns = [
@@ -247,7 +247,7 @@ class _Child(subprocess.Popen[bytes]):
     It reads and writes lines of JSON. The file `diagnostics` gets its stderr.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Fields) -> None:
         self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end_children` closes it
         pipe = subprocess.PIPE
 
@@ -261,14 +261,14 @@ class _Child(subprocess.Popen[bytes]):
 
         self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Fields) -> None:
         """Write one line of JSON; reading the reply detects a broken pipe."""
         with suppress(OSError):
             if self.stdin:
                 self.stdin.write(json.dumps(message).encode() + b"\n")
                 self.stdin.flush()
 
-    def ask(self, request: Mapping[str, Any]) -> Reply | None:
+    def ask(self, request: Fields) -> Reply | None:
         """Send `request` and return the reply; None if the process ends first."""
         self.send(request)
         line = self.stdout.readline() if self.stdout else b""

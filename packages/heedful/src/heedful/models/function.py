@@ -19,7 +19,7 @@ from heedful.errors import (
 from heedful.models import call as calls
 from heedful.models.answers import answer_of
 from heedful.models.contract import Answer, Message, Options
-from heedful.validation import require
+from heedful.validation import Fields, require
 
 
 class Function:
@@ -87,7 +87,7 @@ class Function:
         return calls.check_answer(self.name, answer)
 
     async def _call_function(
-        self, messages: Sequence[Message], settings: Mapping[str, Any]
+        self, messages: Sequence[Message], settings: Fields
     ) -> Any:
         """Return what the function returns; one that is not async runs in a thread."""
         function = partial(self._call, list(messages), **settings)

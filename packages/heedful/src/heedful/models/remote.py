@@ -5,7 +5,7 @@ loop.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 from urllib.parse import quote, urlsplit
@@ -16,7 +16,7 @@ from heedful.models import call as calls
 from heedful.models.answers import ending_of
 from heedful.models.contract import Answer, Message, Options
 from heedful.redact import redact
-from heedful.validation import require
+from heedful.validation import Fields, require
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -123,7 +123,7 @@ class RemoteModel:
             from pydantic_ai.direct import model_request
 
             async with self._open() as model:
-                profile: Mapping[str, Any] = dict(model.profile)
+                profile: Fields = dict(model.profile)
                 if any(profile.get(name) for name in _FIXED_TEMPERATURE_PROFILES):
                     del settings["temperature"]
 
@@ -260,7 +260,7 @@ def _read_address(address: str) -> tuple[str, str]:
 
 
 def _output_parameters(
-    schema: Mapping[str, Any] | None, profile: Mapping[str, Any]
+    schema: Fields | None, profile: Fields
 ) -> "ModelRequestParameters":
     """Return what asks the model for JSON that fits the schema, or for a text."""
     from pydantic_ai.models import ModelRequestParameters

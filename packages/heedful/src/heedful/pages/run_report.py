@@ -38,7 +38,7 @@ from heedful.pages.attempt_table import (
 from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean, without_controls
-from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS, Fields
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
@@ -113,7 +113,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
-def json_text(document: Mapping[str, Any]) -> str:
+def json_text(document: Fields) -> str:
     """Return data as indented JSON, without secrets."""
     text = json.dumps(redact_data(document), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8, but JSON has an escape for it.

@@ -58,6 +58,7 @@ from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
     MAX_SHOWN_LINE_CHARS,
+    Fields,
     check_integer,
     check_options,
     refuses_unknown_options,
@@ -186,7 +187,7 @@ class Pipeline:
 
         return add if function is None else add(function)
 
-    def _add(self, function: Work, settings: Mapping[str, Any]) -> None:
+    def _add(self, function: Work, settings: Fields) -> None:
         """Add a stage with these fields of `Stage`. Raises InvalidInput."""
         name = settings.get("name", getattr(function, "__name__", ""))
         self._check_free(name)
@@ -314,7 +315,7 @@ def _check_name(subject: str, name: Any) -> str:
     return str(name)
 
 
-def _check_choices(options: Mapping[str, Any]) -> None:
+def _check_choices(options: Fields) -> None:
     """Raise InvalidInput unless each setting has one of its `SETTING_CHOICES`."""
     for name, choices in SETTING_CHOICES.items():
         allowed = f"one of {', '.join(choices)}"

@@ -45,7 +45,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Candidate, Goal
 from heedful.loop.runs import Exhausted
 from heedful.models.contract import Answer
-from heedful.validation import require
+from heedful.validation import Fields, require
 
 # The field of the state that has the reports and the feedback.
 REPORTS_STATE_FIELD = "guardrail_reports"
@@ -97,7 +97,7 @@ class StateChange:
     `type_name` is the class of a stored output, "" for text and JSON data.
     """
 
-    changed: Mapping[str, Any] = field(default_factory=dict)
+    changed: Fields = field(default_factory=dict)
     gone: tuple[str, ...] = ()
     described: Mapping[str, str] | None = None
     type_name: str = ""
@@ -137,7 +137,7 @@ class StateChange:
         return document
 
     @classmethod
-    def from_data(cls, document: Mapping[str, Any]) -> "StateChange":
+    def from_data(cls, document: Fields) -> "StateChange":
         """Return the change whose method `to_data` returned the document."""
         changed = dict(document["changed"])
         for name, text in document.get("text", {}).items():

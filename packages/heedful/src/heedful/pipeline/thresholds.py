@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from heedful import errors
 from heedful.checks.numbers import PredictionLimits
-from heedful.validation import check_integer, refuses_unknown_options
+from heedful.validation import Fields, check_integer, refuses_unknown_options
 
 S = TypeVar("S")
 # The name of a setting -> its older name.
@@ -22,9 +22,7 @@ OLDER_SETTING_NAMES: Mapping[str, str] = {
 PREFIXES = ("heedful_", "")
 
 
-def read_settings(
-    kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]
-) -> S:
+def read_settings(kind: type[S], settings: Fields, older: Mapping[str, str]) -> S:
     """Return a dataclass `kind` with fields read from `settings`.
 
     The name of a field with the prefix `HEEDFUL_` comes first, then the name without
@@ -75,7 +73,7 @@ class Guardrails(PredictionLimits):
         check_integer("max_check_attempts", self.max_check_attempts, least=1)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Guardrails":
+    def of(cls, settings: Fields) -> "Guardrails":
         """Read settings from a mapping such as `os.environ`; ignore unknown names.
 
         Names may be in upper or lower case, with or without the prefix `HEEDFUL_`.

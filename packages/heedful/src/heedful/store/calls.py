@@ -9,7 +9,7 @@ had with the marks of this call. Nothing is stored of a run that came from outsi
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from typing import Any, get_args
@@ -36,7 +36,7 @@ from heedful.lessons.origin import Origin
 from heedful.lessons.scope import MAX_PROMPT_LESSONS, MIN_SAME_RUNS, Scope, source_of
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
 
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
@@ -136,9 +136,7 @@ def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> 
         _record_failure(db, scope, source, digest, "", at=failed[digest], calls=count)
 
 
-def follow(
-    db: Db, scope: Scope, session: str, event: Mapping[str, Any], *, folder: str
-) -> None:
+def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) -> None:
     """Record what a new event of a session shows about calls and about files read.
 
     `event` is the row of the event, and `folder` the root of the repository.
@@ -169,8 +167,8 @@ def _record_result(
     db: Db,
     scope: Scope,
     session: str,
-    call: Mapping[str, Any],
-    result: Mapping[str, Any],
+    call: Fields,
+    result: Fields,
     *,
     folder: str,
 ) -> None:
@@ -209,7 +207,7 @@ def _marks_of_call(
     session: str,
     *,
     tool: str,
-    arguments: Mapping[str, Any],
+    arguments: Fields,
     folder: str,
 ) -> list[Mark]:
     """Return the marks of a call, in a session also those of the contracts of its tool.
@@ -231,7 +229,7 @@ def _record_failed_call(
     session: str,
     *,
     tool: str,
-    arguments: Mapping[str, Any],
+    arguments: Fields,
     error: str,
     folder: str,
 ) -> None:
@@ -257,7 +255,7 @@ def history_of(
     db: Db,
     scope: Scope,
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: Fields | str,
     *,
     session: str = "",
     folder: str = "",
@@ -443,7 +441,7 @@ def knowledge_of(
     db: Db,
     scope: Scope,
     tool: str,
-    arguments: Mapping[str, Any],
+    arguments: Fields,
     *,
     errors: Sequence[str],
     session: str,

@@ -37,6 +37,7 @@ from heedful.errors import HeedfulError
 from heedful.lessons.scope import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
+from heedful.validation import Fields
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -127,7 +128,7 @@ class Db(ABC):
         """Run the statement `name` of `sql/` and return the result."""
         return self.execute(statements(self.dialect)[name], values)
 
-    def execute_later(self, sql: str, values: Mapping[str, Any], /) -> None:
+    def execute_later(self, sql: str, values: Fields, /) -> None:
         """Run SQL text when it suits the database, without its result.
 
         On PostgreSQL, it waits for the next statement that has a result, or for the
@@ -135,13 +136,11 @@ class Db(ABC):
         """
         self.execute(sql, values)
 
-    def send(self, name: str, values: Mapping[str, Any], /) -> None:
+    def send(self, name: str, values: Fields, /) -> None:
         """Run the statement `name` of `sql/` as `execute_later` does."""
         self.execute_later(statements(self.dialect)[name], values)
 
-    def expect(
-        self, name: str, values: Mapping[str, Any], error: HeedfulError, /
-    ) -> None:
+    def expect(self, name: str, values: Fields, error: HeedfulError, /) -> None:
         """Like `send`, but the transaction fails with `error` if no row is changed.
 
         The statement must not return rows. The work may go on before it is known
@@ -150,11 +149,11 @@ class Db(ABC):
         if not self.run(name, values).rowcount:
             raise error
 
-    def each(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+    def each(self, *calls: tuple[str, Fields]) -> list[Rows]:
         """Run statements, by their names with their values; return their results."""
         return [self.run(name, values) for name, values in calls]
 
-    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+    def last(self, *calls: tuple[str, Fields]) -> list[Rows]:
         """Run the last statements of a work as `each` does.
 
         On PostgreSQL, they are one round trip, together with the end of a transaction
@@ -176,9 +175,7 @@ class Db(ABC):
         """Run the statement `name` on the rows of `scope`; return a row, or None."""
         return self.first(name, {**key_of(scope), **values})
 
-    def select(
-        self, columns: str, table: str, key: Mapping[str, Any], end: str = ""
-    ) -> list[Row]:
+    def select(self, columns: str, table: str, key: Fields, end: str = "") -> list[Row]:
         """Return `columns` of the rows of `table` that match `key`.
 
         `end` completes the statement, such as with `order by`.
@@ -187,20 +184,18 @@ class Db(ABC):
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
 
-    def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> None:
+    def insert(self, table: str, values: Fields, end: str = "") -> None:
         """Insert `values` as a row of `table`, as `execute_later` does.
 
         `end` completes the statement, such as `CONFLICT_SKIP_SQL`.
         """
         self.execute_later(_insert_sql(table, values, end), values)
 
-    def insert_now(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
+    def insert_now(self, table: str, values: Fields, end: str = "") -> Rows:
         """Insert `values` as a row of `table`, and return the result."""
         return self.execute(_insert_sql(table, values, end), values)
 
-    def update(
-        self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]
-    ) -> int:
+    def update(self, table: str, key: Fields, changes: Fields) -> int:
         """Set `changes` in the rows that match `key`; return the number of rows."""
         # A column may be in both `key` and `changes`, so the new values have own names.
         new_values = {f"new_{column}": value for column, value in changes.items()}
@@ -208,7 +203,7 @@ class Db(ABC):
         sql = f"update {table} set {assignments} where {_condition(key)}"
         return int(self.execute(sql, {**key, **new_values}).rowcount)
 
-    def delete(self, table: str, key: Mapping[str, Any]) -> int:
+    def delete(self, table: str, key: Fields) -> int:
         """Delete the rows of `table` that match `key`; return their number."""
         sql = f"delete from {table} where {_condition(key)}"
         return int(self.execute(sql, key).rowcount)
@@ -427,6 +422,6 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def storable_json(data: Mapping[str, Any]) -> str:
+def storable_json(data: Fields) -> str:
     """Return `data` as JSON text without secrets."""
     return json.dumps(redact_data(dict(data)))

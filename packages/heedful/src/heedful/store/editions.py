@@ -7,7 +7,7 @@ change is refused.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,7 @@ from heedful.lessons.scope import TOLD_STATES, Scope
 from heedful.store import exposures, lessons, search
 from heedful.store.connection import Db, Row, resumable
 from heedful.store.rulings import change_state
-from heedful.validation import MAX_INTEGER, require
+from heedful.validation import MAX_INTEGER, Fields, require
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.
 EDITION_FIELDS = (
@@ -44,7 +44,7 @@ def list_lessons(
     *,
     reviews: bool = True,
     **only: str,
-) -> list[Mapping[str, Any]]:
+) -> list[Fields]:
     """Return lessons as plain data, newest first.
 
     The texts of tools and documents are left empty. Only lessons with an id below
@@ -62,17 +62,17 @@ def list_lessons(
     return search.with_told_words(db, scope, [_with_edition(row) for row in rows])
 
 
-def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+def one(db: Db, scope: Scope, id: int) -> Fields:
     """Return the lesson with this id as plain data. Raises NotFound."""
     return some(db, scope, [id])[0]
 
 
-def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
     """Return the lessons with these ids, in this order. Raises NotFound."""
     return search.with_told_words(db, scope, _stored(db, scope, ids))
 
 
-def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
     """Return the lessons with these ids, each with its stored text. Raises NotFound."""
     rows = db.all("lessons_of", scope, ids=json.dumps(list(ids)))
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
@@ -82,7 +82,7 @@ def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
     return [lesson_of[id] for id in ids]
 
 
-@resumable(result=Mapping[str, Any])
+@resumable(result=Fields)
 def amend(
     db: Db,
     scope: Scope,
@@ -92,7 +92,7 @@ def amend(
     by: str,
     why: str,
     **change: Any,
-) -> Mapping[str, Any]:
+) -> Fields:
     """Change a lesson, record a ruling for each change, and return the lesson.
 
     `pinned` protects the lesson from eviction and pruning. `retired` takes the lesson
@@ -122,7 +122,7 @@ def amend(
     return one(db, scope, id)
 
 
-def _with_edition(row: Row) -> Mapping[str, Any]:
+def _with_edition(row: Row) -> Fields:
     """Return a lesson as plain data, with its `edition`, its run and its `data`.
 
     Those of tools and documents are left empty.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +33,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.session_names import MadeNames
@@ -54,7 +54,7 @@ class StoredEpisode:
     name: str
     session: str
     outcome: str
-    record: Mapping[str, Any]
+    record: Fields
     state: EpisodeState = "waiting"
     tries: int = 0
     error: str = ""
@@ -231,7 +231,7 @@ def append_events(
     db: Db,
     scope: Scope,
     session: str,
-    events: Sequence[Mapping[str, Any]],
+    events: Sequence[Fields],
     root: str = "",
 ) -> None:
     """Add events to a session; each is a row as `event_row` returns it.
@@ -290,7 +290,7 @@ def event_row(event: Event) -> dict[str, Any]:
 
 
 def error_digests(
-    event: Mapping[str, Any], arguments: Any = None, names: MadeNames | None = None
+    event: Fields, arguments: Any = None, names: MadeNames | None = None
 ) -> frozenset[str]:
     """Return the signatures of the errors of a failed event.
 

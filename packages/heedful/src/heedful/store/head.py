@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from heedful.validation import Fields
+
 if TYPE_CHECKING:
     from heedful.loop.ladder import Ladder
     from heedful.loop.runs import StageHead
@@ -33,8 +35,8 @@ class Head:
     """
 
     task: Any
-    goals: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    goals: Sequence[Fields] = field(default_factory=list)
+    policy: Fields = field(default_factory=dict)
     context: Any = None
     kind: Literal["loop", "run", "stage"] = "loop"
     stage: StageHead | None = None

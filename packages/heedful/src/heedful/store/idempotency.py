@@ -10,7 +10,6 @@ their texts at once, because they may quote them.
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from hashlib import sha256
 from typing import Any
@@ -18,11 +17,12 @@ from typing import Any
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import Db, holds, resumable
+from heedful.validation import Fields
 
 # The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
 # Stands in place of an answer, and of its effects, after `remove_answers`.
-REMOVED_ANSWER: Mapping[str, Any] = {}
+REMOVED_ANSWER: Fields = {}
 # The caller of a call in process; a key of a service has another id.
 IN_PROCESS = ""
 MAX_KEY_CHARS = 255
@@ -79,15 +79,15 @@ class RecordedCall:
     """
 
     digest: str = ""
-    effects: tuple[Mapping[str, Any], ...] = ()
-    answer: Mapping[str, Any] | None = None
+    effects: tuple[Fields, ...] = ()
+    answer: Fields | None = None
 
     def check_effects(self, known_count: int) -> None:
         """Raise LeaseLost if more effects are stored than a run of the call knows."""
         if len(self.effects) > known_count:
             raise _being_answered()
 
-    def record_of(self, call: IdempotentCall, n: int) -> Mapping[str, Any] | None:
+    def record_of(self, call: IdempotentCall, n: int) -> Fields | None:
         """Return the record of effect `n` of `call`, None if it is not stored.
 
         Raises Conflict if the key belongs to another call, or if the record was removed
@@ -125,7 +125,7 @@ def keep_answer(
     db: Db,
     scope: Scope,
     call: IdempotentCall,
-    answer: Mapping[str, Any],
+    answer: Fields,
     effect_count: int,
 ) -> None:
     """Store the answer of `call`.
@@ -149,9 +149,7 @@ def remove_answers(db: Db, scope: Scope) -> None:
     )
 
 
-def read_record(
-    db: Db, scope: Scope, call: IdempotentCall, n: int
-) -> Mapping[str, Any] | None:
+def read_record(db: Db, scope: Scope, call: IdempotentCall, n: int) -> Fields | None:
     """Return the record of effect `n` of `call`, None if it is not stored.
 
     Raises Conflict if the key belongs to another call, or if the record was removed.
@@ -159,9 +157,7 @@ def read_record(
     return read_call(db, scope, call).record_of(call, n)
 
 
-def read_effect(
-    db: Db, scope: Scope, call: IdempotentCall, n: int
-) -> Mapping[str, Any] | None:
+def read_effect(db: Db, scope: Scope, call: IdempotentCall, n: int) -> Fields | None:
     """Return what `read_record` returns, which no other transaction changes meanwhile.
 
     Until the commit, no other transaction stores anything under the key of the call.
@@ -170,9 +166,7 @@ def read_effect(
     return read_record(db, scope, call, n)
 
 
-def write_effect(
-    db: Db, call: IdempotentCall, n: int, record: Mapping[str, Any]
-) -> None:
+def write_effect(db: Db, call: IdempotentCall, n: int, record: Fields) -> None:
     """Store `record` as effect number `n` of `call`.
 
     An answer ends the call; with it, answers that are older than a day are deleted.

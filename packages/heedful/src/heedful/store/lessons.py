@@ -13,7 +13,7 @@ decisions of operators.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal
@@ -66,7 +66,7 @@ from heedful.store.connection import (
 )
 from heedful.store.rulings import name_of, rule, words_digest
 from heedful.store.search import placed, with_told_words
-from heedful.validation import MAX_STORED_TEXT_CHARS, require
+from heedful.validation import MAX_STORED_TEXT_CHARS, Fields, require
 
 # The parameters of a statement, or the columns of a row, by name.
 Plain = dict[str, Any]
@@ -643,7 +643,7 @@ def _waiting_entry(lesson: Row) -> int:
     return (lesson["author"] or 0) if lesson["state"] == "quarantined" else 0
 
 
-def of_failure(db: Db, scope: Scope, signature: str) -> list[Mapping[str, Any]]:
+def of_failure(db: Db, scope: Scope, signature: str) -> list[Fields]:
     """Return the lesson about a failure and its strategies as plain data, oldest first.
 
     Quarantined lessons are returned, too; retired and superseded ones are not.
@@ -817,7 +817,7 @@ def searched_words(task: str, context: str, lesson: str) -> str:
     return " ".join(task_words)
 
 
-def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
+def top(db: Db, scope: Scope, limit: int) -> list[Fields]:
     """Return up to `limit` lessons as plain data, most often seen first.
 
     Failures that nothing put right come last. If the text of a lesson waits in
@@ -826,12 +826,12 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     return _listed(db, scope, db.all("top_lessons", scope, limit=limit))
 
 
-def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+def shown(db: Db, scope: Scope, id: int) -> Fields:
     """Return a lesson as `top` returns it. Raises NotFound."""
     return _listed(db, scope, [_lesson_row(db, scope, id)])[0]
 
 
-def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Fields]:
     """Return lessons as plain data, with the words that a prompt has."""
     lessons = [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
     return with_told_words(db, scope, lessons)
@@ -862,7 +862,7 @@ def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     return db.delete("lesson", key)
 
 
-def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]) -> None:
+def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Fields]) -> None:
     """Delete lessons; `lessons` are their rows.
 
     The origins of texts that wait go with them, so no revocation of their source would
@@ -908,7 +908,7 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
     return [Scope(scope.tenant, row["project"]) for row in db.all("projects", scope)]
 
 
-def plain(row: Row) -> Mapping[str, Any]:
+def plain(row: Row) -> Fields:
     """Return the row of a lesson as plain data.
 
     The words of tools and documents are left empty until a person has released them.

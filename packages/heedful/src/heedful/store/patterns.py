@@ -6,10 +6,9 @@ patterns of an error type, in the order in which they were learnt.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 from heedful.lessons import render
 from heedful.lessons.lesson import LESSON_KINDS, Scope, Signature
@@ -26,7 +25,7 @@ from heedful.lessons.signature import bare_digest, untitled
 from heedful.store import calls
 from heedful.store.connection import Db, Row, key_of, storable, token
 from heedful.store.lessons import finding_digest, plain
-from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Fields
 
 # The number of error types whose templates a connection keeps.
 MAX_CACHED_ERROR_TYPES = 32
@@ -242,7 +241,7 @@ def _names_error_type(titles: set[str]) -> bool:
 
 def _read_lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
-) -> tuple[int, tuple[Mapping[str, Any], ...]]:
+) -> tuple[int, tuple[Fields, ...]]:
     """Return how often the patterns `members` were seen, and their first lessons.
 
     The lessons of the pattern `signature` come first.
@@ -265,9 +264,7 @@ def _stored_signature(row: Row, error_type: str) -> Signature:
     return Signature("", row["pattern"], digest=row["signature"], error_type=error_type)
 
 
-def _without_failed_fix(
-    db: Db, scope: Scope, lesson: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _without_failed_fix(db: Db, scope: Scope, lesson: Fields) -> Fields:
     """Return a lesson as data, without its fix if that failed itself."""
     mistake = from_data(lesson["mistake"]) if lesson["mistake"] else None
     if mistake is None or not calls.has_failed_fix(db, scope, mistake):

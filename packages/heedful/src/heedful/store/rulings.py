@@ -1,13 +1,12 @@
 """Rulings: what a person or heedful decided about a lesson, and the lesson's names."""
 
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from heedful.lessons.scope import Scope, lesson_name, short_digest
 from heedful.lessons.states import after
 from heedful.store.connection import Db, Row, key_of, storable, storable_json
-from heedful.validation import check_actor
+from heedful.validation import Fields, check_actor
 
 # The beginning of the digest of a row that holds the words of a lesson, not an example.
 LESSON_DIGEST_PREFIX = "lesson"
@@ -21,7 +20,7 @@ def rule(
     by: str,
     why: str,
     now: float,
-    record: Mapping[str, Any] | None = None,
+    record: Fields | None = None,
 ) -> None:
     """Record a ruling on `subject`; `record` holds details as plain data.
 
@@ -44,7 +43,7 @@ def rule(
 def change_state(
     db: Db,
     scope: Scope,
-    lesson: Mapping[str, Any] | Row,
+    lesson: Fields | Row,
     action: Literal["retire", "restore"],
     *,
     by: str,
@@ -72,6 +71,6 @@ def words_digest(text: str) -> str:
     return f"{LESSON_DIGEST_PREFIX} {digest}"
 
 
-def name_of(row: Mapping[str, Any] | Row) -> str:
+def name_of(row: Fields | Row) -> str:
     """Return the name of the lesson in `row`: `kind/signature`."""
     return lesson_name(row["kind"], row["signature"])

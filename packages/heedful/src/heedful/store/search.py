@@ -47,6 +47,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
+from heedful.validation import Fields
 
 if TYPE_CHECKING:
     import numpy as np
@@ -670,7 +671,7 @@ def memory_keys(db: Db, scope: Scope) -> list[str]:
     ]
 
 
-def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
+def keys_of_rule(db: Db, scope: Scope, lesson: Fields) -> list[str]:
     """Return the memory keys whose loops broke the rule of a lesson."""
     rule = {**key_of(scope), "kind": lesson["kind"], "signature": lesson["signature"]}
     rows = db.select("distinct memory_key", "cause", rule)
@@ -744,9 +745,7 @@ def by_cause(
     return matches
 
 
-def with_told_words(
-    db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+def with_told_words(db: Db, scope: Scope, lessons: Sequence[Fields]) -> list[Fields]:
     """Return lessons with the text that a prompt has for another task.
 
     It has no particulars of the tasks from which a rule was learnt. A text that
@@ -758,7 +757,7 @@ def with_told_words(
         if lesson["kind"] == "check" and lesson["state"] in TOLD_STATES
     }
     # Rules of one check that read the same without particulars are compared.
-    relatives = list[Mapping[str, Any]]()
+    relatives = list[Fields]()
     for check in {rule["error_type"] for rule in rules.values()}:
         key = {**key_of(scope), "kind": "check", "error_type": check}
         relatives += db.select(

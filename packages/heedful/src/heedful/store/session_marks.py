@@ -6,13 +6,13 @@ stored events do not have.
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from heedful.lessons.call_marks import MIN_KNOWN_READS, touched_path
 from heedful.lessons.scope import DAY_SECONDS, Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
+from heedful.validation import Fields
 
 # Stands in the mark of a past for the key of events that code in this process sent.
 _NO_KEY = "local"
@@ -32,7 +32,7 @@ def find(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> frozenset[
 
 
 def has_unread(
-    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+    db: Db, scope: Scope, session: str, arguments: Fields, folder: str
 ) -> bool:
     """Return True if a call is about a file that a session has surely not read."""
     path = touched_path(arguments, folder)
@@ -44,7 +44,7 @@ def has_unread(
 
 
 def mark_read(
-    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+    db: Db, scope: Scope, session: str, arguments: Fields, folder: str
 ) -> None:
     """Remember that a session has read the file of a call, if it has one."""
     path = touched_path(arguments, folder)
@@ -104,7 +104,7 @@ def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
     }
 
 
-def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
+def forget_events(db: Db, scope: Scope, key: Fields) -> None:
     """Delete the events that match a key; sessions that go on have a past then."""
     rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)

@@ -10,7 +10,7 @@ key under which the result is stored.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ from heedful.store.idempotency import (
     read_record,
     write_effect,
 )
-from heedful.validation import MAX_READ_BYTES, require
+from heedful.validation import MAX_READ_BYTES, Fields, require
 
 if TYPE_CHECKING:  # threads for long computations are slow to import
     from heedful.store.offload import TurnKind
@@ -87,7 +87,7 @@ class Effects:
     def __init__(
         self,
         call: IdempotentCall | None = None,
-        known: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Fields] = (),
         actor: Actor = LOCAL_ACTOR,
         key: str = "",
     ) -> None:
@@ -227,7 +227,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return f"{module}.{function.__qualname__}"
 
 
-def _result_of(function: Callable[..., T], effect: Mapping[str, Any]) -> T:
+def _result_of(function: Callable[..., T], effect: Fields) -> T:
     """Return the result of a function from its stored effect."""
     result: T = result_adapter(function).validate_python(effect["value"])
     return result

@@ -4,9 +4,9 @@ A session remembers by marks of which rules it told.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
@@ -20,6 +20,7 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.rulings import change_state
+from heedful.validation import Fields
 
 if TYPE_CHECKING:  # a hook of a call stores no lessons
     from heedful.lessons.lesson import Lesson
@@ -72,7 +73,7 @@ def about_call(
     db: Db,
     scope: Scope,
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: Fields | str,
     *,
     rules: Sequence[StatedRule] = (),
     session: str = "",

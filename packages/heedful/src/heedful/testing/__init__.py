@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from math import hypot
-from typing import Any
 
 from heedful.errors import ModelError
 from heedful.loop.record import (
@@ -21,6 +20,7 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.models.contract import Answer, Message
+from heedful.validation import Fields
 
 # A line of a script: a text, an answer, an exception to raise, or a function of the
 # messages.
@@ -45,13 +45,13 @@ class ScriptedModel:
         self._forever = forever
         self._seconds = seconds
         self.prompts: list[tuple[Message, ...]] = []
-        self.settings: list[Mapping[str, Any]] = []
+        self.settings: list[Fields] = []
 
     async def complete(
         self,
         messages: Sequence[Message],
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: Fields | None = None,
         max_tokens: int | None = None,
         temperature: float = 0.0,
         seed: int = 0,

@@ -33,7 +33,7 @@ from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
 from heedful.loop.record import Finding, Level
-from heedful.validation import require
+from heedful.validation import Fields, require
 
 # The least share of the words of a sentence that must be in the evidence. These values
 # agree best with people on 984 texts about data and 376 about prose.
@@ -211,7 +211,7 @@ def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
 
 _GROUNDING_CHECK = "grounding"
 Unsupported = Literal["error", "warning", "numbers"]
-Terms = Lexicon | Mapping[str, Any]
+Terms = Lexicon | Fields
 
 
 def ground(

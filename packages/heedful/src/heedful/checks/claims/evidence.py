@@ -34,7 +34,7 @@ from heedful.checks.claims.text_parts import (
     tokenize,
 )
 from heedful.errors import InvalidInput
-from heedful.validation import MAX_DATA_DEPTH, require
+from heedful.validation import MAX_DATA_DEPTH, Fields, require
 
 Path = tuple[str, ...]  # of a table, or of a column: the keys that lead to it
 Words = tuple[str, ...]
@@ -70,7 +70,7 @@ class Lexicon:
         )
 
     @classmethod
-    def of(cls, value: "Lexicon | Mapping[str, Any] | None") -> "Lexicon":
+    def of(cls, value: "Lexicon | Fields | None") -> "Lexicon":
         """Return `value`, or a Lexicon of its fields, empty for None.
 
         Raises InvalidInput.
@@ -484,9 +484,7 @@ class Evidence:
     only one row. `prose` is True if every table is one cell, as that of a text is.
     """
 
-    def __init__(
-        self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, evidence: Any, lexicon: Lexicon | Fields | None = None) -> None:
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
