@@ -1,4 +1,6 @@
-"""What the conventions for spans of agents call the parts of a step: one table. Pure.
+"""What the conventions for spans of agents call the parts of a step. Pure.
+
+The names are in the table beside this module, `conventions.toml`.
 
 Sources: open-telemetry/semantic-conventions (GenAI), Arize-ai/openinference (its
 spec/semantic_conventions.md), traceloop/openllmetry, vercel/ai, mlflow/mlflow,
@@ -6,9 +8,13 @@ langfuse/langfuse-python, langchain-ai/langsmith-sdk, pydantic/pydantic-ai (Logf
 """
 
 import json
+import tomllib
 from ast import literal_eval
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.episode import Limits, Origin, is_deep, json_data
@@ -18,104 +24,6 @@ from heedful.validation import MAX_DATA_DEPTH
 
 Attributes = Mapping[str, Any]
 Kind = Literal["model", "tool", "around", ""]
-# What a span says that it is, in lower case and without what comes before a dot -> the
-# kind of its step, and whose words it holds: a model's ("") or those of others.
-SPAN_KINDS: Mapping[str, tuple[Kind, Origin]] = {
-    **dict.fromkeys(
-        "chat text_completion completion generate_content llm chat_model generation "
-        "dogenerate dostream".split(),
-        ("model", ""),
-    ),
-    **dict.fromkeys(
-        "agent invoke_agent create_agent generatetext streamtext generateobject "
-        "streamobject".split(),
-        ("around", ""),
-    ),
-    **dict.fromkeys(("tool", "execute_tool", "toolcall"), ("tool", "tool")),
-    **dict.fromkeys(("retrieval", "retriever"), ("tool", "outside")),
-}
-# Attribute -> the field of a step that it holds; of those of a field, the first that is
-# present counts. With a dot at its end, it is the beginning of the names of a list:
-# PREFIX0.message.role. "input" and "output" are what a function or a model was
-# given and returned, "text" and "calls" what an answer says.
-ATTRIBUTE_FIELDS: Mapping[str, str] = {
-    "openinference.span.kind": "kind",
-    "langsmith.span.kind": "kind",
-    "mlflow.spanType": "kind",
-    "langfuse.observation.type": "kind",
-    "gen_ai.operation.name": "kind",
-    "traceloop.span.kind": "kind",
-    "ai.operationId": "kind",
-    "llm.request.type": "kind",
-    "gen_ai.agent.name": "agent",
-    "agent.name": "agent",
-    "agent_name": "agent",
-    "ai.telemetry.functionId": "agent",
-    "gen_ai.request.model": "model",
-    "llm.model_name": "model",
-    "gen_ai.conversation.id": "session",
-    "session.id": "session",
-    "gen_ai.tool.name": "tool",
-    "tool.name": "tool",
-    "ai.toolCall.name": "tool",
-    "traceloop.entity.name": "tool",
-    "mlflow.spanFunctionName": "tool",
-    "gen_ai.tool.call.id": "call",
-    "tool_call.id": "call",
-    "tool.id": "call",
-    "ai.toolCall.id": "call",
-    "gen_ai.tool.call.arguments": "arguments",
-    "gen_ai.retrieval.query.text": "arguments",
-    "ai.toolCall.args": "arguments",
-    "tool_arguments": "arguments",
-    "gcp.vertex.agent.tool_call_args": "arguments",
-    "gen_ai.tool.call.result": "result",
-    "gen_ai.retrieval.documents": "result",
-    "ai.toolCall.result": "result",
-    "tool_response": "result",
-    "gcp.vertex.agent.tool_response": "result",
-    "retrieval.documents.": "documents",
-    "gen_ai.tool.definitions": "tools",
-    "llm.tools.": "tools",
-    "llm.request.functions.": "tools",
-    "ai.prompt.tools": "tools",
-    "mlflow.chat.tools": "tools",
-    "gen_ai.system_instructions": "instructions",
-    "gen_ai.input.messages": "input",
-    "llm.input_messages.": "input",
-    "gen_ai.prompt.": "input",
-    "ai.prompt.messages": "input",
-    "ai.prompt": "input",
-    "mlflow.spanInputs": "input",
-    "langfuse.observation.input": "input",
-    "traceloop.entity.input": "input",
-    "gen_ai.prompt": "input",
-    "input.value": "input",
-    "llm.prompts.": "input",
-    "gen_ai.output.messages": "output",
-    "llm.output_messages.": "output",
-    "gen_ai.completion.": "output",
-    "mlflow.spanOutputs": "output",
-    "langfuse.observation.output": "output",
-    "traceloop.entity.output": "output",
-    "gen_ai.completion": "output",
-    "output.value": "output",
-    "pydantic_ai.all_messages": "output",
-    "all_messages_events": "output",
-    "final_result": "output",
-    "ai.response.text": "text",
-    "ai.response.object": "text",
-    "ai.response.toolCalls": "calls",
-    "langfuse.observation.level": "level",
-    "error.type": "error",
-    "langfuse.observation.status_message": "message",
-}
-_ATTRIBUTE_NAMES = tuple(ATTRIBUTE_FIELDS)
-# Attributes, also of a span's events, that may hold what a model was given.
-_GIVEN_NAMES = (
-    *(name for name, of in ATTRIBUTE_FIELDS.items() if of in ("input", "instructions")),
-    "gen_ai.event.content",
-)
 # Around what a function was given or returned, the first that is not empty counts.
 _WRAPPER_NAMES = ("inputs", "input", "input_str", "outputs", "output", "args", "kwargs")
 _MESSAGE_NAMES = frozenset({"content", "contents", "parts", "tool_calls"})
@@ -124,14 +32,44 @@ _PROMPT_ROLES = {"system": "system", "instructions": "system", "prompt": "user"}
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
+class _Conventions:
+    """The table of the conventions.
+
+    `attributes` has the attributes that may hold each field, and `names` those of all
+    fields. `kinds` has the kind and the origin of the step of a span, by its word.
+    """
+
+    def __init__(self, text: str) -> None:
+        table = tomllib.loads(text)
+        self.attributes: Mapping[str, Sequence[str]] = table["attributes"]
+        self.names = tuple(chain.from_iterable(self.attributes.values()))
+        self.kinds: Mapping[str, tuple[Kind, Origin]] = {
+            word: (row["kind"], row["origin"])
+            for row in table["kinds"]
+            for word in row["words"]
+        }
+
+
+@cache
+def _conventions() -> _Conventions:
+    """Return the table, which is read when the first span is."""
+    file = files("heedful.episodes.readers") / "conventions.toml"
+    return _Conventions(file.read_text(encoding="utf-8"))
+
+
 def is_known(name: str) -> bool:
     """Return True if an attribute with this name may hold a field."""
-    return name.startswith(_ATTRIBUTE_NAMES)
+    return name.startswith(_conventions().names)
 
 
 def is_given(name: str) -> bool:
-    """Return True if an attribute with this name may hold what a model was given."""
-    return name.startswith(_GIVEN_NAMES) or name.endswith("content")
+    """Return True if an attribute with this name may hold what a model was given.
+
+    Those of a span's events may, too.
+    """
+    given = _conventions().attributes
+    names = (*given["input"], *given["instructions"], "gen_ai.event.content")
+    return name.startswith(names) or name.endswith("content")
 
 
 def kind_word(attributes: Attributes) -> str:
@@ -145,19 +83,18 @@ def kind_word(attributes: Attributes) -> str:
 def kind_of(attributes: Attributes) -> tuple[Kind, Origin]:
     """Return the kind of a span's step, and the origin of the words in it."""
     word = kind_word(attributes)
-    return SPAN_KINDS.get(word, ("around", "outside")) if word else ("", "")
+    kinds = _conventions().kinds
+    return kinds.get(word, ("around", "outside")) if word else ("", "")
 
 
 def find(attributes: Attributes, field: str) -> Any:
-    """Return a field of `ATTRIBUTE_FIELDS`, decoded, or None."""
+    """Return a field of a step, decoded, or None."""
     return next(find_all(attributes, field), None)
 
 
 def find_all(attributes: Attributes, field: str) -> Iterator[Any]:
     """Yield each value of a field, decoded."""
-    for name, of in ATTRIBUTE_FIELDS.items():
-        if of != field:
-            continue
+    for name in _conventions().attributes[field]:
         is_group = name.endswith(".")
         value = (
             _unflatten(attributes, name) if is_group else decoded(attributes.get(name))
