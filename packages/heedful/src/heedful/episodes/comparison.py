@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any
 
 from heedful.episodes.course import as_text, given_to, named_arguments
-from heedful.episodes.episode import Event, call_arguments
+from heedful.episodes.episode import Event, Fields, call_arguments
 from heedful.episodes.looks import changes
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
@@ -57,7 +56,7 @@ def leaves(event: Event) -> dict[str, str]:
     return values
 
 
-def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _inner_leaves(prefix: str, data: Fields) -> Iterator[tuple[str, str]]:
     """Yield the values of an object and of the objects in it, with their names."""
     for name, value in data.items():
         if isinstance(value, Mapping) and value:

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
-from heedful.episodes.episode import (
-    Episode,
-    Event,
-    call_arguments,
-    failure,
-)
+from heedful.episodes.episode import Arguments, Episode, Event, call_arguments, failure
 from heedful.episodes.failures import (
     REFUSED_BY_PERSON_PATTERN,
     failure_text,
@@ -308,7 +303,7 @@ def only_text(event: Event) -> str:
     return texts[0] if is_only else ""
 
 
-def given_to(call: Event) -> Mapping[str, Any] | str:
+def given_to(call: Event) -> Arguments:
     """Return the arguments of a call, as data if they are an object, else as text."""
     arguments = call_arguments(call)
     if isinstance(arguments, Mapping | str):

@@ -29,6 +29,9 @@ from heedful.validation import (
     require,
 )
 
+# The fields of an object of JSON, and what a call is given: such an object, or a text.
+Fields = Mapping[str, Any]
+Arguments = Fields | str
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = get_args(Ended)
 
@@ -80,13 +83,13 @@ class Event:
     _: KW_ONLY
     agent: str = ""
     tool: str = ""
-    arguments: Mapping[str, Any] | str | None = None
+    arguments: Arguments | None = None
     call: str = ""
     error: str = ""
     id: str = ""
     code: str = ""
     at: float | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Fields = field(default_factory=dict)
     origin: Origin = ""
 
 
@@ -426,7 +429,7 @@ def clean_event(event: Event, limit: int) -> Event:
     An error that is cut has its error lines first.
     """
     arguments = event.arguments and _clean_data(event.arguments, limit, cut=limit)
-    meta: Mapping[str, Any] | str = {}
+    meta: Arguments = {}
     if event.meta:
         # Half the length: as JSON the text is short enough when it is read again.
         meta = _clean_data(event.meta, limit, cut=limit // 2)
@@ -449,9 +452,7 @@ def clean_event(event: Event, limit: int) -> Event:
     )
 
 
-def _clean_data(
-    data: Mapping[str, Any] | str, limit: int, *, cut: int
-) -> Mapping[str, Any] | str:
+def _clean_data(data: Arguments, limit: int, *, cut: int) -> Arguments:
     """Redact data; too long or too deep data become a text of `cut` characters."""
     if isinstance(data, str):
         return redact_ends(data, cut)
@@ -460,7 +461,7 @@ def _clean_data(
     if len(text) > limit or is_deep(data, MAX_DATA_DEPTH):
         return redact_ends(text, cut)
 
-    clean: Mapping[str, Any] = redact_data(data)
+    clean: Fields = redact_data(data)
     return clean
 
 

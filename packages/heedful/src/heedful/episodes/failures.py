@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from heedful.episodes.episode import Event, failure
+from heedful.episodes.episode import Event, Fields, failure
 from heedful.episodes.error_lines import decode, output
 from heedful.episodes.looks import looks
 from heedful.lessons.words import compiled
@@ -173,7 +173,7 @@ def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
     return codes
 
 
-def _codes_in(data: Mapping[str, Any]) -> list[str]:
+def _codes_in(data: Fields) -> list[str]:
     """Return the exit codes in the fields of a result or a part, and a wrong status."""
     codes: list[str] = []
     for part in (data, *data.values()):
@@ -264,7 +264,7 @@ def _ends(text: str, head: int = OUTPUT_HEAD_LINES) -> str:
     return "\n".join([*lines[:head], *lines[-OUTPUT_TAIL_LINES:]])
 
 
-def marks_failure(fields: Mapping[str, Any]) -> bool:
+def marks_failure(fields: Fields) -> bool:
     """Return whether the fields of a result say that its call failed.
 
     A state of failure counts with a reason; without one, it may be that of another

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from heedful.episodes.episode import Event, json_data
+from heedful.episodes.episode import Arguments, Event, Fields, json_data
 from heedful.episodes.failures import marks_failure
 from heedful.errors import InvalidInput
 
@@ -42,7 +42,7 @@ THOUGHT_PART_TYPES = frozenset({"thinking", "reasoning"})
 
 def message_events(
     role: str,
-    parts: Iterable[Mapping[str, Any]],
+    parts: Iterable[Fields],
     names: MutableMapping[str, str],
     agent: str = "",
 ) -> list[Event]:
@@ -94,9 +94,7 @@ def message_events(
     return events
 
 
-def _result_event(
-    part: Mapping[str, Any], names: Mapping[str, str], agent: str
-) -> Event:
+def _result_event(part: Fields, names: Mapping[str, str], agent: str) -> Event:
     """Return the event of a tool's result in a message."""
     call = _call_id(part)
     tool = _tool_of(part) or names.get(call, "")
@@ -114,7 +112,7 @@ def _result_event(
     return replace(response, error=text or "error")
 
 
-def _marks_failure(part: Mapping[str, Any]) -> bool:
+def _marks_failure(part: Fields) -> bool:
     """Return True if a part says that its call failed, in whatever format."""
     # The Vercel AI SDK says it in the type of the output.
     output = part.get("output")
@@ -123,7 +121,7 @@ def _marks_failure(part: Mapping[str, Any]) -> bool:
     return part.get("status") == "failed" or marks_failure(part)
 
 
-def _call_id(fields: Mapping[str, Any]) -> str:
+def _call_id(fields: Fields) -> str:
     """Return the id of a call. In some formats, its message has an id of its own."""
     for name in fields:
         ending = name.replace("_", "").lower()
@@ -132,7 +130,7 @@ def _call_id(fields: Mapping[str, Any]) -> str:
     return text_field(fields, "id")
 
 
-def _tool_of(fields: Mapping[str, Any]) -> str:
+def _tool_of(fields: Fields) -> str:
     """Return the name of a tool; "" if the fields do not have it."""
     names = ("name", "toolName", "tool_name", "function")
     texts = (fields.get(name) for name in names)
@@ -149,18 +147,18 @@ def _add_text(events: list[Event], event: Event, kind: str) -> None:
     events.append(event)
 
 
-def first_of(fields: Mapping[str, Any], *names: str) -> Any:
+def first_of(fields: Fields, *names: str) -> Any:
     """Return the value of the first key in `names` that `fields` have, or None."""
     return next((fields[name] for name in names if name in fields), None)
 
 
-def texts_of(fields: Mapping[str, Any], names: Iterable[str]) -> str:
+def texts_of(fields: Fields, names: Iterable[str]) -> str:
     """Return the text of each of these fields: an agent may have read any of them."""
     texts = dict.fromkeys(text_of(fields.get(name)) for name in names)
     return "\n".join(filter(None, texts))
 
 
-def _part_text(part: Mapping[str, Any], kind: str) -> str:
+def _part_text(part: Fields, kind: str) -> str:
     """Return the text of a part; its type in brackets if it is no part of text."""
     names = RESULT_FIELDS if kind == "tool_result" else TEXT_FIELDS
     text = texts_of(part, (name for name in names if part.get(name)))
@@ -173,13 +171,13 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
     return "\n".join(filter(None, [f"[{kind}]", text]))
 
 
-def object_of(value: Any, name: str) -> Mapping[str, Any]:
+def object_of(value: Any, name: str) -> Fields:
     """Return the object in the field `name` of an object, {} if there is none."""
     part = value.get(name) if isinstance(value, Mapping) else None
     return part if isinstance(part, Mapping) else {}
 
 
-def text_field(value: Mapping[str, Any], name: str) -> str:
+def text_field(value: Fields, name: str) -> str:
     """Return the text of the field `name`, "" if it is absent. Raises InvalidInput."""
     text = value.get(name)
     if text is None:
@@ -189,7 +187,7 @@ def text_field(value: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
+def objects(value: Any, what: str) -> list[Fields]:
     """Return a list of objects, and [] for None. Raises InvalidInput for others."""
     if value is None:
         return []
@@ -200,7 +198,7 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
     if not valid:
         raise InvalidInput(what, value, "a list of objects")
 
-    entries: list[Mapping[str, Any]] = value
+    entries: list[Fields] = value
     return entries
 
 
@@ -230,7 +228,7 @@ def _is_part(value: Any) -> bool:
     )
 
 
-def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
+def arguments_of(value: Any) -> Arguments | None:
     """Return an object, or the JSON of one, as a mapping; others as text, or None."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
@@ -264,9 +262,7 @@ def seconds(value: Any) -> float | None:
     return float(number)
 
 
-def chat_events(
-    message: Mapping[str, Any], names: MutableMapping[str, str]
-) -> list[Event]:
+def chat_events(message: Fields, names: MutableMapping[str, str]) -> list[Event]:
     """Return the events of a chat message of OpenAI, Anthropic or OpenTelemetry.
 
     `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
@@ -300,10 +296,10 @@ def chat_events(
     return message_events(role, parts, names, agent)
 
 
-def _parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts_of(message: Fields) -> list[Fields]:
     """Return the thought, the texts, the refusal and the calls of a message."""
     thought = text_field(message, "reasoning_content")
-    parts: list[Mapping[str, Any]] = [{"type": "thinking", "text": thought}]
+    parts: list[Fields] = [{"type": "thinking", "text": thought}]
     for name_of_parts in ("parts", "content"):
         content = message.get(name_of_parts)
         if isinstance(content, str):

@@ -29,7 +29,7 @@ from typing import Any
 
 from heedful.episodes.comparison import differences, edited_files, is_edit
 from heedful.episodes.course import Course, call_failed, call_worked, given_to
-from heedful.episodes.episode import Event
+from heedful.episodes.episode import Event, Fields
 from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
@@ -595,7 +595,7 @@ def _as_json(value: Any) -> str:
 
 
 def _masked(
-    fields: Mapping[str, Any], leave_out: Callable[[str], str]
+    fields: Fields, leave_out: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
     """Return arguments without particulars, each a name and a value."""
     data = json.loads(leave_out(_as_json(fields)))

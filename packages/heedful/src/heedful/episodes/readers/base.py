@@ -14,11 +14,13 @@ from typing import Any, Protocol
 
 from heedful.episodes.episode import (
     TIMEOUT_CODE_PATTERN,
+    Arguments,
     Ended,
     Episode,
     EpisodeBuilder,
     Event,
     Fault,
+    Fields,
     Limits,
 )
 from heedful.episodes.messages import chat_events, first_of, text_of, texts_of
@@ -90,7 +92,7 @@ OUTCOME_PATTERNS: Mapping[str, Ended] = {
 }
 
 
-def outcome_of(fields: Mapping[str, Any]) -> Ended | None:
+def outcome_of(fields: Fields) -> Ended | None:
     """Return how a run ended, by its fields, or by clear fields of an inner object.
 
     Returns None if none says it. A reward or score of 1 is a success, and less a
@@ -113,7 +115,7 @@ def outcome_of(fields: Mapping[str, Any]) -> Ended | None:
     return outcome
 
 
-def _outcome_by_fields(fields: Mapping[str, Any]) -> Ended | None:
+def _outcome_by_fields(fields: Fields) -> Ended | None:
     """Return the outcome by the first field that says it, but a status or an error."""
     values = [fields[name] for name in OUTCOME_FIELDS if name in fields]
     outcomes = map(_outcome_by_value, values)
@@ -155,7 +157,7 @@ def _outcome_by_word(word: str) -> Ended | None:
     )
 
 
-def fault_of(fields: Mapping[str, Any]) -> Fault | None:
+def fault_of(fields: Fields) -> Fault | None:
     """Return the error that ended a run, if its fields have one."""
     error = fields.get("error")
     if not error or error is True:
@@ -187,7 +189,7 @@ class OpenSession:
     tool_names: dict[str, str] = field(default_factory=dict)
     entry_ids: set[str] = field(default_factory=set)
 
-    def add(self, message: Mapping[str, Any]) -> None:
+    def add(self, message: Fields) -> None:
         """Add the events of a chat message. Raises InvalidInput.
 
         A message after an action that a model wrote as text may be its result.
@@ -248,7 +250,7 @@ class EntryReader(Reader):
         return self._sessions.episodes()
 
 
-def refused_call(tool: str, arguments: Mapping[str, Any] | str | None) -> list[Event]:
+def refused_call(tool: str, arguments: Arguments | None) -> list[Event]:
     """Return the events of a call that was not allowed to run."""
     # An id, because an earlier call may have no result.
     call = Event("tool_call", tool=tool, arguments=arguments, call="refused")

@@ -9,7 +9,7 @@ pydantic_ai/messages.py.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.episodes.episode import json_data
+from heedful.episodes.episode import Fields, json_data
 from heedful.episodes.messages import first_of, objects, text_field
 
 # The authors of messages as LangChain and ShareGPT name them.
@@ -34,7 +34,7 @@ PART_FIELDS: Mapping[str, Mapping[str, str]] = {
 CONTENTS = ("content", "parts", "tool_calls", "function_call")
 
 
-def as_chat_message(value: Any) -> Mapping[str, Any] | None:
+def as_chat_message(value: Any) -> Fields | None:
     """Return a message as OpenAI has it; None for what is no message of a chat."""
     if not isinstance(value, Mapping):
         return None
@@ -60,7 +60,7 @@ def is_chat_message(value: Any) -> bool:
     return "role" not in message or any(name in message for name in CONTENTS)
 
 
-def _of_langchain(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _of_langchain(value: Fields) -> Fields | None:
     """Return a message of LangChain, as an object, a constructor or with its data."""
     fields: Any = value
     kind = value.get("type")
@@ -80,7 +80,7 @@ def _of_langchain(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {**fields, "role": role, "type": ""}
 
 
-def _of_autogen(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _of_autogen(value: Fields) -> Fields | None:
     """Return a message or an event of an agent of AutoGen."""
     kind, source = value.get("type"), value.get("source")
     if not isinstance(kind, str) or not isinstance(source, str):
@@ -117,7 +117,7 @@ def as_user_sees(messages: list[Any]) -> list[Any]:
     ]
 
 
-def _of_sharegpt(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _of_sharegpt(value: Fields) -> Fields | None:
     """Return a turn of ShareGPT."""
     author, words = value.get("from"), value.get("value")
     if not isinstance(author, str) or "value" not in value:
@@ -129,13 +129,13 @@ def _of_sharegpt(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"role": AUTHOR_ROLES[author], "content": words}
 
 
-def _inside(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _inside(value: Fields) -> Fields | None:
     """Return the message in an event of ADK or in a message of Strands."""
     parts = [value.get("message"), value.get("content")]
     return next((p for p in parts if isinstance(p, Mapping) and "role" in p), None)
 
 
-def _of_pydantic_ai(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _of_pydantic_ai(value: Fields) -> Fields | None:
     """Return a message of pydantic-ai; its system prompt is not the user's."""
     role = KIND_ROLES.get(str(value.get("kind")))
     if role is None or "parts" not in value:
@@ -148,7 +148,7 @@ def _of_pydantic_ai(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"role": role, "parts": parts}
 
 
-def _item_of_responses(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _item_of_responses(value: Fields) -> Fields | None:
     """Return an item of OpenAI's responses that is no message."""
     kind = value.get("type")
     if not isinstance(kind, str):

@@ -14,6 +14,7 @@ from heedful.episodes.episode import (
     EpisodeBuilder,
     Event,
     Fault,
+    Fields,
     Origin,
     check_event_type,
 )
@@ -109,13 +110,13 @@ class EpisodeReader(ValueReader):
         return [episode]
 
 
-def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
+def _canonical_names(value: Fields) -> dict[str, Any]:
     """Replace alias names by heedful's names; a value under heedful's own name wins."""
     renamed = {FIELD_ALIASES.get(name, name): value[name] for name in value}
     return renamed | {n: value[n] for n in value if n not in FIELD_ALIASES}
 
 
-def _read_event(value: Mapping[str, Any]) -> Event:
+def _read_event(value: Fields) -> Event:
     """Return an event; fields that `Event` lacks are stored in its `meta`.
 
     So are those of its error, such as a stack trace.
@@ -174,13 +175,13 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     )
 
 
-def _first_number_or_text(value: Mapping[str, Any], names: Iterable[str]) -> str:
+def _first_number_or_text(value: Fields, names: Iterable[str]) -> str:
     """Return the first of these fields that is not empty. Raises InvalidInput."""
     texts = [_number_or_text(value, name) for name in names]
     return next(filter(None, texts), "")
 
 
-def _number_or_text(value: Mapping[str, Any], name: str) -> str:
+def _number_or_text(value: Fields, name: str) -> str:
     """Return a field as text; a number, such as 429, too. Raises InvalidInput."""
     number = value.get(name)
     if isinstance(number, int) and not isinstance(number, bool):

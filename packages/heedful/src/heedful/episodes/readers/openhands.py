@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from heedful.episodes.episode import Episode, Event
+from heedful.episodes.episode import Episode, Event, Fields
 from heedful.episodes.failures import marks_failure
 from heedful.episodes.messages import (
     chat_events,
@@ -90,7 +90,7 @@ def _is_event(value: Any) -> bool:
     return (is_action or is_observation) and "role" not in value
 
 
-def _events_of(fields: Mapping[str, Any]) -> Iterator[Event]:
+def _events_of(fields: Fields) -> Iterator[Event]:
     """Yield what an event is about. Raises InvalidInput."""
     message = fields.get("llm_message")
     action = fields.get("action")
@@ -107,7 +107,7 @@ def _events_of(fields: Mapping[str, Any]) -> Iterator[Event]:
         yield _result_of(fields, observation)
 
 
-def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
+def _action_events(fields: Fields, action: Any) -> Iterator[Event]:
     """Yield the thought of an action, and its call or what it says."""
     inputs = action if isinstance(action, Mapping) else object_of(fields, "args")
     thought = text_of(fields.get("thought") or inputs.get("thought") or "")
@@ -130,7 +130,7 @@ def _action_events(fields: Mapping[str, Any], action: Any) -> Iterator[Event]:
     yield Event("tool_call", tool=tool, arguments=arguments, call=call)
 
 
-def _result_of(fields: Mapping[str, Any], observation: Any) -> Event:
+def _result_of(fields: Fields, observation: Any) -> Event:
     """Return the result of a call. Raises InvalidInput."""
     inner = object_of(fields, "observation") or object_of(fields, "extras")
     words = texts_of({**inner, **fields}, ("content", "output", "error"))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from heedful.episodes.episode import Fields
 from heedful.episodes.messages import first_of, object_of, objects, text_field
 from heedful.episodes.readers.conventions import Attributes
 from heedful.errors import InvalidInput
@@ -140,7 +141,7 @@ def _read_varint(message: memoryview, start: int) -> tuple[int, int]:
     raise IndexError("a number is too long")
 
 
-def _read_span(fields: Mapping[str, Any], scope: Any) -> Span:
+def _read_span(fields: Fields, scope: Any) -> Span:
     """Return a span in OTLP JSON. Raises InvalidInput."""
     status = fields.get("status") or {}
     require(isinstance(status, Mapping), "status", status, "an object with a code")
@@ -175,7 +176,7 @@ def _read_span(fields: Mapping[str, Any], scope: Any) -> Span:
 
 
 def _read_integer(
-    fields: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970"
+    fields: Fields, name: str, unit: str = "nanoseconds since 1970"
 ) -> int:
     """Return the field `name` as a whole number of 64 bits. Raises InvalidInput."""
     value = _read_number(fields.get(name) or 0)

@@ -9,6 +9,7 @@ mlflow/mlflow, `Span.to_dict`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heedful.episodes.episode import Fields
 from heedful.episodes.messages import (
     first_of,
     object_of,
@@ -51,7 +52,7 @@ def has_spans(value: Any) -> bool:
     return any(_span_objects(value))
 
 
-def _span_objects(value: Any) -> Iterator[Mapping[str, Any]]:
+def _span_objects(value: Any) -> Iterator[Fields]:
     """Yield the objects of spans."""
     if isinstance(value, list):
         for part in value:
@@ -69,7 +70,7 @@ def _span_objects(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from _span_objects(value.get(name))
 
 
-def _runs_in(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _runs_in(run: Fields) -> Iterator[Fields]:
     """Yield a run of LangSmith and the runs inside it."""
     trace = first_of(run, "trace_id", "id")
     yield {"trace_id": trace, **run}
@@ -78,7 +79,7 @@ def _runs_in(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _runs_in({"trace_id": trace, **ids, **child})
 
 
-def _read_span(fields: Mapping[str, Any]) -> Span:
+def _read_span(fields: Fields) -> Span:
     """Return the span of an object. Raises InvalidInput."""
     ids = object_of(fields, "context") or fields
     status = object_of(fields, "status") or fields
@@ -113,7 +114,7 @@ def _id_of(value: Any) -> str:
     return text_of(value).removeprefix("0x")
 
 
-def _time_of(fields: Mapping[str, Any], end: str) -> int:
+def _time_of(fields: Fields, end: str) -> int:
     """Return the "start" or the "end" in nanoseconds, or 0. Raises InvalidInput."""
     nanoseconds = fields.get(f"{end}_time_unix_nano")
     if isinstance(nanoseconds, int):
@@ -124,7 +125,7 @@ def _time_of(fields: Mapping[str, Any], end: str) -> int:
     return round((seconds(time) or 0) * 1e9)
 
 
-def _attributes_of(fields: Mapping[str, Any]) -> Attributes:
+def _attributes_of(fields: Fields) -> Attributes:
     """Return the attributes of a span, also those that Langfuse makes fields."""
     attributes = object_of(fields, "attributes")
     if object_of(fields, "metadata"):

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from heedful.episodes import messages
-from heedful.episodes.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
+from heedful.episodes.episode import MODEL_WORD_EVENTS, Event, Fields, Origin, json_data
 from heedful.episodes.messages import first_of, objects, text_of
 from heedful.episodes.readers.conventions import (
     Attributes,
@@ -99,7 +99,7 @@ def events_of(chat: Sequence[Any], role: str) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _message_of(message: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+def _message_of(message: Fields, role: str) -> Fields:
     """Return a message without the forms that only attributes have."""
     calls = decoded(message.get("tool_calls"))
     fields = {"role": role, **message, "tool_calls": calls}
