@@ -70,10 +70,18 @@ class Course:
         call = self.act[position]
         return position if call is None else call
 
+    def end_of(self, call: int) -> int:
+        """Return the position of the result of a call, its own without one."""
+        return self.result[call] or call
+
+    def failure_of(self, call: int) -> str:
+        """Return the text of the failure of a call or its result; "" if none is."""
+        return self.failure[call] or self.failure[self.end_of(call)]
+
 
 def call_failed(run: Course, call: int) -> bool:
     """Return True if the call at a position or its result is a failure."""
-    return bool(run.failure[call] or run.failure[run.result[call] or call])
+    return run.failure_of(call) != ""
 
 
 def call_worked(run: Course, call: int) -> bool:

@@ -204,7 +204,7 @@ def find_fix(
     `index` has the calls of the run, and `error` is the line that names the error, by
     default all that the result says.
     """
-    failure = run.failure[run.result[failed] or failed] or run.failure[failed]
+    failure = run.failure_of(failed)
     needs_work = is_of_work(error or error_line(failure))
     text = f"{error}\n{_result_text(run, failed)}".lower()
     working_call = index.success_after(failed)
@@ -376,7 +376,7 @@ def _fix_between(
 
 def _error_digest(run: Course, call: int) -> str:
     """Return the digest of the error of a call, apart from numbers and names."""
-    failure = run.failure[run.result[call] or call] or run.failure[call]
+    failure = run.failure_of(call)
     return signature("", error_line(failure)).digest
 
 
@@ -570,7 +570,7 @@ def passes_by_itself(run: Course, call: int) -> bool:
 
     That is a time-out, a limit of calls, or a server that fails or is overloaded.
     """
-    code = run.events[run.result[call] or call].code
+    code = run.events[run.end_of(call)].code
     if TIMEOUT_CODE_PATTERN.search(code):
         return True
     return _PASSING_PATTERN.search(f"{code} {_result_text(run, call)}") is not None
@@ -613,7 +613,7 @@ def asks_to_wait(run: Course, call: int) -> bool:
 def waited(run: Course, failed: int, working_call: int) -> float | None:
     """Return the asked delay if as much time passed before a call worked, else None."""
     delay = asked_delay(run, failed)
-    start = run.events[run.result[failed] or failed].at
+    start = run.events[run.end_of(failed)].at
     end = run.events[working_call].at
     if delay is None or start is None or end is None or end - start < 0.9 * delay:
         return None
@@ -645,7 +645,7 @@ def was_dropped(run: Course, failed: int) -> bool:
 
     Then the user asked for something else: there was nothing to fix.
     """
-    result = run.result[failed] or failed
+    result = run.end_of(failed)
     later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
     next_call = (*later, len(run.events))[0]
     if not _messages(run, result, next_call):
@@ -669,7 +669,7 @@ def was_meant(run: Course, failed: int) -> bool:
     if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
         return True
 
-    for position in range((run.result[failed] or failed) + 1, len(run.events)):
+    for position in range(run.end_of(failed) + 1, len(run.events)):
         if run.roles[position] == "act":
             break
         if run.roles[position] == "said":

@@ -107,7 +107,7 @@ class FoundMistake:
         """
         if not self.positions:
             return self.mistake
-        result = run.result[self.failed] or self.failed
+        result = run.end_of(self.failed)
         error_origin: Origin = "local"
         if is_outside_at(run, result, stated):
             error_origin = "outside"
@@ -123,7 +123,7 @@ class FoundMistake:
 
     def sources(self, run: Course) -> frozenset[str]:
         """Return the sources of what failed, and of what put it right."""
-        result = run.result[self.failed] or self.failed
+        result = run.end_of(self.failed)
         sources = sources_at(run, result)
         if fix_origin(run, self.fix_steps, frozenset(), strict=False) == "outside":
             sources |= {NETWORK_SOURCE}
@@ -148,7 +148,7 @@ class MistakeFinder:
             if role == "act" and run.result[n] is not None
         ]
         self.failures: dict[int, str] = {
-            n: run.failure[n] or run.failure[run.result[n] or n]
+            n: run.failure_of(n)
             for n in self.steps
             if call_failed(run, n) and not found_nothing(run, n)
         }
@@ -253,7 +253,7 @@ class MistakeFinder:
             steps=sum(failed < n <= end for n in self.steps),
         )
         is_edited = any(is_edit(self.events[n]) for n in fix_steps)
-        result = run.result[failed] or failed
+        result = run.end_of(failed)
         return FoundMistake(
             mistake=mistake,
             error=bare_error,
@@ -292,7 +292,7 @@ class MistakeFinder:
     def _masking(self, failed: int, error: str) -> Callable[[str], str]:
         """Return what leaves the particulars of an error out of a text."""
         names = self._names_in(failed, error)
-        position = self.run.result[failed] or failed
+        position = self.run.end_of(failed)
         ids = self.particulars.ids_in(_as_json(call_fields(self.events[failed])))
 
         def leave_out(text: str) -> str:
