@@ -19,9 +19,13 @@ from heedful.episodes.failures import marks_failure
 from heedful.errors import InvalidInput
 
 ROLE_EVENTS = {
-    **dict.fromkeys(("user", "human"), "user_message"),
-    **dict.fromkeys(("assistant", "model", "ai"), "llm_response"),
-    **dict.fromkeys(("system", "developer"), "system_event"),
+    "user": "user_message",
+    "human": "user_message",
+    "assistant": "llm_response",
+    "model": "llm_response",
+    "ai": "llm_response",
+    "system": "system_event",
+    "developer": "system_event",
 }
 # How the names of an id of a call end, in lower case and without marks.
 CALL_ID_ENDINGS = ("callid", "tooluseid")

@@ -14,10 +14,17 @@ from heedful.episodes.messages import first_of, objects, text_field
 
 # The authors of messages as LangChain and ShareGPT name them.
 AUTHOR_ROLES = {
-    **dict.fromkeys(("human", "user", "chat"), "user"),
-    **dict.fromkeys(("ai", "assistant", "gemini", "gpt"), "assistant"),
+    "human": "user",
+    "user": "user",
+    "chat": "user",
+    "ai": "assistant",
+    "assistant": "assistant",
+    "gemini": "assistant",
+    "gpt": "assistant",
     "system": "system",
-    **dict.fromkeys(("tool", "tool_result", "observation"), "tool"),
+    "tool": "tool",
+    "tool_result": "tool",
+    "observation": "tool",
     "function_response": "tool",
     "function": "function",
 }

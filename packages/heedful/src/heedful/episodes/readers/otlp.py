@@ -19,8 +19,10 @@ OWN_SPAN_SCOPE = "heedful"
 RESOURCE_SPANS = frozenset({"resourceSpans", "batches"})
 SCOPE_SPANS = frozenset({"scopeSpans", "instrumentationLibrarySpans"})
 SPAN_STATUS_CODES: Mapping[Any, str] = {
-    **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
-    **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),
+    1: "ok",
+    "STATUS_CODE_OK": "ok",
+    2: "error",
+    "STATUS_CODE_ERROR": "error",
 }
 
 
