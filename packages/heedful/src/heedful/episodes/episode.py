@@ -23,6 +23,7 @@ from heedful.redact import redact, redact_data
 from heedful.sanitize import redact_ends
 from heedful.validation import (
     MAX_DATA_DEPTH,
+    MAX_INTEGER,
     MAX_NAME_CHARS,
     check_integer,
     refuses_unknown_options,
@@ -377,7 +378,7 @@ def _outcome_of(events: list[Event], fault: Fault | None) -> Ended:
 
 
 def without_secrets(episode: Episode) -> Episode:
-    """Return the episode without secrets; its texts are not cut.
+    """Return the episode without secrets; only its names are cut.
 
     A reader's episode has none. One that a program makes may have some.
     """
@@ -386,40 +387,14 @@ def without_secrets(episode: Episode) -> Episode:
         fault = Fault(*map(redact, astuple(fault)))
     return replace(
         episode,
-        events=tuple(map(_event_without_secrets, episode.events)),
+        events=tuple(clean_event(event, MAX_INTEGER) for event in episode.events),
         task=redact(episode.task),
         goal=redact(episode.goal),
         fault=fault,
         id=safe_id(episode.id),
         session=safe_id(episode.session),
-        tools=tuple(map(_clean_name, episode.tools)),
-        source=_clean_name(episode.source),
-    )
-
-
-@lru_cache(1_000)
-def _clean_name(name: str) -> str:
-    """Return the name of an agent or a tool without secrets."""
-    return redact(name)
-
-
-def _event_without_secrets(event: Event) -> Event:
-    """Return the event without secrets; its texts are not cut."""
-    arguments = event.arguments
-    if isinstance(arguments, Mapping):
-        arguments = dict(arguments)
-    return replace(
-        event,
-        type=_clean_name(event.type),
-        content=event.content and redact(event.content),
-        agent=_clean_name(event.agent),
-        tool=_clean_name(event.tool),
-        arguments=arguments and redact_data(arguments),
-        call=safe_id(event.call),
-        error=event.error and redact(event.error),
-        id=safe_id(event.id),
-        code=_clean_name(event.code),
-        meta=event.meta and redact_data(dict(event.meta)),
+        tools=tuple(map(_short_name, episode.tools)),
+        source=_short_name(episode.source),
     )
 
 
@@ -457,11 +432,11 @@ def _clean_data(data: Arguments, limit: int, *, cut: int) -> Arguments:
     if isinstance(data, str):
         return redact_ends(data, cut)
 
-    text = json.dumps(data, ensure_ascii=False)
+    text = json.dumps(data, ensure_ascii=False, default=json_default)
     if len(text) > limit or is_deep(data, MAX_DATA_DEPTH):
         return redact_ends(text, cut)
 
-    clean: Fields = redact_data(data)
+    clean: Fields = redact_data(dict(data))
     return clean
 
 
