@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from heedful.episodes.episode import Event
+from heedful.episodes.episode import Arguments, Event, Fields
 from heedful.errors import Conflict
 from heedful.integrations.session_rules import rules_everywhere, rules_of_session
 from heedful.lessons.call_marks import whole_call
@@ -162,9 +162,7 @@ class CallRun:
         """
         return await self._ask("begin", self._brief)
 
-    async def rules_about(
-        self, tool: str, arguments: Mapping[str, Any] | str
-    ) -> Advice:
+    async def rules_about(self, tool: str, arguments: Arguments) -> Advice:
         """Return the rules of the user that name a call; each is told once in a run."""
         return await self._ask(
             "ask about the rules of the user",
@@ -174,7 +172,7 @@ class CallRun:
     async def before(
         self,
         tool: str,
-        arguments: Mapping[str, Any] | str,
+        arguments: Arguments,
         call: str = "",
         agent: str = "",
     ) -> Advice:
@@ -220,7 +218,7 @@ class CallRun:
         error: str,
         call: str = "",
         agent: str = "",
-        arguments: Mapping[str, Any] | str | None = None,
+        arguments: Arguments | None = None,
     ) -> Advice:
         """Return the one thing that helps after this error of a tool, if it is known.
 
@@ -357,7 +355,7 @@ class CallRun:
         advice: Advice,
         memory: CallMemory,
         tool: str,
-        arguments: Mapping[str, Any] | str,
+        arguments: Arguments,
     ) -> Advice:
         """Return the advice below the rules that name a call, if there is room."""
         rules = await memory.store.read(
@@ -470,7 +468,7 @@ def _write_record(
     db: Db,
     scope: Scope,
     session: str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Fields],
     *,
     lessons: Callable[[], Sequence[int]],
     share: float,

@@ -7,10 +7,10 @@ verdict.
 """
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
+from heedful.episodes.episode import Fields
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
@@ -29,7 +29,7 @@ from heedful.lessons.session_names import MadeNames, made_names
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
 
-Events = Sequence[Mapping[str, Any]]
+Events = Sequence[Fields]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def _programs_of(tool: str, marks: Sequence[Mark]) -> str:
 def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     """Return the calls of a session that ended, with what they had in common."""
     read = set[str]()
-    calls: dict[str, Mapping[str, Any]] = {}
+    calls: dict[str, Fields] = {}
     answered = set[str]()
     finished: list[FinishedCall] = []
     calls_made = [event for event in events if event["type"] == "tool_call"]
@@ -139,8 +139,8 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
 
 
 def _finished_call(
-    event: Mapping[str, Any],
-    call: Mapping[str, Any],
+    event: Fields,
+    call: Fields,
     *,
     read: Set[str],
     folder: str,
@@ -171,7 +171,7 @@ def _finished_call(
     )
 
 
-async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) -> None:
+async def measure_checks(memory: Memory, events: Events) -> None:
     """Count what checks of lessons found in the calls of a run.
 
     A call that worked although a check warned of it is a false alarm. Raises
@@ -183,9 +183,7 @@ async def measure_checks(memory: Memory, events: Sequence[Mapping[str, Any]]) ->
         await memory.store.write(memory.scope, exposures.count_alarms, alarms)
 
 
-def _list_alarms(
-    events: Sequence[Mapping[str, Any]], checks: Sequence[LessonCheck]
-) -> tuple[Alarm, ...]:
+def _list_alarms(events: Events, checks: Sequence[LessonCheck]) -> tuple[Alarm, ...]:
     """Return what the checks of lessons find in the calls of a run."""
     worked = {
         (event["agent"], event["call"])

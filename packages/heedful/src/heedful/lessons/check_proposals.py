@@ -18,15 +18,16 @@ still fits. So it does not ask for more than the examples show:
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from heedful.lessons.lesson_check import (
     UNITS,
     CheckKind,
+    Rule,
     TextPiece,
     call_words,
     fits,
@@ -44,7 +45,6 @@ MAX_SHOWN_WORDS = 8  # of an answer that the lesson shows
 _QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
 )
-Rule = Mapping[str, Any]
 
 
 class ReplacedCall(NamedTuple):

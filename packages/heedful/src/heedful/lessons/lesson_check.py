@@ -17,6 +17,7 @@ from heedful.lessons.scope import State
 from heedful.lessons.words import compiled
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
+Rule = Mapping[str, Any]  # what a check asks for
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
 # The check of a finding that a lesson's check made: this word and the lesson's id.
@@ -84,7 +85,7 @@ def letter_case(text: str) -> str:
     return next((case for case in cases if getattr(text, f"is{case}")()), "mixed")
 
 
-def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
+def _fits_form(rule: Rule, text: str) -> bool:
     """Return True if the text has one of the forms of a rule."""
     if len(text) > MAX_SHOWN_TEXT_CHARS:  # it is prose
         return False
@@ -95,7 +96,7 @@ def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
     )
 
 
-def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
+def _fits_piece(rule: Rule, piece: TextPiece) -> bool:
     """Return True if a piece fits its rule; what the rule omits may have any value."""
     size = len(piece.text)
     return (
@@ -119,7 +120,7 @@ def json_types(text: str) -> dict[str, str] | None:
     return {name: type(field).__name__ for name, field in value.items()}
 
 
-def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
+def _fits_object(rule: Rule, text: str) -> bool:
     """Return True if the text is a JSON object with the fields of a rule."""
     types = json_types(text)
     if types is None:
@@ -135,7 +136,7 @@ def call_words(text: str) -> list[str]:
     return compiled(_COMMAND_WORD_PATTERN).findall(text)
 
 
-def fits(kind: CheckKind, rule: Mapping[str, Any], text: str) -> bool:
+def fits(kind: CheckKind, rule: Rule, text: str) -> bool:
     """Return True if a text keeps the rule of a check."""
     match kind:
         case "object":
@@ -172,7 +173,7 @@ class LessonCheck:
 
     lesson: int
     kind: CheckKind
-    rule: Mapping[str, Any]
+    rule: Rule
     about: str
     memory_key: str = ""
     state: CheckState = "proposed"

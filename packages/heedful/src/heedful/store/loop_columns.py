@@ -25,6 +25,8 @@ from heedful.store.records import (
     EntryColumns,
     Head,
     JournalEntry,
+    Statement,
+    Values,
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
@@ -66,7 +68,7 @@ def head_columns(head: Head) -> Mapping[str, str]:
     }
 
 
-def head_from(row: Mapping[str, Any], task: bool = True) -> Head:
+def head_from(row: Values, task: bool = True) -> Head:
     """Return the head in the row of a loop; the inverse of `head_columns`.
 
     Without `task`, it has no task and no context.
@@ -95,7 +97,7 @@ def dump_record(record: Any) -> str:
 
 def entry_columns(entry: JournalEntry) -> EntryColumns:
     """Return what an entry writes: its attempt, and the statements that follow it."""
-    statements: list[tuple[str, Mapping[str, Any]]] = []
+    statements: list[Statement] = []
     attempt: dict[str, Any] = {}
     number = None  # of the attempt that a decision is about: without one, the newest
     if entry.attempt is not None:

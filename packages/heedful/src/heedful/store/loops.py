@@ -60,7 +60,9 @@ from heedful.store.records import (
     JournalEntry,
     LoopState,
     MemoryEntry,
+    Statement,
     StoredLoop,
+    Values,
 )
 from heedful.validation import MAX_READ_BYTES
 
@@ -425,7 +427,7 @@ def _read_rows(
     db: Db,
     scope: Scope,
     id: str,
-    *more: tuple[str, Mapping[str, Any]],
+    *more: Statement,
     reads: Callable[..., list[Rows]],
     outputs: bool = True,
     task: bool = True,
@@ -652,7 +654,7 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
 
 def _hold(
     db: Db,
-    key: Mapping[str, Any],
+    key: Values,
     entry: JournalEntry,
     *,
     owner: str,
@@ -691,7 +693,7 @@ def _hold(
 
 
 def _advance(
-    db: Db, key: Mapping[str, Any], entry: JournalEntry, *, state: str, now: float
+    db: Db, key: Values, entry: JournalEntry, *, state: str, now: float
 ) -> _Loop:
     """Raise the epoch of a loop without a driver, and give it its new `state`.
 
@@ -709,7 +711,7 @@ def _advance(
 
 
 def _insert_attempt(
-    db: Db, loop: _Loop, columns: Mapping[str, Any], *, id: str, owner: str, now: float
+    db: Db, loop: _Loop, columns: Values, *, id: str, owner: str, now: float
 ) -> bool:
     """Write an attempt; return False if it is stored. Raises AttemptTaken."""
     row = {**columns, "loop": loop.n, "via": db.actor.via, "created": now}

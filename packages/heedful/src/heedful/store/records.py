@@ -28,6 +28,9 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.lesson_check import Alarm, LessonCheck
     from heedful.loop.explain import Explanation
 
+# The values of columns by their names, and a named statement with its values.
+Values = Mapping[str, Any]
+Statement = tuple[str, Values]
 # The key of the journal under which it says why the current attempt failed.
 FAILURE_STEP = "failure"
 
@@ -168,9 +171,9 @@ class EntryColumns:
     attempt. `lifted` are the overrides that the verdict uses up, by their position.
     """
 
-    attempt: Mapping[str, Any]
+    attempt: Values
     changes: Mapping[str, str]
-    statements: Sequence[tuple[str, Mapping[str, Any]]]
+    statements: Sequence[Statement]
     lifted: Sequence[int]
 
 

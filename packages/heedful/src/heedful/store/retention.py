@@ -35,6 +35,7 @@ from heedful.store.rulings import name_of, rule
 from heedful.store.store import Store
 from heedful.validation import check_actor
 
+Pruned = list[Mapping[str, Any]]  # the rows of lessons, each with why it goes
 # Loops and runs that a transaction removes; the stages of a run are removed with it.
 MAX_REMOVED_LOOPS = 300
 # So few loops may all go unattended.
@@ -194,9 +195,7 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
     )
 
 
-def prunable(
-    db: Db, scope: Scope, unused_for: float, keep: int
-) -> list[Mapping[str, Any]]:
+def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> Pruned:
     """Return the lessons that `prune` would delete, with the reason as `why`.
 
     With `unused_for` above 0, these are the lessons neither seen nor shown for this
@@ -215,7 +214,7 @@ def prunable(
         limit=MAX_ROWS,
     )
 
-    lessons = list[Mapping[str, Any]]()
+    lessons = Pruned()
     for row in unused:
         days = (now - max(row["last_seen"], row["last_shown"])) / DAY_SECONDS
         lessons.append({**dict(row), "why": f"not used for {days:.0f} days"})
@@ -238,10 +237,8 @@ def prunable(
     return lessons
 
 
-@resumable(result=list[Mapping[str, Any]], counts=True)
-def prune(
-    db: Db, scope: Scope, unused_for: float, keep: int, by: str
-) -> list[Mapping[str, Any]]:
+@resumable(result=Pruned, counts=True)
+def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> Pruned:
     """Delete the lessons that `prunable` returns, record a ruling, and return them."""
     lessons = prunable(db, scope, unused_for, keep)
     if not lessons:
