@@ -104,7 +104,7 @@ class CallHost:
 
         Without a `task`, an earlier run that was judged keeps its task.
         """
-        return CallRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
+        return CallRun(host=self, id=id, task=task)
 
     async def guarded(
         self,
@@ -150,10 +150,13 @@ class CallRun:
     """
 
     host: CallHost
-    id: str
+    id: str = ""
     task: Any = ""
     call_advice: dict[str, list[str]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
+
+    def __post_init__(self) -> None:
+        self.id = self.id or f"run-{os.urandom(8).hex()}"
 
     async def opening(self) -> Advice:
         """Return a brief for a task yet unknown: what cost earlier sessions most calls.

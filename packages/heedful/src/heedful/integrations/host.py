@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -81,7 +80,7 @@ class Host(TaskHost):
 
         Without a `task`, an earlier run that was judged keeps its task.
         """
-        return HostRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
+        return HostRun(host=self, id=id, task=task)
 
     async def sweep(self) -> None:
         """End runs without an event for a day: they were killed or lost."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import secrets
 import time
 from dataclasses import dataclass, field, replace
@@ -66,7 +65,7 @@ class TaskHost(CallHost):
 
         Without a `task`, an earlier run that was judged keeps its task.
         """
-        return PromptRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
+        return PromptRun(host=self, id=id, task=task)
 
 
 @dataclass(eq=False, kw_only=True)
