@@ -68,6 +68,8 @@ from heedful.lessons.signature import signature
 from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
+# Leaves the particulars of a mistake out of a text.
+Mask = Callable[[str], str]
 # A step that is made so often in a row, with the same result, has no effect.
 REPEATED_TIMES = 3
 # The check of the error that ended a run.
@@ -289,7 +291,7 @@ class MistakeFinder:
         call = f"{self.events[failed].tool} `{call_text(self.events[failed])}`"
         return self.particulars.made_until(failed).named_in(error, call)
 
-    def _masking(self, failed: int, error: str) -> Callable[[str], str]:
+    def _masking(self, failed: int, error: str) -> Mask:
         """Return what leaves the particulars of an error out of a text."""
         names = self._names_in(failed, error)
         position = self.run.end_of(failed)
@@ -307,7 +309,7 @@ class MistakeFinder:
     def _call_of(
         self,
         step: int,
-        leave_out: Callable[[str], str],
+        leave_out: Mask,
         changed: Collection[str] = (),
         error: str = "",
     ) -> Call:
@@ -331,15 +333,13 @@ class MistakeFinder:
         }
         return Call(tool=event.tool, arguments=_masked(shown_fields, leave_out))
 
-    def _step_of(self, step: int, leave_out: Callable[[str], str]) -> Call:
+    def _step_of(self, step: int, leave_out: Mask) -> Call:
         """Return a step that put a failed call right; a look shows only its tool."""
         event = self.events[step]
         changed = () if is_look(event) else tuple(arguments_of(given_to(event)))
         return self._call_of(step, leave_out, changed)
 
-    def _fix_of(
-        self, failed: int, found_fix: FoundFix, leave_out: Callable[[str], str]
-    ) -> Fix | None:
+    def _fix_of(self, failed: int, found_fix: FoundFix, leave_out: Mask) -> Fix | None:
         """Return what put a step right, None if it is unknown, or of that day only."""
         kind = found_fix.kind
         is_same_step = kind in ("step", "edit")
@@ -407,7 +407,7 @@ class MistakeFinder:
         return None
 
     def _edits_of(
-        self, failed: int, steps: Sequence[int], leave_out: Callable[[str], str]
+        self, failed: int, steps: Sequence[int], leave_out: Mask
     ) -> Fix | None:
         """Return the edits among the steps, None if they are of that day only."""
         edits = [n for n in steps if self._edit_call(n, leave_out).whole]
@@ -421,7 +421,7 @@ class MistakeFinder:
         calls = tuple(self._edit_call(n, leave_out) for n in edits)
         return Fix(kind="edit", calls=calls, is_proven=self._is_proven)
 
-    def _edit_call(self, step: int, leave_out: Callable[[str], str]) -> Call:
+    def _edit_call(self, step: int, leave_out: Mask) -> Call:
         """Return what an edit changes, as a difference or by its arguments."""
         event = self.events[step]
         text = edit_of(event)
@@ -434,7 +434,7 @@ class MistakeFinder:
         return call if names else Call(tool=event.tool)
 
     def _changes(
-        self, failed: int, working_call: int, leave_out: Callable[[str], str]
+        self, failed: int, working_call: int, leave_out: Mask
     ) -> tuple[tuple[str, str | None], ...]:
         """Return the arguments that the call that worked has in place of others.
 
@@ -594,9 +594,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _masked(
-    fields: Fields, leave_out: Callable[[str], str]
-) -> tuple[tuple[str, str], ...]:
+def _masked(fields: Fields, leave_out: Mask) -> tuple[tuple[str, str], ...]:
     """Return arguments without particulars, each a name and a value."""
     data = json.loads(leave_out(_as_json(fields)))
     return tuple((name, _value_text(value)) for name, value in data.items())

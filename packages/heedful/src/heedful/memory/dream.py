@@ -38,6 +38,7 @@ from heedful.store.lessons import Plain, upsert
 from heedful.store.rulings import name_of, rule
 from heedful.validation import check_actor, check_integer
 
+Lessons = Mapping[int, DreamLesson]  # by their ids, as a dream read them
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
 CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
 # The outcomes of a reflection that is stored already, in the same words.
@@ -191,7 +192,7 @@ class _Plan:
     `silence` says why nothing is proposed, if so.
     """
 
-    lessons: Mapping[int, DreamLesson]
+    lessons: Lessons
     proposals: Sequence[Proposal]
     drafts: Mapping[int, Lesson]
     silence: str
@@ -277,7 +278,7 @@ async def _draft_reflections(
 
 def _texts_of(
     proposals: Sequence[Proposal],
-    lessons: Mapping[int, DreamLesson],
+    lessons: Lessons,
     drafts: Mapping[int, Lesson],
 ) -> dict[int, str]:
     """Return the texts of the lessons and drafts that proposals name, by id."""
@@ -316,7 +317,7 @@ def store_dream(
     scope: Scope,
     report: Mapping[str, Any],
     proposals: Sequence[Proposal],
-    expected: Mapping[int, DreamLesson],
+    expected: Lessons,
     by: str,
     reflections: Mapping[int, Lesson],
 ) -> int:
@@ -367,7 +368,7 @@ def _carry_out(
     key: Plain,
     dream_id: int,
     proposal: Proposal,
-    expected: Mapping[int, DreamLesson],
+    expected: Lessons,
 ) -> str:
     """Replace the members of a proposal by its survivor; return the outcome.
 
@@ -428,7 +429,7 @@ def _write_reflection(
     dream_id: int,
     proposal: Proposal,
     reflection: Lesson,
-    expected: Mapping[int, DreamLesson],
+    expected: Lessons,
 ) -> list[Proposal]:
     """Write a reflection that cites the members; return the proposals with outcomes.
 

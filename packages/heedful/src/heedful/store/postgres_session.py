@@ -38,6 +38,9 @@ from heedful.store.sqlite import invalid_value
 from heedful.store.statements import Dialect, check_version, statements
 
 T = TypeVar("T")
+# The values of columns by their names, and a statement with its values.
+Values = Mapping[str, Any]
+Statement = tuple[str, Values]
 # Connections of one process: two services and three workers stay below a server's usual
 # 100.
 POOL_CONNECTIONS = 12
@@ -169,7 +172,7 @@ class PostgresSession(Db):
         # What the next statement is sent with: SQL that begins the transaction, and
         # statements with their values.
         self._begin: Sequence[str] = ()
-        self._waiting: list[tuple[str, Mapping[str, Any]]] = []
+        self._waiting: list[Statement] = []
         # The errors that `expect` declared.
         self._expected: list[HeedfulError] = []
         # The transaction only reads; it has ended with the last statement of its work.
@@ -183,21 +186,19 @@ class PostgresSession(Db):
         self.execute_later(sql, values)
         return self._send_waiting()[-1]
 
-    def execute_later(self, sql: str, values: Mapping[str, Any], /) -> None:
+    def execute_later(self, sql: str, values: Values, /) -> None:
         if self._has_ended:
             raise LookupError("a statement follows the last one of its transaction")
         # The values are copied: the caller may change them for the next row.
         self._waiting.append((sql, dict(values)))
 
-    def expect(
-        self, name: str, values: Mapping[str, Any], error: HeedfulError, /
-    ) -> None:
+    def expect(self, name: str, values: Values, error: HeedfulError, /) -> None:
         # The server checks this, because the commit may be in the same round trip.
         sql = expecting_sql(statements("postgres")[name])
         self.execute_later(sql, {**values, "expectation": len(self._expected)})
         self._expected.append(error)
 
-    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+    def last(self, *calls: Statement) -> list[Rows]:
         for name, values in calls:
             self.send(name, values)
         self._has_ended = self._reads

@@ -29,6 +29,7 @@ from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Caught, Result, Threads
 
 T = TypeVar("T")
+Works = Sequence[Work[Any]]
 MAX_GROUP = 256  # waiting writes in one commit
 # Waiting reads in one transaction. The result of a large one waits for no others.
 MAX_READ_GROUPS: Mapping[ReadLane, int] = {"short": 256, "long": 1, "bulk": 1}
@@ -118,7 +119,7 @@ class Connection(sqlite3.Connection, Db):
 
 
 # Runs works on a connection, in transactions or not, and returns their results.
-Runner = Callable[[Connection, Sequence[Work[Any]]], Sequence[Result]]
+Runner = Callable[[Connection, Works], Sequence[Result]]
 
 
 class Thread(Threads[Connection]):
@@ -204,7 +205,7 @@ class Thread(Threads[Connection]):
         with self._use_lock:
             connection.close()
 
-    def perform(self, works: Sequence[Work[Any]]) -> Sequence[Result]:
+    def perform(self, works: Works) -> Sequence[Result]:
         """Run the works when no other writer of the file works. Raises StoreError."""
         if not works:
             return []
@@ -238,7 +239,7 @@ def _roll_back(db: Connection) -> None:
         db.close()
 
 
-def read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+def read_all(db: Connection, works: Works) -> Sequence[Result]:
     """Run all reads in one transaction, and return their results."""
     db.execute("begin")
     results: list[Result] = []
@@ -254,7 +255,7 @@ def read_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     return results
 
 
-def commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+def commit_all(db: Connection, works: Works) -> Sequence[Result]:
     """Run all writes, each in a savepoint, and commit them together.
 
     Returns their results.
@@ -290,7 +291,7 @@ def commit_all(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
     return results
 
 
-def _run_alone(db: Connection, works: Sequence[Work[Any]]) -> Sequence[Result]:
+def _run_alone(db: Connection, works: Works) -> Sequence[Result]:
     """Run works without a transaction, and return their results."""
     return [(work(db), None) for work in works]
 

@@ -17,12 +17,12 @@ from importlib.resources import files
 from itertools import chain
 from typing import Any, Literal
 
-from heedful.episodes.episode import Limits, Origin, is_deep, json_data
+from heedful.episodes.episode import Fields, Limits, Origin, is_deep, json_data
 from heedful.episodes.messages import text_of
 from heedful.episodes.readers.dialects import as_chat_message
 from heedful.validation import MAX_DATA_DEPTH
 
-Attributes = Mapping[str, Any]
+Attributes = Fields
 Kind = Literal["model", "tool", "around", ""]
 # Around what a function was given or returned, the first that is not empty counts.
 _WRAPPER_NAMES = ("inputs", "input", "input_str", "outputs", "output", "args", "kwargs")
@@ -134,7 +134,7 @@ def unwrapped(value: Any) -> Any:
     return decoded(inner[0]) if inner else None
 
 
-def messages_in(data: Any, role: str = "") -> Iterator[Mapping[str, Any]]:
+def messages_in(data: Any, role: str = "") -> Iterator[Fields]:
     """Yield the messages in data, wherever they stand; `role` is that of one without.
 
     Requests have prompts beside the messages.
@@ -155,7 +155,7 @@ def messages_in(data: Any, role: str = "") -> Iterator[Mapping[str, Any]]:
             yield from messages_in(part)
 
 
-def _has_words(message: Mapping[str, Any]) -> bool:
+def _has_words(message: Fields) -> bool:
     """Return True for a message that is said, not for a tool that a prompt offers."""
     is_item = message.get("role") is None
     is_said = is_item or not _MESSAGE_NAMES.isdisjoint(message)
@@ -174,7 +174,7 @@ def _unflatten(attributes: Attributes, prefix: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _nested(fields: Mapping[str, Any]) -> Any:
+def _nested(fields: Fields) -> Any:
     """Return the object of fields such as `a.b`; {"0.message.a": …} is [{"a": …}]."""
     tree: dict[str, object] = {}
     inner_fields: dict[str, dict[str, Any]] = {}

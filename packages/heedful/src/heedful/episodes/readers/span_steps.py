@@ -28,13 +28,14 @@ from heedful.episodes.readers.conventions import (
 from heedful.episodes.readers.otlp import Span
 from heedful.errors import InvalidInput
 
+Events = tuple[Event, ...]
 # The names, in the data of an attribute, of words in a message.
 _WORD_NAMES = frozenset(
     "content text value prompt prompts response result page_content refusal".split()
 )
 
 
-def side_events(value: Any, role: str, kind: Kind) -> tuple[Event, ...]:
+def side_events(value: Any, role: str, kind: Kind) -> Events:
     """Return the events of what a step was given or returned.
 
     `role` is that of messages without a role, and of a text. Only what a model is given
@@ -54,12 +55,12 @@ def side_events(value: Any, role: str, kind: Kind) -> tuple[Event, ...]:
     return events_of([{"content": data}], role)
 
 
-def said_in(records: Sequence[tuple[str, Attributes]]) -> tuple[Event, ...]:
+def said_in(records: Sequence[tuple[str, Attributes]]) -> Events:
     """Return the events of the messages that a span has as events of its own.
 
     Earlier versions of GenAI have them as `gen_ai.user.message` and `gen_ai.choice`.
     """
-    events: tuple[Event, ...] = ()
+    events: Events = ()
     for name, fields in records:
         role = name.removeprefix("gen_ai.").removesuffix(".message")
         if role == "choice":
@@ -87,7 +88,7 @@ def result_of(output: Any) -> tuple[str, bool]:
     return "\n".join(texts), any(event.error for event in events)
 
 
-def events_of(chat: Sequence[Any], role: str) -> tuple[Event, ...]:
+def events_of(chat: Sequence[Any], role: str) -> Events:
     """Return the events of messages; those against the conventions become one text."""
     events: list[Event] = []
     try:
@@ -161,8 +162,8 @@ class SpanStep:
     status: str
     error: Error | None
     kind: Kind = ""
-    inputs: tuple[Event, ...] = ()
-    outputs: tuple[Event, ...] = ()
+    inputs: Events = ()
+    outputs: Events = ()
     agent: str = ""
     session: str = ""
     tools: Sequence[str] = ()
