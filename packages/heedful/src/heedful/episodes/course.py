@@ -21,7 +21,7 @@ from heedful.episodes.failures import (
 )
 from heedful.episodes.looks import looks
 from heedful.lessons.action import command_of
-from heedful.lessons.words import compiled
+from heedful.lessons.words import compiled, plain_text
 
 Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})
@@ -296,10 +296,7 @@ def named_arguments(event: Event) -> dict[str, str]:
 
 def as_text(value: Any) -> str:
     """Return an argument as text: data as JSON, with visible ends of lines and tabs."""
-    text: str = value
-    if not isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    return text.strip().replace("\n", "\\n").replace("\t", "\\t")
+    return plain_text(value).strip().replace("\n", "\\n").replace("\t", "\\t")
 
 
 def only_text(event: Event) -> str:

@@ -1,6 +1,5 @@
 """Where the words of the events of a run are from, and the fix that it found. Pure."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 
@@ -20,6 +19,7 @@ from heedful.lessons.origin import (
     reaches_out,
     sources_of,
 )
+from heedful.lessons.words import plain_text
 
 # With `strict`, what an agent has read so many events before a fix may be in it.
 STRICT_EVENTS = 40
@@ -87,5 +87,4 @@ def _texts_of(call: Event) -> Iterator[str]:
     """Yield the arguments of a call as texts."""
     arguments = given_to(call)
     values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
-    for value in values:
-        yield value if isinstance(value, str) else json.dumps(value, default=str)
+    yield from map(plain_text, values)

@@ -65,6 +65,7 @@ from heedful.lessons.mistake import Call, Fix, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
+from heedful.lessons.words import plain_text
 from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
 
@@ -605,14 +606,14 @@ def _value_text(value: Any) -> str:
 
     Figures in data, such as the amounts in a list of payments, are of the task.
     """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = plain_text(value)
     is_data = text[:1] in "[{"
     return _DATA_FIGURE_PATTERN.sub("…", text) if is_data else text
 
 
 def _is_said(value: Any, error: str) -> bool:
     """Return whether an error, in lower case, has an argument's name or its value."""
-    text = (value if isinstance(value, str) else _as_json(value)).lower()
+    text = plain_text(value).lower()
     return text != "" and bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", error))
 
 

@@ -206,7 +206,7 @@ def _changed_fields(rejected: str, accepted: str) -> list[str]:
     lines = []
     for name in {**old, **new}:
         before, after = (
-            _one_line([_as_text(fields[name])] if name in fields else [])
+            _one_line([plain_text(fields[name])] if name in fields else [])
             for fields in (old, new)
         )
         if before != after:
@@ -214,8 +214,11 @@ def _changed_fields(rejected: str, accepted: str) -> list[str]:
     return lines
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def plain_text(value: Any) -> str:
+    """Return a text as it is, and other data as JSON; what JSON lacks is a text."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
