@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -204,15 +205,8 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> Pruned:
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
-    unused = db.all(
-        "prunable",
-        scope,
-        most_useful=1,
-        kept="[]",
-        since=-inf,
-        before=before,
-        limit=MAX_ROWS,
-    )
+    find_unpinned = partial(db.all, "prunable", scope, most_useful=1, kept="[]")
+    unused = find_unpinned(since=-inf, before=before, limit=MAX_ROWS)
 
     lessons = Pruned()
     for row in unused:
@@ -223,16 +217,7 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> Pruned:
     if keep < 0 or excess <= 0:
         return lessons
 
-    least_useful = db.all(
-        "prunable",
-        scope,
-        most_useful=1,
-        kept="[]",
-        since=before,
-        before=inf,
-        limit=excess,
-    )
-    for row in least_useful:
+    for row in find_unpinned(since=before, before=inf, limit=excess):
         lessons.append({**dict(row), "why": f"the least useful beyond {keep}"})
     return lessons
 

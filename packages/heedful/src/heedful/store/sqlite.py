@@ -438,24 +438,18 @@ class File:
         self._place = DatabasePath(path)
         open_file = partial(connect, path, place=self._place)
 
-        self.writer: Thread = Thread(
-            open_file, run=commit_all, busy_seconds=busy_seconds, place=self._place
-        )
+        thread = partial(Thread, busy_seconds=busy_seconds, place=self._place)
+
+        self.writer: Thread = thread(open_file, run=commit_all)
         self.readers: dict[ReadLane, Thread] = {}
         for lane, group in MAX_READ_GROUPS.items():
             self.readers[lane] = self.writer
             if path != IN_MEMORY_PATH:
-                self.readers[lane] = Thread(
-                    partial(open_file, reads=True),
-                    run=read_all,
-                    busy_seconds=busy_seconds,
-                    group=group,
-                    place=self._place,
+                self.readers[lane] = thread(
+                    partial(open_file, reads=True), run=read_all, group=group
                 )
 
-        self.cleaner: Thread = Thread(
-            open_file, run=_run_alone, busy_seconds=busy_seconds, place=self._place
-        )
+        self.cleaner: Thread = thread(open_file, run=_run_alone)
 
     async def clean(self) -> str:
         """Remove deleted texts from the file and its log; see `clean`."""
