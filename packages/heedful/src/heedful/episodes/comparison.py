@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from heedful.episodes.course import as_text, given_to, named_arguments
-from heedful.episodes.episode import Event, Fields, call_arguments
+from heedful.episodes.episode import Event, call_arguments
 from heedful.episodes.looks import changes
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
@@ -16,7 +16,7 @@ from heedful.lessons.action import (
     path_of,
 )
 from heedful.lessons.words import count_common
-from heedful.validation import MAX_SHOWN_LINE_CHARS
+from heedful.validation import MAX_SHOWN_LINE_CHARS, Fields
 
 MIN_WORD_CHARS = 4
 # How alike two calls are that differ in few arguments, or in a value that the error or

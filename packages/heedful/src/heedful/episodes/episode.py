@@ -25,13 +25,13 @@ from heedful.validation import (
     MAX_DATA_DEPTH,
     MAX_INTEGER,
     MAX_NAME_CHARS,
+    Fields,
     check_integer,
     refuses_unknown_options,
     require,
 )
 
-# The fields of an object of JSON, and what a call is given: such an object, or a text.
-Fields = Mapping[str, Any]
+# What a call is given: the fields of an object of JSON, or a text.
 Arguments = Fields | str
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = get_args(Ended)

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from heedful.episodes.episode import Event, Fields, failure
+from heedful.episodes.episode import Event, failure
 from heedful.episodes.error_lines import decode, output
 from heedful.episodes.looks import looks
 from heedful.lessons.words import compiled
+from heedful.validation import Fields
 
 # The names of the statuses of HTTP that mean a failure, such as "not found".
 STATUS_NAMES = {

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from heedful.episodes.episode import Arguments, Event, Fields, json_data
+from heedful.episodes.episode import Arguments, Event, json_data
 from heedful.episodes.failures import marks_failure
 from heedful.errors import InvalidInput
+from heedful.validation import Fields
 
 ROLE_EVENTS = {
     "user": "user_message",

@@ -29,7 +29,7 @@ from typing import Any
 
 from heedful.episodes.comparison import differences, edited_files, is_edit
 from heedful.episodes.course import Course, call_failed, call_worked, given_to
-from heedful.episodes.episode import Event, Fields
+from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import error_line, named_errors
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
@@ -67,7 +67,7 @@ from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
 from heedful.lessons.words import plain_text
 from heedful.sanitize import clean
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
 
 # Leaves the particulars of a mistake out of a text.
 Mask = Callable[[str], str]

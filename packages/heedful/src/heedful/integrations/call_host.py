@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from heedful.episodes.episode import Arguments, Event, Fields
+from heedful.episodes.episode import Arguments, Event
 from heedful.errors import Conflict
 from heedful.integrations.session_rules import rules_everywhere, rules_of_session
 from heedful.lessons.call_marks import whole_call
@@ -35,7 +35,7 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.validation import check_number
+from heedful.validation import Fields, check_number
 
 if TYPE_CHECKING:
     from heedful.models.contract import Message

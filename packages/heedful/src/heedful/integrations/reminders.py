@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from heedful.episodes.episode import Fields
 from heedful.episodes.error_lines import named_errors
 from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
@@ -28,6 +27,7 @@ from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.session_names import MadeNames, made_names
 from heedful.memory.memory import Memory
 from heedful.store import episodes, exposures, reminders
+from heedful.validation import Fields
 
 Events = Sequence[Fields]
 

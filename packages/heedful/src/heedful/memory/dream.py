@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.dream_proposals import (
@@ -36,7 +35,7 @@ from heedful.store import links
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
 from heedful.store.lessons import Plain, upsert
 from heedful.store.rulings import name_of, rule
-from heedful.validation import check_actor, check_integer
+from heedful.validation import Fields, check_actor, check_integer
 
 Lessons = Mapping[int, DreamLesson]  # by their ids, as a dream read them
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
@@ -315,7 +314,7 @@ def read_runs(db: Db, scope: Scope) -> dict[int, set[str]]:
 def store_dream(
     db: Db,
     scope: Scope,
-    report: Mapping[str, Any],
+    report: Fields,
     proposals: Sequence[Proposal],
     expected: Lessons,
     by: str,

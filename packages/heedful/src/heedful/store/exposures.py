@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.errors import NotFound
 from heedful.lessons.holdout import Exposure, LoopExposures, Outcome, Shown
@@ -32,6 +32,7 @@ from heedful.store.connection import (
     token,
 )
 from heedful.store.rulings import name_of, rule, words_digest
+from heedful.validation import Fields
 
 if TYPE_CHECKING:  # slow to import: a hook process starts for each event
     from heedful.lessons.lesson import Lesson, Match
@@ -530,7 +531,7 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     )
 
 
-def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
+def rulings(db: Db, scope: Scope, limit: int) -> list[Fields]:
     """Return the newest `limit` rulings of the scope as plain data, newest first."""
     return [
         {**dict(row), "record": json.loads(row["record"])}

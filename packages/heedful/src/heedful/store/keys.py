@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Literal, get_args
@@ -27,7 +27,7 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS
+from heedful.validation import MAX_NAME_CHARS, Fields
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 Permission = Literal["read", "recall", "write", "approve", "admin"]
@@ -290,7 +290,7 @@ def append(
     by: str,
     action: str,
     subject: str,
-    detail: Mapping[str, Any],
+    detail: Fields,
     projects: Sequence[str] = (),
 ) -> None:
     """Add an audit row; call this in the transaction of the action.

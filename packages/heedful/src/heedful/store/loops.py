@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -64,7 +64,7 @@ from heedful.store.records import (
     StoredLoop,
     Values,
 )
-from heedful.validation import MAX_READ_BYTES
+from heedful.validation import MAX_READ_BYTES, Fields
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -337,14 +337,14 @@ def commit(
 
 
 @holds(by=_locks_of_entry)
-@resumable(result=Mapping[str, Any], counts=True)
+@resumable(result=Fields, counts=True)
 def lift(
     db: Db,
     scope: Scope,
     entry: JournalEntry,
     owner: str,
     memory: MemoryEntry | None = None,
-) -> Mapping[str, Any]:
+) -> Fields:
     """Write an entry with overrides as `commit` does; return its answer as data."""
     commit(db, scope, entry, owner, memory)
     return {} if entry.answer is None else codec.verdict_to(entry.answer, redacts=True)
@@ -613,7 +613,7 @@ def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
 
 @holds(by=_locks_of_loop)
 @resumable(result=None)
-def note(db: Db, scope: Scope, id: str, name: str, notes: Mapping[str, Any]) -> None:
+def note(db: Db, scope: Scope, id: str, name: str, notes: Fields) -> None:
     """Store notes, by key, about the attempt `name` of a loop.
 
     A note replaces an earlier one with the same key.

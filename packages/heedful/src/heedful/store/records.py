@@ -21,6 +21,7 @@ from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
+from heedful.validation import Fields
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -52,7 +53,7 @@ class StoredLoop:
     loop: Loop
     values: tuple[Any, ...]
     decisions: tuple[Decision, ...]
-    journal: Mapping[str, Any]
+    journal: Fields
     epoch: int
     created: float
     updated: float

@@ -13,12 +13,10 @@ Lessons go in one transaction: the unused ones, or all but the most useful.
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from typing import Any
 
 from heedful.errors import LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope, name_scope
@@ -34,9 +32,9 @@ from heedful.store.connection import (
 from heedful.store.lessons import count, delete_lessons
 from heedful.store.rulings import name_of, rule
 from heedful.store.store import Store
-from heedful.validation import check_actor
+from heedful.validation import Fields, check_actor
 
-Pruned = list[Mapping[str, Any]]  # the rows of lessons, each with why it goes
+Pruned = list[Fields]  # the rows of lessons, each with why it goes
 # Loops and runs that a transaction removes; the stages of a run are removed with it.
 MAX_REMOVED_LOOPS = 300
 # So few loops may all go unattended.

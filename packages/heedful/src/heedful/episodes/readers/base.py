@@ -20,11 +20,11 @@ from heedful.episodes.episode import (
     EpisodeBuilder,
     Event,
     Fault,
-    Fields,
     Limits,
 )
 from heedful.episodes.messages import chat_events, first_of, text_of, texts_of
 from heedful.episodes.readers.text_actions import observed, with_status
+from heedful.validation import Fields
 
 # The result of a call that was not allowed to run, as `Course` recognises it.
 REFUSAL = "The call was not allowed by the user."

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from heedful.episodes.episode import Episode, Fields, Limits, json_data
+from heedful.episodes.episode import Episode, Limits, json_data
 from heedful.episodes.messages import (
     first_of,
     object_of,
@@ -34,6 +34,7 @@ from heedful.episodes.readers.dialects import (
     is_chat_message,
 )
 from heedful.errors import InvalidInput
+from heedful.validation import Fields
 
 
 @dataclass

@@ -17,10 +17,10 @@ from importlib.resources import files
 from itertools import chain
 from typing import Any, Literal
 
-from heedful.episodes.episode import Fields, Limits, Origin, is_deep, json_data
+from heedful.episodes.episode import Limits, Origin, is_deep, json_data
 from heedful.episodes.messages import text_of
 from heedful.episodes.readers.dialects import as_chat_message
-from heedful.validation import MAX_DATA_DEPTH
+from heedful.validation import MAX_DATA_DEPTH, Fields
 
 Attributes = Fields
 Kind = Literal["model", "tool", "around", ""]

@@ -9,8 +9,9 @@ pydantic_ai/messages.py.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.episodes.episode import Fields, json_data
+from heedful.episodes.episode import json_data
 from heedful.episodes.messages import first_of, objects, text_field
+from heedful.validation import Fields
 
 # The authors of messages as LangChain and ShareGPT name them.
 AUTHOR_ROLES = {

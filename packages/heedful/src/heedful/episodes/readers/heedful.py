@@ -14,7 +14,6 @@ from heedful.episodes.episode import (
     EpisodeBuilder,
     Event,
     Fault,
-    Fields,
     Origin,
     check_event_type,
 )
@@ -28,7 +27,7 @@ from heedful.episodes.messages import (
 )
 from heedful.episodes.readers.base import ValueReader
 from heedful.errors import InvalidInput
-from heedful.validation import check_integer, require
+from heedful.validation import Fields, check_integer, require
 
 # What an event of our own format may state: it lowers the trust of the event's words.
 EVENT_ORIGINS: Mapping[Any, Origin] = {"tool": "tool", "outside": "outside"}

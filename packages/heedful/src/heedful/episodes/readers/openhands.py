@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from heedful.episodes.episode import Episode, Event, Fields
+from heedful.episodes.episode import Episode, Event
 from heedful.episodes.failures import marks_failure
 from heedful.episodes.messages import (
     chat_events,
@@ -23,6 +23,7 @@ from heedful.episodes.messages import (
 )
 from heedful.episodes.readers.base import REFUSAL, EntryReader, OpenSessions, outcome_of
 from heedful.errors import InvalidInput
+from heedful.validation import Fields
 
 # Actions that only say something, and what OpenHands does around the agent.
 SAYINGS = ("message", "finish", "think")

@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful.episodes.episode import Fields
 from heedful.episodes.messages import first_of, object_of, objects, text_field
 from heedful.episodes.readers.conventions import Attributes
 from heedful.errors import InvalidInput
-from heedful.validation import MAX_INTEGER, require
+from heedful.validation import MAX_INTEGER, Fields, require
 
 # the instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`)
 OWN_SPAN_SCOPE = "heedful"

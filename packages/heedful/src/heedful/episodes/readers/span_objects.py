@@ -9,7 +9,6 @@ mlflow/mlflow, `Span.to_dict`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heedful.episodes.episode import Fields
 from heedful.episodes.messages import (
     first_of,
     object_of,
@@ -20,6 +19,7 @@ from heedful.episodes.messages import (
 )
 from heedful.episodes.readers.conventions import Attributes, decoded
 from heedful.episodes.readers.otlp import Span
+from heedful.validation import Fields
 
 # The names of the lists in which an export has its spans.
 _LIST_NAMES = ("observations", "spans", "data")

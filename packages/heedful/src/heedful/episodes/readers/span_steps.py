@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from heedful.episodes import messages
-from heedful.episodes.episode import MODEL_WORD_EVENTS, Event, Fields, Origin, json_data
+from heedful.episodes.episode import MODEL_WORD_EVENTS, Event, Origin, json_data
 from heedful.episodes.messages import first_of, objects, text_of
 from heedful.episodes.readers.conventions import (
     Attributes,
@@ -27,6 +27,7 @@ from heedful.episodes.readers.conventions import (
 )
 from heedful.episodes.readers.otlp import Span
 from heedful.errors import InvalidInput
+from heedful.validation import Fields
 
 Events = tuple[Event, ...]
 # The names, in the data of an attribute, of words in a message.
