@@ -263,12 +263,12 @@ def find_pieces(values: Iterable[Value], data: bytes | str) -> list[str]:
 
     if isinstance(data, str):
         data = data.encode("utf-8", "replace")
-    found = set[str]()
+    secrets = set[str]()
     for place in _places_of(pieces_by_start, data):
         for piece in pieces_by_start.get(data[place : place + MIN_PIECE_CHARS], ()):
             if data.startswith(piece, place):
-                found.add(piece.decode())
-    return sorted(found)
+                secrets.add(piece.decode())
+    return sorted(secrets)
 
 
 def _places_of(starts: Iterable[bytes], data: bytes) -> Iterator[int]:
@@ -276,8 +276,8 @@ def _places_of(starts: Iterable[bytes], data: bytes) -> Iterator[int]:
 
     All places are compared at once, as numbers of 64 bits, by a hash of 24 bits.
     """
-    known = numpy.zeros(1 << 24, dtype=bool)
-    known[_hashes(numpy.frombuffer(b"".join(starts), dtype=">u8"))] = True
+    is_hash = numpy.zeros(1 << 24, dtype=bool)
+    is_hash[_hashes(numpy.frombuffer(b"".join(starts), dtype=">u8"))] = True
     for start in range(0, len(data), 1 << 20):
         part = data[start : start + (1 << 20) + MIN_PIECE_CHARS - 1]
         if len(part) < MIN_PIECE_CHARS:
@@ -285,7 +285,7 @@ def _places_of(starts: Iterable[bytes], data: bytes) -> Iterator[int]:
         characters = numpy.frombuffer(part, dtype=numpy.uint8)
         windows = numpy.lib.stride_tricks.sliding_window_view(characters, 8)
         numbers = numpy.ascontiguousarray(windows).view(">u8").ravel()
-        yield from (start + numpy.flatnonzero(known[_hashes(numbers)])).tolist()
+        yield from (start + numpy.flatnonzero(is_hash[_hashes(numbers)])).tolist()
 
 
 def _hashes(numbers: Any) -> Any:

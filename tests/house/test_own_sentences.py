@@ -156,9 +156,9 @@ def read_template(source: str) -> tuple[set[str], set[str]]:
     ]
     seen = set(map(id, compared))
     others = [node for node in tree.find_all(nodes.Const) if id(node) not in seen]
-    shown = [node.data for node in tree.find_all(nodes.TemplateData)]
-    shown += [str(const.value) for const in others]
-    return {squeezed(str(const.value)) for const in compared}, set(shown)
+    shown_texts = [node.data for node in tree.find_all(nodes.TemplateData)]
+    shown_texts += [str(const.value) for const in others]
+    return {squeezed(str(const.value)) for const in compared}, set(shown_texts)
 
 
 def find_read_sentences(files: Mapping[str, str]) -> set[tuple[str, str]]:

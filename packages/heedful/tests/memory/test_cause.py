@@ -635,9 +635,9 @@ async def test_a_rule_with_more_blanks_than_words_says_why_it_is_not_told(store)
     [choice] = briefing.choices
     assert choice.outcome == "missed"
     assert choice.code == "particulars"
-    assert (
-        choice.reason.command == f"heedful lessons edit {choice.lesson} TEXT --by NAME"
-    )
+    reason = choice.reason
+    assert reason is not None
+    assert reason.command == f"heedful lessons edit {choice.lesson} TEXT --by NAME"
 
 
 def refuse_by_words(answer: str) -> str:

@@ -153,8 +153,8 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    found = _with_rules(top_lessons)
-    return answer({"lessons": top_lessons}, page("lessons", found=found), then)
+    rows = _with_rules(top_lessons)
+    return answer({"lessons": top_lessons}, page("lessons", found=rows), then)
 
 
 def _with_rules(lessons: Sequence[Row]) -> list[Row]:

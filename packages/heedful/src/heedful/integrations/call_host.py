@@ -167,10 +167,11 @@ class CallRun:
 
     async def rules_about(self, tool: str, arguments: Arguments) -> Advice:
         """Return the rules of the user that name a call; each is told once in a run."""
-        return await self._ask(
-            "ask about the rules of the user",
-            lambda memory: self._with_rules(Advice(), memory, tool, arguments),
-        )
+
+        async def rules(memory: CallMemory) -> Advice:
+            return await self._with_rules(Advice(), memory, tool, arguments)
+
+        return await self._ask("ask about the rules of the user", rules)
 
     async def before(
         self,
@@ -351,7 +352,7 @@ class CallRun:
         text = session_brief.brief_text(rule_texts, list(map(str, lines)))
         if text:
             return Advice(text=facts({1: text}, label="brief"))
-        return Advice(silence=say("withheld" if lessons else "nothing known"))
+        return _silent(withheld=bool(lessons))
 
     async def _with_rules(
         self,
@@ -413,7 +414,7 @@ class CallRun:
             return Advice(text=facts(texts))
         if release:
             return Advice(silence=say("waits", release=release))
-        return Advice(silence=say("withheld" if fit else "nothing known"))
+        return _silent(withheld=bool(fit))
 
     async def _aged(
         self, memory: CallMemory, texts: Mapping[int, str]
@@ -467,6 +468,11 @@ class CallRun:
 
 
 @resumable(result=frozenset[int], counts=True)
+def _silent(*, withheld: bool) -> Advice:
+    """Return that the draw left out what is known, or that nothing is known."""
+    return Advice(silence=say("withheld" if withheld else "nothing known"))
+
+
 def _write_record(
     db: Db,
     scope: Scope,

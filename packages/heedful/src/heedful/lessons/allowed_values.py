@@ -20,7 +20,7 @@ _SEPARATOR_REGEX = (
     rf"(?:(?:[,;]\s|\s[|/]\s|\n)\s*(?:[-*•]\s+)?(?:{_JOIN_REGEX})?|\s+{_JOIN_REGEX})"
 )
 _SEPARATOR_PATTERN = rf"({_SEPARATOR_REGEX})"
-_QUOTED_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
+_QUOTED_MEMBER_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
 # Signs that end a member; some of them end it only before a blank.
 _CLOSING_SIGNS = r"\s,;|()\[\]{}'\"`"
 _WORD_REGEX = (
@@ -97,8 +97,10 @@ def _run_pattern(phrases: Sequence[str]) -> str:
     members between are at most three words long.
     """
     longest_first = sorted(phrases, key=len, reverse=True)
-    member = "|".join([*map(re.escape, longest_first), _QUOTED_REGEX, _WORD_REGEX])
-    inner = rf"{_QUOTED_REGEX}|{_WORD_REGEX}(?: {_WORD_REGEX}){{0,2}}"
+    member = "|".join(
+        [*map(re.escape, longest_first), _QUOTED_MEMBER_REGEX, _WORD_REGEX]
+    )
+    inner = rf"{_QUOTED_MEMBER_REGEX}|{_WORD_REGEX}(?: {_WORD_REGEX}){{0,2}}"
     return (
         rf"(?<!\w)(?:{member})(?:{_SEPARATOR_REGEX}(?:{inner}))*"
         rf"{_SEPARATOR_REGEX}(?:{member})"

@@ -765,7 +765,8 @@ def explain_silence(
     near = [match for match in [*matches, *hidden] if every or is_related(match)]
     candidates = near or list(matches)
     if not candidates:
-        return Reason("empty" if every else "no lesson").words
+        code = "empty" if every else "no lesson"
+        return Reason(code).words
 
     def is_filtered(match: Match) -> bool:
         return not only.allows(match) or claimed_importance(match) < least

@@ -271,7 +271,9 @@ def quoted_names(
     tool: str, arguments: Fields | str, errors: Sequence[str]
 ) -> frozenset[str]:
     """Return the names in the arguments of a call that its errors quote."""
-    quoted = {name for error in errors for name in _quoted_in(_plain_text(error, ""))}
+    quoted = set[str]()
+    for error in errors:
+        quoted.update(_quoted_in(_plain_text(error, "")))
     names = {mark.name for mark in marks_of(tool, arguments) if mark.kind == "name"}
     return frozenset(names & quoted)
 

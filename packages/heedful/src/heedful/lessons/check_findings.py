@@ -23,10 +23,10 @@ def add_findings(
     already, because the host asked it, is not asked again.
     """
     text = Candidate.of(candidate).text or ""
-    asked = {alarm.lesson for alarm in alarms_of(evaluation)}
+    alarmed_ids = {alarm.lesson for alarm in alarms_of(evaluation)}
     findings: list[Finding] = []
     for check in checks:
-        if check.lesson not in asked and check.refuses(text):
+        if check.lesson not in alarmed_ids and check.refuses(text):
             finding = Finding(
                 check.name, check.about, fix=check.text, key=f"{check.name}: broken"
             )

@@ -31,10 +31,12 @@ def merge(stored: Lesson, seen: Lesson) -> Lesson:
         return replace(seen, pinned=pinned)
 
     if _says_more(stored, seen):
-        has_other_state = stored.state == "verified"
+        # Other words are to be verified anew.
+        was_verified = stored.state == "verified"
+        state = seen.state if was_verified else _verified(stored, seen)
         return replace(
             seen,
-            state=seen.state if has_other_state else _verified(stored, seen),
+            state=state,
             importance=stored.importance,
             tags=stored.tags,
             pinned=pinned,
@@ -78,12 +80,12 @@ def with_stored_parts(stored: Lesson, seen: Lesson) -> Lesson:
     return both
 
 
-def _verified(stored: Lesson, seen: Lesson) -> State:
+def _verified(lesson: Lesson, seen: Lesson) -> State:
     """Return the state of a stored lesson after a sighting that may verify it."""
-    return after("verify", stored.state) if seen.state == "verified" else stored.state
+    return after("verify", lesson.state) if seen.state == "verified" else lesson.state
 
 
-def _says_more(stored: Lesson, seen: Lesson) -> bool:
+def _says_more(lesson: Lesson, seen: Lesson) -> bool:
     """Return True if a sighting says something else than a stored lesson, and says it
     as well.
 
@@ -91,15 +93,15 @@ def _says_more(stored: Lesson, seen: Lesson) -> bool:
     """
     has_other_fix = False
     if seen.kind == "check" and seen.example is not None:
-        is_other = _is_other_finding(stored.example, seen.example)
+        is_other = _is_other_finding(lesson.example, seen.example)
         says_what_to_do = bool(seen.example.fix)
     else:
         fix = _told_fix(seen.mistake)
-        has_other_fix = stored.mistake is not None and _told_fix(stored.mistake) != fix
-        is_other = has_other_fix or stored.text != seen.text
-        says_what_to_do = fix is not None or _has_own_words(stored, seen)
+        has_other_fix = lesson.mistake is not None and _told_fix(lesson.mistake) != fix
+        is_other = has_other_fix or lesson.text != seen.text
+        says_what_to_do = fix is not None or _has_own_words(lesson, seen)
 
-    is_believed = not is_below(standing_of_lesson(seen), standing_of_lesson(stored))
+    is_believed = not is_below(standing_of_lesson(seen), standing_of_lesson(lesson))
     return says_what_to_do and is_other and (has_other_fix or is_believed)
 
 
@@ -108,7 +110,7 @@ def _told_fix(mistake: Mistake | None) -> Fix | None:
     return without_outside(mistake).fix if mistake is not None else None
 
 
-def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
+def _has_own_words(lesson: Lesson, seen: Lesson) -> bool:
     """Return True if a sighting has words that are not those of the error.
 
     A model is asked about a known failure because the stored words did not help. Those
@@ -117,13 +119,13 @@ def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
     """
     if seen.run is not None and seen.run.by not in OWN_AUTHORS:
         return True
-    if seen.mistake is not None and stored.mistake is not None:
-        return stored.mistake.error != seen.mistake.error
+    if seen.mistake is not None and lesson.mistake is not None:
+        return lesson.mistake.error != seen.mistake.error
     return seen.kind == "error" and seen.text != seen.sighting
 
 
-def _is_other_finding(stored: Example | None, seen: Example) -> bool:
+def _is_other_finding(example: Example | None, seen: Example) -> bool:
     """Return True if a finding has another fix, without particulars of its task."""
-    if stored is None or not stored.fix:
+    if example is None or not example.fix:
         return False
-    return (stored.rule or stored.fix) != (seen.rule or seen.fix)
+    return (example.rule or example.fix) != (seen.rule or seen.fix)

@@ -424,7 +424,9 @@ def compare_pooled(cases: Cases) -> Comparison:
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     """Return what memory as a whole changed in all loops that were shown it."""
     table = _Table.of(None, cases.get(None, {}))
-    right = sum(n for (_, shown, value), n in table.right.items() if shown and value)
+    right = sum(
+        n for (_, is_shown, value), n in table.right.items() if is_shown and value
+    )
     net = Total.of(pooled.uplift, pooled.shown)
     # Without memory, each loop would have made from none to `MAX_COUNTED_CALLS` calls.
     calls_made = pooled.shown * (pooled.calls.shown or 0.0)
@@ -848,8 +850,8 @@ def _mean(cells: Cells, was_shown: bool) -> float | None:
     """
     weights = []
     weighted_values = []
-    for (share, shown, value), n in cells.items():
-        if shown == was_shown:
+    for (share, is_shown, value), n in cells.items():
+        if is_shown == was_shown:
             probability = 1 - share if was_shown else share
             weight = n / probability
             weights.append(weight)

@@ -66,12 +66,12 @@ def word_gain(uplift: Effect) -> ProofWords:
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
     doubt = say_doubt(uplift.low, uplift.high).capitalize()
     if doubt:
-        about = f"at the first try ({ends} points)"
-        return ProofWords(doubt, about, say_shares(uplift, " right"))
+        subject = f"at the first try ({ends} points)"
+        return ProofWords(doubt, subject, say_shares(uplift, " right"))
 
     gain = points(uplift.gain or 0.0)
-    about = f"right at the first try ({ends})"
-    return ProofWords(f"{gain} points", about, say_shares(uplift))
+    subject = f"right at the first try ({ends})"
+    return ProofWords(f"{gain} points", subject, say_shares(uplift))
 
 
 def word_effects(

@@ -905,9 +905,9 @@ class Loop:
         errors = dict[Hashable, Finding]()
         failing = set[str]()
         for attempt in self.attempts:
-            made = attempt.evaluation.errors if attempt.evaluation else ()
-            errors |= {error.key: error for error in made}
-            failing = {error.check for error in made}
+            attempt_errors = attempt.evaluation.errors if attempt.evaluation else ()
+            errors |= {error.key: error for error in attempt_errors}
+            failing = {error.check for error in attempt_errors}
         return [error for error in errors.values() if error.check not in failing]
 
     @property

@@ -71,7 +71,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
                 source=source,
                 mark=mark,
                 error=error,
-                at=time_of_step,
+                failed_at=time_of_step,
                 calls=calls_lost_so_far[mark],
                 lesson_id=step.lesson or None,
                 origin=step.origin,
@@ -86,15 +86,14 @@ def _record_failure(
     mark: Mark | str,
     error: str,
     *,
-    at: float,
+    failed_at: float,
     calls: int = 1,
     lesson_id: int | None = None,
     origin: Origin = "local",
 ) -> None:
     """Record a failure in the run `source` under a mark, or under an error's digest.
 
-    `at` is its time, `calls` the number of calls that it cost, and `origin` the origin
-    of the error.
+    `calls` is the number of calls that it cost, and `origin` the origin of the error.
     """
     columns = {"digest": mark, "kind": "error", "name": "", "tool": ""}
     if isinstance(mark, Mark):
@@ -112,7 +111,7 @@ def _record_failure(
         "origin": origin,
         "lesson_id": lesson_id,
         "calls": calls,
-        "failed": at,
+        "failed": failed_at,
         "at": time.time(),
     }
     db.send("fail_call", values)
@@ -133,7 +132,9 @@ def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> 
             calls[digest] += step.calls
             failed[digest] = min(step.at or now, now)
     for digest, count in calls.items():
-        _record_failure(db, scope, source, digest, "", at=failed[digest], calls=count)
+        _record_failure(
+            db, scope, source, digest, "", failed_at=failed[digest], calls=count
+        )
 
 
 def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) -> None:
@@ -246,7 +247,7 @@ def _record_failed_call(
             source=source,
             mark=mark,
             error=error_line,
-            at=time.time(),
+            failed_at=time.time(),
             origin=origin,
         )
 

@@ -78,6 +78,6 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     )
 
 
-def _day_of_rung(rung: str, at: float) -> dict[str, Any]:
+def _day_of_rung(rung: str, time: float) -> dict[str, Any]:
     """Return the columns that name a rung and a day, without the scope."""
-    return {"rung": storable(rung), "day": int(at // DAY_SECONDS)}
+    return {"rung": storable(rung), "day": int(time // DAY_SECONDS)}

@@ -341,13 +341,13 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     is_updated = False
     rows = list(db.select("*", "lesson", name))
     if rows:
-        stored = read_lesson(db, rows[0])
+        lesson_before = read_lesson(db, rows[0])
         seen_lesson = replace(lesson, text=storable(lesson.text))
-        result = merge(stored, seen_lesson)
-        is_updated = _replaces_words(result, stored)
+        result = merge(lesson_before, seen_lesson)
+        is_updated = _replaces_words(result, lesson_before)
         row = _count_sighting(db, key, rows[0], result, is_updated, now=now)
         if lesson.trust != "outside":
-            full_lesson = with_stored_parts(stored, seen_lesson)
+            full_lesson = with_stored_parts(lesson_before, seen_lesson)
             values = lesson_values(key, full_lesson, now)
             has_stored_part = full_lesson.mistake != seen_lesson.mistake
             if has_stored_part and rows[0]["author"] is not None:
@@ -384,9 +384,9 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     )
 
 
-def _replaces_words(result: Lesson, stored: Lesson) -> bool:
+def _replaces_words(result: Lesson, before: Lesson) -> bool:
     """Return True if the words or the record of a stored lesson were replaced."""
-    return (result.text, result.mistake) != (stored.text, stored.mistake)
+    return (result.text, result.mistake) != (before.text, before.mistake)
 
 
 def insert_lesson(db: Db, values: Plain) -> Row:

@@ -88,7 +88,7 @@ def remind(
         if id == UNLEARNT_LESSON:
             subject = f"{MARK_KIND}/{mark}"
             draw = {"subject": subject, "told": True, "share": 0.0}
-            _insert(db, scope, session, draw, at=at)
+            _insert(db, scope, session, draw, time=at)
             shown_ids.add(id)
         elif _remind_of_lesson(db, scope, session, id, share=share, at=at):
             shown_ids.add(id)
@@ -133,16 +133,16 @@ def _remind_of_lesson(
         for exposure in recorded:
             if exposure.lesson == name:
                 draw = {"told": exposure.shown, "share": exposure.share}
-                _insert(db, scope, session, {"subject": name, **draw}, at=at)
+                _insert(db, scope, session, {"subject": name, **draw}, time=at)
         return recorded[0].shown
     return False
 
 
 def _insert(
-    db: Db, scope: Scope, session: str, reminder: Mapping[str, object], *, at: float
+    db: Db, scope: Scope, session: str, reminder: Mapping[str, object], *, time: float
 ) -> None:
     """Insert a reminder, unless the session has one about its subject."""
-    row = {**key_of(scope), "session": storable(session), **reminder, "at": at}
+    row = {**key_of(scope), "session": storable(session), **reminder, "at": time}
     db.insert("reminder", row, CONFLICT_SKIP_SQL)
 
 

@@ -766,13 +766,13 @@ def with_told_words(db: Db, scope: Scope, lessons: Sequence[Fields]) -> list[Fie
     sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
     rows = [{**rule, "author": None} for rule in rules.values()]
     texts = _rule_texts(rows, sightings, task="")
-    shown = []
+    shown_lessons = []
     for lesson in lessons:
         rule = texts.get(lesson["id"])
         if rule is not None and lesson["text"]:
             lesson = {**lesson, "text": rule.text}
-        shown.append(lesson)
-    return shown
+        shown_lessons.append(lesson)
+    return shown_lessons
 
 
 class _RuleText(NamedTuple):

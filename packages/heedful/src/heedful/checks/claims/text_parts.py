@@ -336,8 +336,8 @@ class Date(NamedTuple):
         """
         own_parts = zip(self[2:7], (0, 0, 0, None, None), strict=True)
         others = other.in_zone(self.zone)[2:7]
-        for (own, missing), part in zip(own_parts, others, strict=True):
-            if own != part and missing not in (own, part):
+        for (own_part, missing), part in zip(own_parts, others, strict=True):
+            if own_part != part and missing not in (own_part, part):
                 return False
         return True
 

@@ -43,11 +43,9 @@ class _Conventions:
         table = tomllib.loads(text)
         self.attributes: Mapping[str, Sequence[str]] = table["attributes"]
         self.names = tuple(chain.from_iterable(self.attributes.values()))
-        self.kinds: Mapping[str, tuple[Kind, Origin]] = {
-            word: (row["kind"], row["origin"])
-            for row in table["kinds"]
-            for word in row["words"]
-        }
+        self.kinds = dict[str, tuple[Kind, Origin]]()
+        for row in table["kinds"]:
+            self.kinds.update(dict.fromkeys(row["words"], (row["kind"], row["origin"])))
 
 
 @cache
@@ -67,8 +65,8 @@ def is_given(name: str) -> bool:
 
     Those of a span's events may, too.
     """
-    given = _conventions().attributes
-    names = (*given["input"], *given["instructions"], "gen_ai.event.content")
+    attributes = _conventions().attributes
+    names = (*attributes["input"], *attributes["instructions"], "gen_ai.event.content")
     return name.startswith(names) or name.endswith("content")
 
 
