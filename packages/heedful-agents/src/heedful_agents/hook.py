@@ -29,7 +29,7 @@ from heedful.store.projects import (
     user_folder,
     write_private,
 )
-from heedful.validation import MAX_READ_BYTES, Fields, hex_digest
+from heedful.validation import MAX_READ_BYTES, Document, Fields, hex_digest
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import (
     AGENTS,
@@ -378,7 +378,7 @@ def _project_folder(data: Fields) -> Path:
     return Path.cwd()
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> Document:
     """Return the settings of hooks in a folder: those of the user. Raises UsageError.
 
     `db` is the database: the stated one, or that of the project.
@@ -386,7 +386,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     project = find_project(folder)
     file = user_folder() / SETTINGS_FILE
     user_settings = own_settings(project)
-    settings: dict[str, Any] = {}
+    settings: Document = {}
     for name, (default, types) in HOOK_SETTINGS.items():
         place = f"{name} in {file}"
         value = user_settings.get(name, default)
@@ -414,7 +414,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def settings_of_commands(folder: Path) -> dict[str, Any]:
+def settings_of_commands(folder: Path) -> Document:
     """Return the settings of commands that follow what hooks follow in a folder.
 
     `db` is the database. Raises UsageError.

@@ -28,7 +28,7 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 from heedful_agents.agents import (
     AGENTS,
     DEFAULT_AGENT,
@@ -94,11 +94,11 @@ def command() -> str:
     return f"{shlex.quote(sys.executable)} -P -m heedful_agents.hook"
 
 
-def agent_hooks(name: str, run: str) -> dict[str, list[dict[str, Any]]]:
+def agent_hooks(name: str, run: str) -> dict[str, list[Document]]:
     """Return the hooks or groups of hooks of an agent, for each event a command."""
     agent = AGENTS[name]
     option = "" if name == DEFAULT_AGENT else f" --agent {name}"
-    items: dict[str, list[dict[str, Any]]] = {}
+    items: dict[str, list[Document]] = {}
     for event, kind in agent.events.items():
         seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
         line = f"{run} {event}{option}"
@@ -239,7 +239,7 @@ def _top(user: bool) -> Path:
     return Path.home() if user else project_root(Path.cwd())
 
 
-def parse(path: Path, text: str) -> dict[str, Any]:
+def parse(path: Path, text: str) -> Document:
     """Return the object in a JSON text of settings. Raises LineError."""
     try:
         settings = json.loads(text)

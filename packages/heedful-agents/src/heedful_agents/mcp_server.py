@@ -31,7 +31,7 @@ from heedful.loop.explain import Line
 from heedful.loop.record import Evaluation
 from heedful.pages import render
 from heedful.store import shown
-from heedful.validation import check_options
+from heedful.validation import Document, check_options
 
 # The service, and the caller for whom its routes are asked.
 _app_and_caller: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
@@ -58,7 +58,7 @@ Error = Annotated[
     str, Field(description="The text of the error, or all that a command wrote.")
 ]
 Specs = Annotated[
-    list[dict[str, Any]], Field(description='Checks, such as {"name": "not_empty"}.')
+    list[Document], Field(description='Checks, such as {"name": "not_empty"}.')
 ]
 Goals = Annotated[
     list[str], Field(description='Goals of a new loop, such as "quality >= 0.8".')
@@ -256,7 +256,7 @@ async def report_attempt(
     Begins the loop if it is new. Only checks that the operator has pinned to the loop
     measure; what the loop teaches otherwise waits in quarantine.
     """
-    judgement = cast("dict[str, Any] | None", evaluation)
+    judgement = cast("Document | None", evaluation)
     options = [option.name for option in fields(Evaluation)]
     check_options("evaluation", judgement or (), options)
 
@@ -439,7 +439,7 @@ def _refuse_wrong_arguments(
     """
     options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
-    async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+    async def exact(name: str, arguments: Document, context: Any = None) -> Any:
         """Call a tool. Raises UsageError for an argument that it cannot take."""
         check_options(name, arguments, list(options.get(name, arguments)))
         try:
@@ -486,7 +486,7 @@ async def _ask_route(method: str, path: str, body: Any = None) -> Any:
     return answer
 
 
-def _take_release(subject: str, answer: dict[str, Any]) -> str:
+def _take_release(subject: str, answer: Document) -> str:
     """Take the command for a release out of an answer, and say what waits for it."""
     release = answer.pop("release")
     if not release:

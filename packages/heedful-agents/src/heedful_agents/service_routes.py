@@ -13,7 +13,7 @@ from heedful.integrations.task_host import TaskHost
 from heedful.lessons.scope import Scope
 from heedful.store import episodes
 from heedful.store.connection import storable
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_agents import mcp_server, session_hooks, session_work
 from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas

@@ -13,10 +13,8 @@ from heedful.loop import codec, decide, record, stop
 from heedful.loop.policies import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
-# JSON data, such as an answer; `heedful.wire`, which has it, too, is slow to import.
-Document = dict[str, Any]
 # What callers pass by the names of its fields: JSON data.
 # The names of rules in these answers; other rules keep their names.
 RERUN_END_REASONS: Mapping[str, str] = {
@@ -44,7 +42,7 @@ class Record(Fields):
     """A dataclass whose fields are also the keys of a mapping."""
 
     __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[Document]
 
     @classmethod
     def fields_in(cls, value: object) -> Document:

@@ -18,6 +18,7 @@ from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.validation import (
+    Document,
     Fields,
     as_float,
     as_integer,
@@ -26,7 +27,6 @@ from heedful.validation import (
     check_share,
     require,
 )
-from heedful_compat.answers import Document
 
 # What gives the scores that a caller does not report: a function gets the messages.
 Judge = Model | Callable[..., Any]

@@ -25,6 +25,7 @@ from heedful.validation import (
     MAX_SHOWN_LINE_CHARS,
     MAX_SHOWN_ROWS,
     MAX_STORED_TEXT_CHARS,
+    Document,
     Fields,
     as_float,
     as_integer,
@@ -35,7 +36,7 @@ from heedful.validation import (
     check_texts,
     require,
 )
-from heedful_compat.answers import Document, Record
+from heedful_compat.answers import Record
 from heedful_compat.lesson_words import earlier_state
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.

@@ -29,6 +29,7 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
+    Document,
     Fields,
     as_float,
     as_integer,
@@ -39,12 +40,7 @@ from heedful.validation import (
     require,
 )
 from heedful_compat import answers
-from heedful_compat.answers import (
-    Document,
-    LoopView,
-    select,
-    select_echo,
-)
+from heedful_compat.answers import LoopView, select, select_echo
 from heedful_compat.completions import (
     BiasTags,
     Completion,

@@ -15,8 +15,15 @@ from heedful.loop.runs import iso
 from heedful.memory.memory import Memory
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import lessons
-from heedful.validation import Fields, check_integer, check_share, check_texts, require
-from heedful_compat.answers import Document, Records
+from heedful.validation import (
+    Document,
+    Fields,
+    check_integer,
+    check_share,
+    check_texts,
+    require,
+)
+from heedful_compat.answers import Records
 from heedful_compat.lesson_words import read_trust
 
 # The error type of stored mistakes.

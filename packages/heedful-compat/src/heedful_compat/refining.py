@@ -19,8 +19,8 @@ from heedful.loop import decide, policies, record, stop
 from heedful.loop.runs import CheckResult, StageAttempt
 from heedful.pipeline import validate
 from heedful.pipeline.stage_report import ValidationReport
-from heedful.validation import Fields, as_float, check_share, require
-from heedful_compat.answers import Document, Record
+from heedful.validation import Document, Fields, as_float, check_share, require
+from heedful_compat.answers import Record
 
 # Rules that end a loop although it has not converged.
 UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")

@@ -42,6 +42,7 @@ from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_STORED_TEXT_CHARS,
+    Document,
     Fields,
     as_float,
     as_integer,
@@ -50,7 +51,7 @@ from heedful.validation import (
     check_texts,
     require,
 )
-from heedful_compat.answers import Document, Record, Records
+from heedful_compat.answers import Record, Records
 from heedful_compat.completions import Judge
 from heedful_compat.lesson_words import earlier_state, read_trust
 

@@ -21,8 +21,8 @@ from heedful.lessons.commands import release_command
 from heedful.lessons.scope import name_scope
 from heedful.redact import redact, redact_data
 from heedful.store import lessons
+from heedful.validation import Document
 from heedful_compat import guardrails, reflections as engine
-from heedful_compat.answers import Document
 from heedful_server.auth import Approving, Caller, Reading, Route, Writing
 from heedful_server.problems import Problem
 from heedful_server.review import may_review

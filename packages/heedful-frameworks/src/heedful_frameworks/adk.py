@@ -42,6 +42,7 @@ from heedful.loop.codec import verdict_answer
 from heedful.loop.decide import Done
 from heedful.loop.record import Usage
 from heedful.models.answers import usage_of
+from heedful.validation import Document
 
 
 def _in_run(work: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -161,8 +162,8 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
         llm_response.content = types.Content(role="model", parts=parts)
 
     async def before_tool_callback(
-        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any
-    ) -> dict[str, Any] | None:
+        self, *, tool: BaseTool, tool_args: Document, tool_context: Any
+    ) -> Document | None:
         """Ask memory about a call, unless an answer is given by it."""
         if isinstance(tool, AgentTool):
             self.tool_agents.add(tool.name)
@@ -183,7 +184,7 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
         tool_args: Any,
         tool_context: Any,
         result: Any,
-    ) -> dict[str, Any] | None:
+    ) -> Document | None:
         """Keep the result of a call; judge an answer that is one."""
         if tool.name == SetModelResponseTool.NAME:
             return await run.judge_object(tool_context)
@@ -263,9 +264,9 @@ class _InvocationRun(Attempts):
     """
 
     judges_root: bool
-    judged: dict[str, Any] = field(default_factory=dict)
+    judged: Document = field(default_factory=dict)
 
-    async def judge_object(self, context: Any) -> dict[str, Any] | None:
+    async def judge_object(self, context: Any) -> Document | None:
         """Judge the object with which a tool of ADK answers; return what is wrong."""
         actions = context.actions
         if context.agent_name not in self.judged or actions.set_model_response is None:

@@ -37,12 +37,12 @@ from heedful.integrations.results import RESULT_KEY
 from heedful.loop.codec import verdict_answer
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.answers import usage_of
-from heedful.validation import storable_id
+from heedful.validation import Document, storable_id
 
 Request: TypeAlias = types.ModelRequest[Any]
 Answer: TypeAlias = types.ModelResponse[Any] | AIMessage
 Result: TypeAlias = ToolMessage | Command[Any]
-Update: TypeAlias = dict[str, Any] | None
+Update: TypeAlias = Document | None
 # LangChain's own middleware marks the messages that it makes under this key, too.
 MESSAGE_SOURCE_KEY = "lc_source"
 
@@ -50,7 +50,7 @@ MESSAGE_SOURCE_KEY = "lc_source"
 class HeedfulState(AgentState[Any]):
     """The state of an agent, with what heedful keeps about the run; it is private."""
 
-    heedful: Annotated[dict[str, Any], types.PrivateStateAttr]
+    heedful: Annotated[Document, types.PrivateStateAttr]
 
 
 class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
@@ -190,7 +190,7 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
 
         verdict = await run.end()
         self.runs.pop(record["id"], None)
-        update: dict[str, Any] = {RESULT_KEY: {**record, "open": False}}
+        update: Document = {RESULT_KEY: {**record, "open": False}}
         if not answer or verdict is None:
             return update
 

@@ -33,6 +33,7 @@ from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Candidate
 from heedful.models.answers import usage_of
+from heedful.validation import Document
 
 Items: TypeAlias = list[Any]
 Input: TypeAlias = str | Items | agents.RunState[Any]
@@ -169,7 +170,7 @@ class _EarlyAnswer(agents.AgentsException):
 
 
 async def _begin(
-    agent: Agent, prompt: Input, host: Host, id: str, options: dict[str, Any]
+    agent: Agent, prompt: Input, host: Host, id: str, options: Document
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
     checked_host(host)
@@ -244,7 +245,7 @@ class _Attempts(Attempts):
     input: Input
     items: Items
     config: agents.RunConfig
-    options: dict[str, Any]
+    options: Document
     session: Any
     unsaved: Items
     on_server: bool

@@ -19,8 +19,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Match, Route
 
 from heedful import __version__
-from heedful.validation import Fields
-from heedful.wire import Document
+from heedful.validation import Document, Fields
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
 from heedful_server.routes import error_bodies, route_groups

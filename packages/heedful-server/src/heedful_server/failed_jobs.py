@@ -9,7 +9,7 @@ import json
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MAX_ROWS, Db, resumable
-from heedful.wire import Document
+from heedful.validation import Document
 
 
 def newest(db: Db, scope: Scope, limit: int) -> list[Document]:

@@ -34,7 +34,7 @@ from heedful.redact import redact
 from heedful.store import episodes, lessons, loops as loop_store, retention
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.store import Store
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 from heedful_server.arrivals import Patience, gather
 
 log: logging.Logger = logging.getLogger("heedful")
@@ -292,7 +292,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
         raise errors.UnknownName("loop that this worker drives", by, names)
 
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    arguments: dict[str, Any] = {
+    arguments: Document = {
         "id": loop,
         "scope": scope,
         "store": tools.store,

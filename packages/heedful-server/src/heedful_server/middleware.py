@@ -42,8 +42,7 @@ from heedful.store.idempotency import (
 from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
-from heedful.validation import Fields
-from heedful.wire import Document
+from heedful.validation import Document, Fields
 from heedful_server.auth import Caller, Callers, collect, receive_of
 from heedful_server.bodies import body_of
 from heedful_server.problems import (

@@ -23,8 +23,8 @@ from heedful import errors
 from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
 from heedful.telemetry import LogThrottle
-from heedful.validation import Fields
-from heedful.wire import ERROR_RESPONSES, Document
+from heedful.validation import Document, Fields
+from heedful.wire import ERROR_RESPONSES
 
 log: logging.Logger = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()

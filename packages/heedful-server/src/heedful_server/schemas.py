@@ -39,8 +39,9 @@ from heedful.validation import (
     MAX_NAME_CHARS,
     MAX_SCORE,
     MAX_STORED_TEXT_CHARS,
+    Document,
 )
-from heedful.wire import CommandText, Document, Page, Shape
+from heedful.wire import CommandText, Page, Shape
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -322,7 +323,7 @@ class NewEpisode(Body):
     `context`.
     """
 
-    events: Annotated[list[dict[str, Any]], Field(max_length=50_000)] = []
+    events: Annotated[list[Document], Field(max_length=50_000)] = []
     outcome: Ended | None = None
     task: Long | None = None
     goal: Long = ""
@@ -405,7 +406,7 @@ class ActionQuestion(Body):
     """
 
     tool: Label = ""
-    arguments: dict[str, Any] | ErrorText
+    arguments: Document | ErrorText
 
 
 ActionAnswer = Annotated[

@@ -14,7 +14,7 @@ from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.store import keys
 from heedful.store.episodes import record_failure
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_server.web.menu import MENU
 from heedful_server.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
 from heedful_server.web.site import READING, Site, SitePage, Visit

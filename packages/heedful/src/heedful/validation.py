@@ -17,6 +17,8 @@ from heedful.redact import redact
 T = TypeVar("T")
 # The fields of an object of JSON, to be read.
 Fields = Mapping[str, Any]
+# An object of JSON that is written, or handed on.
+Document = dict[str, Any]
 # A word of what other libraries call the limit of attempts, which a policy of heedful
 # has: `max_retries`, `num_tries`.
 ATTEMPT_LIMIT_WORDS = ("attempt", "iteration", "retr", "tries")

@@ -22,10 +22,7 @@ from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import Loop
 from heedful.store.loop_notes import LoopNote
 from heedful.store.records import StoredLoop
-from heedful.validation import Fields
-
-# JSON data; Fields are only read.
-Document = dict[str, Any]
+from heedful.validation import Document, Fields
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.

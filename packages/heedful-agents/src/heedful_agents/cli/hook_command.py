@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Exit, Option, Typer
 
@@ -32,7 +32,7 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import AGENTS, DEFAULT_AGENT, find_agent
@@ -68,7 +68,7 @@ def describe_limits(names: Sequence[str]) -> Iterator[str]:
 def list_agents() -> int:
     """List the agents that heedful knows: which are here, and which have its hooks."""
     signs = signs_of_agents()
-    rows: list[dict[str, Any]] = []
+    rows: list[Document] = []
     lines: list[str] = []
     for name, agent in AGENTS.items():
         events = {

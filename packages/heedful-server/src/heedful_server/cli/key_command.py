@@ -7,12 +7,13 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_scope, read
-from heedful.cli.printing import Document, answer, columns, command_line, emit, when
+from heedful.cli.printing import answer, columns, command_line, emit, when
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.store import Store
+from heedful.validation import Document
 
 # Who acted, as the audit names it: on the command line nobody signs in.
 COMMAND_LINE_ACTOR = "the command line"

@@ -28,7 +28,6 @@ from typer import Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, opened_store, read, removal_seconds
 from heedful.cli.printing import (
-    Document,
     answer,
     columns,
     current_command,
@@ -59,7 +58,7 @@ from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store import keys, lessons, shown
 from heedful.store.store import Store
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, require
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, require
 from heedful_server import failed_jobs
 from heedful_server.arrivals import Patience
 from heedful_server.cli.logs import Content, Telemetry, exporting, limit_logs

@@ -33,7 +33,8 @@ from heedful.pipeline.stage_report import ValidationReport
 from heedful.store import lessons, loop_notes, loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import StoredLoop
-from heedful.wire import Document, Page, explanation_record, loop_record, loop_verdict
+from heedful.validation import Document
+from heedful.wire import Page, explanation_record, loop_record, loop_verdict
 from heedful_server import schemas
 from heedful_server.auth import (
     Approving,

@@ -44,8 +44,8 @@ from heedful.store import (
     reminders,
 )
 from heedful.store.offload import offload
-from heedful.validation import MAX_INTEGER, Fields
-from heedful.wire import Document, Page
+from heedful.validation import MAX_INTEGER, Document, Fields
+from heedful.wire import Page
 from heedful_server import review, schemas
 from heedful_server.arrivals import UNKNOWN_SPANS_REASON, receive
 from heedful_server.auth import (

@@ -16,7 +16,8 @@ from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.store import keys as key_store
 from heedful.store.connection import check_writes
-from heedful.wire import Document, Page
+from heedful.validation import Document
+from heedful.wire import Page
 from heedful_server import schemas
 from heedful_server.auth import Administering, Paged, api_router
 from heedful_server.jobs import Workload

@@ -2,8 +2,7 @@
 
 from heedful.errors import NotFound
 from heedful.store import keys as key_store
-from heedful.validation import MAX_SHOWN_ROWS
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.web.lists import table, unknown_filters
 from heedful_server.web.site import SiteAction, SitePage, Visit, page_links
 

@@ -26,8 +26,7 @@ from heedful.store.loops import MAX_LISTING_BYTES
 from heedful.store.offload import MAX_INLINE_CHARS
 from heedful.store.rulings import name_of
 from heedful.store.statements import of_dialect, statements_in
-from heedful.validation import Fields
-from heedful.wire import Document
+from heedful.validation import Document, Fields
 from heedful_server.web.steps import first_failure, steps_of, time_span
 
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page

@@ -9,8 +9,7 @@ from heedful.loop.decide import Again, Decision
 from heedful.loop.record import Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
-from heedful.validation import MAX_SHOWN_LINE_CHARS
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_LINE_CHARS, Document
 
 
 def find_remedy(stored: StoredLoop) -> Document | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES_PREFIXES
 from heedful.store.projects import PROJECTS_TABLE, user_folder
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_server.web.site import Visit
 
 

@@ -17,8 +17,7 @@ from heedful.store.recent import (
     read_recent,
     sum_loops,
 )
-from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS
-from heedful.wire import Document
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ITEMS, Document
 from heedful_server.web import counts
 from heedful_server.web.first_loop import begin
 from heedful_server.web.lists import known_failures, short_names

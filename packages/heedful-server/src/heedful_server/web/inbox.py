@@ -28,8 +28,7 @@ from heedful.lessons.scope import Scope, name_scope
 from heedful.memory import quarantine as quarantine_store
 from heedful.store import exposures, lessons as lesson_store
 from heedful.store.connection import MAX_READ_ROWS
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS, Fields
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS, Document, Fields
 from heedful_server import review
 from heedful_server.auth import Caller
 from heedful_server.web import counts

@@ -9,8 +9,8 @@ from heedful.lessons.scope import lesson_name
 from heedful.memory import quarantine
 from heedful.store import lessons as lesson_store
 from heedful.store.connection import token
-from heedful.validation import MAX_STORED_TEXT_CHARS
-from heedful.wire import Document, lesson_from_wire
+from heedful.validation import MAX_STORED_TEXT_CHARS, Document
+from heedful.wire import lesson_from_wire
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.memory_pages import NEVER_SHOWN, NOT_SHOWN_SINCE, measure

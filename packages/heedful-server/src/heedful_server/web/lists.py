@@ -11,8 +11,7 @@ from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.store import calls
-from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS
-from heedful.wire import Document
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Document
 from heedful_server.web.site import Visit
 
 WITHOUT = "-"  # in an address, for what has no value

@@ -20,8 +20,7 @@ from heedful.store.recent import (
     read_recent,
     sum_loops,
 )
-from heedful.validation import MAX_SHOWN_ROWS
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.auth import Caller
 from heedful_server.web.lists import (
     WITHOUT,

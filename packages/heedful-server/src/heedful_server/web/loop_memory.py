@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from heedful.display import counted
 from heedful.lessons.scope import lesson_name
 from heedful.store.connection import token
-from heedful.validation import MAX_LISTED_ITEMS, Fields
-from heedful.wire import Document
+from heedful.validation import MAX_LISTED_ITEMS, Document, Fields
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.site import Visit

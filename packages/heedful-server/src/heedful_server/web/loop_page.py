@@ -25,7 +25,7 @@ from heedful.store import loop_notes, loops as loop_store
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_server.review import may_review
 from heedful_server.web import counts
 from heedful_server.web.failure import (

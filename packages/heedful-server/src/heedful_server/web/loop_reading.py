@@ -37,8 +37,8 @@ from heedful.validation import (
     MAX_SHOWN_ITEMS,
     MAX_SHOWN_ROWS,
     MAX_STORED_TEXT_CHARS,
+    Document,
 )
-from heedful.wire import Document
 from heedful_server.web import counts
 from heedful_server.web.page_templates import stage_value
 

@@ -9,8 +9,7 @@ from heedful.pages.run_report import text as plain_text
 from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
 from heedful.store.recent import RecentLoop
-from heedful.validation import MAX_STORED_TEXT_CHARS
-from heedful.wire import Document
+from heedful.validation import MAX_STORED_TEXT_CHARS, Document
 from heedful_server.web import counts
 from heedful_server.web.loop_texts import find_folded, read_parts, snippet
 

@@ -11,8 +11,12 @@ from heedful.loop.record import format_score
 from heedful.loop.runs import STATUS_ORDER, CheckResult, StageAttempt
 from heedful.pages.attempt_table import compared, first_equal
 from heedful.pages.run_report import STATUS_SIGNS
-from heedful.validation import MAX_LABEL_CHARS, MAX_SHOWN_ITEMS, MAX_SHOWN_LINE_CHARS
-from heedful.wire import Document
+from heedful.validation import (
+    MAX_LABEL_CHARS,
+    MAX_SHOWN_ITEMS,
+    MAX_SHOWN_LINE_CHARS,
+    Document,
+)
 from heedful_server.web.page_templates import stop_words
 
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}

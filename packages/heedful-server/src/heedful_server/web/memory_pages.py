@@ -28,8 +28,7 @@ from heedful.memory.memory import Memory
 from heedful.pages import render
 from heedful.store import editions, exposures
 from heedful.store.connection import MAX_READ_ROWS
-from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Fields
-from heedful.wire import Document
+from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Document, Fields
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.lists import facet, table, unknown_filters

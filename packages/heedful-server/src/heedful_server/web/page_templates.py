@@ -16,7 +16,7 @@ from heedful.pages.run_report import environment
 from heedful.sanitize import visible
 from heedful.store.head import HEAD_PLAIN
 from heedful.store.loop_names import short_id
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_server.web.loop_texts import find_folded
 from heedful_server.web.menu import MENU
 

@@ -8,7 +8,7 @@ from heedful.pages.run_report import json_text
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
-from heedful.wire import Document
+from heedful.validation import Document
 from heedful_server.review import may_review
 from heedful_server.web.site import READING, SitePage, Visit
 

@@ -39,8 +39,7 @@ from heedful.pages.run_report import STYLE_FILE
 from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
-from heedful.validation import Fields
-from heedful.wire import Document
+from heedful.validation import Document, Fields
 from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
 from heedful_server.bodies import read_body

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from heedful.pages.run_report import text
-from heedful.validation import MAX_SHOWN_LINE_CHARS
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_LINE_CHARS, Document
 
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"

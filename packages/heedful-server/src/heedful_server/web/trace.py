@@ -13,8 +13,7 @@ from heedful.pages.run_report import cut
 from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.store.offload import offload
-from heedful.validation import MAX_SHOWN_ROWS
-from heedful.wire import Document
+from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.jobs import Work
 from heedful_server.web import counts
 from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit

@@ -12,8 +12,8 @@ from heedful.pages.attempt_table import worked
 from heedful.pages.run_report import cut, unjudged
 from heedful.store import episodes as episode_store, runs as run_store
 from heedful.store.connection import MAX_READ_ROWS, Db, bulk
-from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS
-from heedful.wire import Document, split_page
+from heedful.validation import MAX_SHOWN_ROWS, MAX_STORED_TEXT_CHARS, Document
+from heedful.wire import split_page
 from heedful_server.arrivals import unknown_spans
 from heedful_server.jobs import Work
 from heedful_server.web import counts

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from traceback import extract_tb
 from typing import Any
 
+from heedful.validation import Document
+
 PROGRAM_FILE = "program.py"
 TESTS_FILE = "tests.py"
 # The parent redacts texts, and then cuts them: a cut secret is not recognised.
@@ -104,7 +106,7 @@ def show_value(value: object, show: Callable[[object], str] = repr) -> str:
     return str(text)
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> Document:
     """Return the type, message and last frames of an exception.
 
     The key `own` is True if an assert statement of the tests raised the exception.
@@ -134,7 +136,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     }
 
 
-def load(program: str, record: Record) -> dict[str, Any] | None:
+def load(program: str, record: Record) -> Document | None:
     """Run the program and return its names, or record why it failed and return None."""
     module = types.ModuleType("program")
     sys.modules["program"] = module
@@ -153,7 +155,7 @@ def load(program: str, record: Record) -> dict[str, Any] | None:
     return {name: value for name, value in names.items() if not name.startswith("__")}
 
 
-def run(request: dict[str, Any], record: Record) -> None:
+def run(request: Document, record: Record) -> None:
     """Load the program and run each step of the tests; record what happens."""
     sources = {PROGRAM_FILE: request["program"], TESTS_FILE: request["tests"]}
     for file, text in sources.items():

@@ -31,6 +31,7 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.validation import (
     MAX_SHOWN_TEXT_CHARS,
     MAX_STORED_TEXT_CHARS,
+    Document,
     Fields,
     check_integer,
     check_number,
@@ -133,14 +134,14 @@ class Role:
             directions[SEVERITY_SCORE] = "at_most"
         return directions
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Document:
         """Return the JSON Schema of an answer.
 
         The model writes the reason before the scores.
         """
         share = {"type": "number", "minimum": 0, "maximum": 1}
         reason = text_schema(MAX_SHOWN_TEXT_CHARS)
-        keys: dict[str, Any] = {
+        keys: Document = {
             "reason": {
                 **reason,
                 "description": (

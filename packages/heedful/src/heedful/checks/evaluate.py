@@ -50,7 +50,13 @@ from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_data
-from heedful.validation import MAX_NAME_CHARS, Fields, as_float, refuses_unknown_options
+from heedful.validation import (
+    MAX_NAME_CHARS,
+    Document,
+    Fields,
+    as_float,
+    refuses_unknown_options,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
@@ -305,7 +311,7 @@ class RemadeCheck:
     """A check that is copied and pickled as the call that made it (see `remade`)."""
 
     __slots__ = ("_check_id", "made_by")
-    made_by: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+    made_by: tuple[Callable[..., Any], tuple[Any, ...], Document]
     _check_id: str
 
     @property
@@ -766,7 +772,7 @@ def check_id(check: Callable[..., Any]) -> str:
 
 
 def call_id(
-    factory: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+    factory: Callable[..., Any], arguments: tuple[Any, ...], options: Document
 ) -> str:
     """Return the name of a check that a factory has made of these arguments.
 

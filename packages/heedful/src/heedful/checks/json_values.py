@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelError
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.call import RETRY_TEMPERATURE_STEP, complete
 from heedful.models.contract import Message, Model, is_capable
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ async def ask_for_json(
     model: Model,
     rules: str,
     parts: Sequence[str],
-    read: Callable[[dict[str, Any]], T],
+    read: Callable[[Document], T],
     schema: Fields,
     *,
     who: str,
@@ -178,7 +178,7 @@ async def ask_for_json(
     raise MalformedAnswer(message, text, usage)
 
 
-def _read_object(text: str, read: Callable[[dict[str, Any]], T]) -> T:
+def _read_object(text: str, read: Callable[[Document], T]) -> T:
     """Return `read(object)` for the JSON object in an answer. Raises InvalidInput."""
 
     def fits(answer: Json) -> bool:
@@ -209,7 +209,7 @@ def _read_object(text: str, read: Callable[[dict[str, Any]], T]) -> T:
     raise InvalidInput("the answer", text, allowed)
 
 
-def _read_nested(value: Any, read: Callable[[dict[str, Any]], T]) -> T:
+def _read_nested(value: Any, read: Callable[[Document], T]) -> T:
     """Return `read(object)` for an object, or for the only one inside of the value.
 
     Raises InvalidInput, about the outermost object.

@@ -18,7 +18,7 @@ from typing import Any
 from heedful import checks
 from heedful.errors import InvalidInput, UnknownName, UsageError, UserCode
 from heedful.models import names_function
-from heedful.validation import Fields, require
+from heedful.validation import Document, Fields, require
 
 Check = Callable[..., Any]
 
@@ -126,7 +126,7 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
         sys.path.remove(str(path.parent))
 
 
-def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
+def bind_check(name: str, factory: Check, arguments: Document) -> Check:
     """Return the check that `factory` makes from the arguments, as `load` does.
 
     Raises UnknownName, InvalidInput.
@@ -182,9 +182,7 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     return check
 
 
-def _take_positional(
-    parameters: Signature, arguments: dict[str, Any]
-) -> tuple[Any, ...]:
+def _take_positional(parameters: Signature, arguments: Document) -> tuple[Any, ...]:
     """Remove the arguments of a parameter such as `*needles`, and return them.
 
     In a task file they are a list, or one value: {"name": "contains", "needles": "x"}.
@@ -197,7 +195,7 @@ def _take_positional(
 
 
 def _call_factory(
-    name: str, factory: Check, positional: tuple[Any, ...], arguments: dict[str, Any]
+    name: str, factory: Check, positional: tuple[Any, ...], arguments: Document
 ) -> Check:
     """Return what the factory makes; its errors name the check."""
     field = f"what {name!r} is given"

@@ -36,7 +36,7 @@ from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding
 from heedful.redact import redact_start
-from heedful.validation import Fields, check_number, require
+from heedful.validation import Document, Fields, check_number, require
 
 # Isolated as with -I, but PYTHONHASHSEED is still read, so that each run does the same.
 PYTHON_COMMAND = (sys.executable, "-s", "-P", "-B", "-X", "utf8")
@@ -456,7 +456,7 @@ def _list_findings(
     check: PythonTests, records: list[Record], code: int | None
 ) -> Iterator[Finding]:
     """Yield the findings of a run: why it ended early, then the failed tests."""
-    state: dict[str, Any] = {}
+    state: Document = {}
     for record in records:
         state |= record
 

@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput
 from heedful.faults import allowed_form, json_path, path_kind, shorten, word_problem
 from heedful.loop.record import Finding, as_data
 from heedful.redact import redact_start
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Document, Fields
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -289,7 +289,7 @@ def _make_schema_judge(schema: Fields) -> Problems:
     return problems
 
 
-def schema_of(make_schema: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+def schema_of(make_schema: Callable[[], Document]) -> Document | None:
     """Return the JSON Schema of a type of pydantic; None if JSON Schema has none."""
     from pydantic import PydanticUserError
 

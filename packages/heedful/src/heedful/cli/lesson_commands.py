@@ -21,7 +21,6 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import MIN_KEPT_DAYS
 from heedful.cli.printing import (
-    Document,
     Row,
     answer,
     columns,
@@ -68,7 +67,7 @@ from heedful.store import editions, exposures, lessons as lesson_store, retentio
 from heedful.store.calls import history_of
 from heedful.store.projects import own_db
 from heedful.store.search import keys_of_rule, memory_keys
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document
 
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"

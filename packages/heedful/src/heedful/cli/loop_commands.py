@@ -18,7 +18,6 @@ from typer import Argument, Context, Option, Typer
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope
 from heedful.cli.printing import (
-    Document,
     Row,
     TextTable,
     answer,
@@ -73,7 +72,12 @@ from heedful.store.recent import (
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_any, report_of
 from heedful.store.store import Store
-from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import (
+    MAX_LISTED_ITEMS,
+    MAX_SHOWN_ROWS,
+    MAX_SHOWN_TEXT_CHARS,
+    Document,
+)
 
 if TYPE_CHECKING:
     from heedful.memory.memory import Memory

@@ -19,7 +19,7 @@ from heedful.display import counted
 from heedful.lessons.commands import option_words, quote_words
 from heedful.sanitize import clean, without_controls
 from heedful.store import DEFAULT_DATABASE_FILE, shown
-from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS
+from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS, Document
 
 # A line is printed after this many loops, lessons or files, or megabytes of weights;
 # fewer take only a few seconds.
@@ -27,8 +27,6 @@ MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_MEGABYTES = 5
 
 
-# JSON data that --json prints; `heedful.wire`, which has it, too, is slow to import.
-Document = dict[str, Any]
 # What a row of a table shows, by the names of its fields.
 Row = Mapping[str, Any]
 # What a column of a table shows: the field with this name, or the result of a function
@@ -57,7 +55,7 @@ class CommandLine:
     as_hooks: bool = False
     settings_file: Path | None = None
     has_named_db: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Document = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
 
 
@@ -223,7 +221,7 @@ class TextTable:
             if is_number:
                 table.columns[-1].justify = "right"
         # A text is no markup.
-        style: dict[str, Any] = {"overflow": "fold"}
+        style: Document = {"overflow": "fold"}
         if self.cut_column:
             style = {"overflow": "ellipsis", "no_wrap": True}
         for row in self.rows:

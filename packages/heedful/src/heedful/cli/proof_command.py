@@ -6,15 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from heedful.cli.printing import (
-    Document,
-    Row,
-    answer,
-    columns,
-    following,
-    page,
-    shorten,
-)
+from heedful.cli.printing import Row, answer, columns, following, page, shorten
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, number_option
 from heedful.errors import UsageError
@@ -25,6 +17,7 @@ from heedful.lessons.proof_words import say_draws, say_missing, word_proof
 from heedful.loop.ladder import LadderFigures
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
+from heedful.validation import Document
 
 # The fields of a lesson that are shown with its proof.
 LESSON_FIELDS = (

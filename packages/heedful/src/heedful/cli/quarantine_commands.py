@@ -15,7 +15,6 @@ from typer import Argument, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.databases import read
 from heedful.cli.printing import (
-    Document,
     Row,
     answer,
     columns,
@@ -47,7 +46,7 @@ from heedful.sanitize import clean
 from heedful.store import exposures, keys, lessons
 from heedful.store.connection import Db
 from heedful.store.store import Effects, also
-from heedful.validation import MAX_SHOWN_ROWS
+from heedful.validation import MAX_SHOWN_ROWS, Document
 
 Id = Annotated[int, number_argument(help="An id from the list.")]
 Ids = Annotated[list[int], number_argument(help="Ids from the list.")]

@@ -19,7 +19,6 @@ from typer import Argument, Option
 
 from heedful.cli.databases import ask_store
 from heedful.cli.printing import (
-    Document,
     answer,
     columns,
     command_line,
@@ -49,7 +48,7 @@ from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.store.store import Store
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document
 
 # A function that reflects on one episode, with the memory and model of the command.
 Reflector = Callable[[Episode], Awaitable[reflecting.Reflected | None]]

@@ -57,7 +57,7 @@ from heedful.store import DEFAULT_DATABASE_FILE, loops, runs, shown
 from heedful.store.connection import MAX_READ_ROWS
 from heedful.store.records import Head
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS, check_name, require
+from heedful.validation import MAX_NAME_CHARS, Document, check_name, require
 
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.
@@ -378,7 +378,7 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         "seconds": round(sum(row.seconds for row in rows), 3),
     }
     ladders = figure_ladders(row.climb for row in rows if row.climb is not None)
-    document: dict[str, Any] = {
+    document: Document = {
         "run": task_run.name,
         "db": shown(task_run.settings.db),
         "model": ",".join(map(shown_model, task_run.settings.models)),

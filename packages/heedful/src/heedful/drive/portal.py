@@ -24,7 +24,7 @@ from heedful.drive.options import RUN_OPTIONS, LoopSettings
 from heedful.drive.run_loop import Run
 from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.memory.memory import open_memory
-from heedful.validation import Fields, check_options, require
+from heedful.validation import Document, Fields, check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -247,7 +247,7 @@ class _TaskFunction:
             returns=returned_type(function),
         )
 
-    def bind(self, args: Sequence[Any], named: Fields) -> dict[str, Any]:
+    def bind(self, args: Sequence[Any], named: Fields) -> Document:
         """Return the arguments of a call by name, with defaults. Raises TypeError."""
         try:
             bound = self.call_signature.bind(*args, **named)

@@ -25,6 +25,7 @@ from heedful.validation import (
     MAX_DATA_DEPTH,
     MAX_INTEGER,
     MAX_NAME_CHARS,
+    Document,
     Fields,
     check_integer,
     refuses_unknown_options,
@@ -192,7 +193,7 @@ def failure(event: Event) -> bool:
     return bool(event.error) or event.type == "error_event"
 
 
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of(pairs: list[tuple[str, Any]]) -> Document:
     """Return a JSON object. Raises ValueError if a name comes twice.
 
     An agent reads both values, and a dict has the last one.

@@ -67,7 +67,7 @@ from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
 from heedful.lessons.words import plain_text
 from heedful.sanitize import clean
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
 
 # Leaves the particulars of a mistake out of a text.
 Mask = Callable[[str], str]
@@ -564,7 +564,7 @@ class MistakeFinder:
         )
 
 
-def call_fields(event: Event) -> dict[str, Any]:
+def call_fields(event: Event) -> Document:
     """Return the arguments of a call without the text of a file."""
     return {
         name: value

@@ -35,7 +35,7 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.validation import Fields, check_number
+from heedful.validation import Document, Fields, check_number
 
 if TYPE_CHECKING:
     from heedful.models.contract import Message
@@ -285,7 +285,7 @@ class CallRun:
             action=whole_call(tool, arguments),
         )
 
-    async def events(self) -> list[dict[str, Any]]:
+    async def events(self) -> list[Document]:
         """Return the events, but of each call only the last report and the last result.
 
         Of other events with the same type, agent and call, each text is kept once: the
@@ -297,7 +297,7 @@ class CallRun:
 
         rows = await memory.store.read(memory.scope, episodes.session_events, self.id)
 
-        last_rows: dict[object, dict[str, Any]] = {}
+        last_rows: dict[object, Document] = {}
         for number, row in enumerate(rows):
             key: object = number
             if row.get("call"):

@@ -31,7 +31,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.session_brief import tool_mistakes
 from heedful.memory.sessions import Learned, learn_session
 from heedful.store import episodes, loops, user_rules
-from heedful.validation import refuses_unknown_options, require
+from heedful.validation import Document, refuses_unknown_options, require
 
 if TYPE_CHECKING:
     from heedful.checks.evaluate import Check
@@ -182,7 +182,7 @@ class HostRun(PromptRun):
         if is_new and loop.ended:
             return loop.verdict
 
-        fields: dict[str, Any] = {"usage": NO_USAGE if usage is None else usage}
+        fields: Document = {"usage": NO_USAGE if usage is None else usage}
         if misfit:
             finding = Finding("output type", misfit, fix="answer with this type only")
             fields.update(evaluation=Evaluation(findings=(finding,)), checks=())

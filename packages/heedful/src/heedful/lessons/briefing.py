@@ -49,7 +49,7 @@ from heedful.lessons.scope import MAX_PROMPT_LESSONS
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
@@ -136,7 +136,7 @@ class Choice:
             values["reason"] = Reason.read(values["reason"])
         return cls(**values)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data: the fields, and beside them what they say in words."""
         reason = self.reason.plain() if self.reason else None
         return {**asdict(self), "reason": reason, "why": self.why}
@@ -270,7 +270,7 @@ class Briefing:
         """The number of tokens of the prompt, as estimated."""
         return tokens(self.prompt)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data: the fields that a store keeps, but for the long prompt."""
         return {
             "memory_key": self.memory_key,

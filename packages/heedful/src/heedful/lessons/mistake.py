@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
 from heedful.lessons.words import compiled
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 T = TypeVar("T")
 # What put a failed call right: steps before the same call, another command or other
@@ -182,7 +182,7 @@ def merged(mistake: Mistake, stored: Mistake) -> Mistake:
         changes = _common_values(mistake.fix.changes, stored.fix.changes)
         main = replace(mistake, fix=replace(mistake.fix, changes=changes))
 
-    parts: dict[str, Any] = {}
+    parts: Document = {}
     if is_below(main.error_origin, other.error_origin):
         parts |= {"error": other.error, "error_origin": other.error_origin}
     elif main.error_origin == other.error_origin:
@@ -253,9 +253,9 @@ def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
     return replace(mistake or Mistake(), words=words, words_origin=origin)
 
 
-def to_data(record: Mistake | Fix | Call) -> dict[str, Any]:
+def to_data(record: Mistake | Fix | Call) -> Document:
     """Return a mistake as JSON data, without what has its default value."""
-    data: dict[str, Any] = {}
+    data: Document = {}
     for item in fields(record):
         value = getattr(record, item.name)
         if value == item.default or value in ("", (), {}):
@@ -275,7 +275,7 @@ def from_data(data: Fields) -> Mistake:
 
 def _from_data(kind: type[T], data: Fields) -> T:
     """Return a record of this kind with its parts as records."""
-    values: dict[str, Any] = {}
+    values: Document = {}
     for name, value in data.items():
         if name in _PARTS and value is not None:
             value = _from_data(_PARTS[name], value)

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from heedful.errors import install_line
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 PROOF_COMMAND = "heedful proof"
@@ -139,7 +139,7 @@ class Reason:
         """Return the reason that `plain` wrote."""
         return cls(plain["code"], figures=plain["figures"])
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data: the fields, and beside them the words and the command."""
         return {
             "code": self.code,

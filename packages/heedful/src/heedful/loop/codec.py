@@ -25,10 +25,9 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import STOP_RULES, All, Stop, StopRule, rule_name
 from heedful.redact import redact, redact_data
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 T = TypeVar("T")
-Plain = dict[str, Any]
 _SCALAR_TYPES = frozenset((str, int, float, bool, type(None)))
 # Fields that are written even with their default value. Other records always have their
 # fields without a default or with a default factory.
@@ -45,7 +44,7 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
 }
 
 
-def to_document(record: Any, *, redacts: bool = False) -> Plain:
+def to_document(record: Any, *, redacts: bool = False) -> Document:
     """Return a record and all records inside it as JSON data.
 
     With `redacts`, the data have no secrets: they are what `redact_data` would return,
@@ -140,7 +139,7 @@ def _find_reader(hint: Any) -> Callable[[Any], Any] | None:
     return None
 
 
-def verdict_to(verdict: Verdict, *, redacts: bool = False) -> Plain:
+def verdict_to(verdict: Verdict, *, redacts: bool = False) -> Document:
     """Return a verdict as JSON data; its key `verdict` is "again" or "done"."""
     return {
         "verdict": "again" if isinstance(verdict, Again) else "done",
@@ -148,7 +147,7 @@ def verdict_to(verdict: Verdict, *, redacts: bool = False) -> Plain:
     }
 
 
-def verdict_answer(verdict: Verdict) -> Plain:
+def verdict_answer(verdict: Verdict) -> Document:
     """Return a verdict as JSON data for a reader: each stop has its `detail` in words.
 
     `verdict_from` reads it, too.
@@ -169,7 +168,7 @@ def verdict_from(document: Fields) -> Verdict:
 
 def decision_to(
     verdict: Verdict, standing: Standing | None, decided: float = 0.0
-) -> Plain:
+) -> Document:
     """Return a verdict, the loop's standing and the time of both as JSON data.
 
     It has no secrets.
@@ -196,7 +195,7 @@ def decision_from(document: Fields, attempt: int, at: float) -> Decision:
     )
 
 
-def rule_to(rule: StopRule) -> Plain:
+def rule_to(rule: StopRule) -> Document:
     """Return a built-in rule with its settings as JSON data; user code only by name."""
     if isinstance(rule, All):
         return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
@@ -235,10 +234,13 @@ def rules_from(document: Fields) -> tuple[StopRule, ...]:
     return tuple(map(rule_from, _listed_rules(document)))
 
 
-def policy_to(policy: Policy) -> Plain:
+def policy_to(policy: Policy) -> Document:
     """Return a policy as JSON data, with user code by name only."""
     better = policy.improvement
-    document: Plain = {"name": policy.name, "rules": list(map(rule_to, policy.rules))}
+    document: Document = {
+        "name": policy.name,
+        "rules": list(map(rule_to, policy.rules)),
+    }
     document |= {"min_gain": better.min_gain, "unscored": policy.unscored}
 
     if better.against != "best":

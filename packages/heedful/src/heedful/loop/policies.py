@@ -15,7 +15,7 @@ from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
-from heedful.validation import Fields, check_integer, check_number, require
+from heedful.validation import Document, Fields, check_integer, check_number, require
 
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
@@ -145,7 +145,7 @@ def _read_policy(text: str) -> Policy:
 
     base = preset(head)
 
-    changes: dict[str, Any] = {}
+    changes: Document = {}
     goals = []
     for part in parts:
         name, equals, literal = (piece.strip() for piece in part.partition("="))

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Any
 
 from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.record import NO_USAGE, Loop, Usage
 from heedful.loop.stop import Budget, MaxAttempts
-from heedful.validation import MAX_SCORE, check_number
+from heedful.validation import MAX_SCORE, Document, check_number
 
 # A replay of this policy repeats each loop as it was recorded.
 RECORDED_POLICY = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
@@ -123,7 +122,7 @@ class Figures:
         """The number of solvable loops that the policy does not solve."""
         return self.solvable - self.solved
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data."""
         return {**asdict(self), "lost": self.lost}
 

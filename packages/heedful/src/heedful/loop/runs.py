@@ -43,7 +43,7 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import MaxAttempts
 from heedful.notebook import html_form
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
 # A status as faces show it.
@@ -124,7 +124,7 @@ class MemoryNotes(Protocol):
         """Return the notes without the words of lessons, and without what waits."""
         ...
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data."""
         ...
 
@@ -199,7 +199,7 @@ class StageAttempt:
         run = file_safe(self.run)
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data without the output; times are ISO 8601 in UTC."""
         document = asdict(self)
         del document["output"]
@@ -260,7 +260,7 @@ class StageReport:
         """True if the stage passed, but not at its first attempt."""
         return self.action == "passed" and len(self.attempts) > 1
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return the report as JSON data."""
         return {
             "name": self.name,
@@ -360,7 +360,7 @@ class Report:
                 return stage
         raise UnknownName("stage", name, [stage.name for stage in self.stages])
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return the report as JSON data; times are ISO 8601 in UTC."""
         return {
             "pipeline": self.pipeline,

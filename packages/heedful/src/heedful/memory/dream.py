@@ -33,9 +33,9 @@ from heedful.memory.memory import Memory
 from heedful.models.embedding import embed, space_of
 from heedful.store import links
 from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
-from heedful.store.lessons import Plain, upsert
+from heedful.store.lessons import upsert
 from heedful.store.rulings import name_of, rule
-from heedful.validation import Fields, check_actor, check_integer
+from heedful.validation import Document, Fields, check_actor, check_integer
 
 Lessons = Mapping[int, DreamLesson]  # by their ids, as a dream read them
 DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
@@ -364,7 +364,7 @@ def store_dream(
 
 def _carry_out(
     db: Db,
-    key: Plain,
+    key: Document,
     dream_id: int,
     proposal: Proposal,
     expected: Lessons,
@@ -398,14 +398,14 @@ def _carry_out(
     return "done"
 
 
-def _supersede(db: Db, id: int, link: Plain) -> None:
+def _supersede(db: Db, id: int, link: Document) -> None:
     """End the lesson with this id; a rollback restores it by its `link`."""
     db.insert("link", link)
     state = after("supersede", link["before"])
     db.update("lesson", {"id": id}, {"state": state})
 
 
-def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:
+def _is_unchanged(db: Db, key: Document, lesson: DreamLesson, is_member: bool) -> bool:
     """Return True if a lesson is as the dream read it.
 
     A lesson that `is_member` is replaced by another one, so it must not be pinned.
@@ -468,7 +468,7 @@ def _write_reflection(
 
 
 def _supersede_earlier(
-    db: Db, key: Plain, reflected: Proposal, reflection: Lesson, dream_id: int
+    db: Db, key: Document, reflected: Proposal, reflection: Lesson, dream_id: int
 ) -> Iterator[Proposal]:
     """Supersede the earlier reflections about the same thing; yield what was done.
 

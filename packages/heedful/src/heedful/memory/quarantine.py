@@ -43,17 +43,13 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.store.lessons import (
-    Plain,
-    mistake_json,
-    refusable_digests,
-    scope_key,
-)
+from heedful.store.lessons import mistake_json, refusable_digests, scope_key
 from heedful.store.rulings import rule
 from heedful.store.search import example_of
 from heedful.store.store import Store
 from heedful.store.voices import best_example, bring_back, read_author
 from heedful.validation import (
+    Document,
     check_actor,
     check_integer,
     check_sequence,
@@ -260,7 +256,7 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
     an export. Only its sightings stay from outside.
     """
     mistake = from_json(row["mistake"])
-    parts: Plain = {"lesson": row["lesson"]}
+    parts: Document = {"lesson": row["lesson"]}
     for item in fields(example):
         parts[item.name] = getattr(example, item.name)
     if mistake is not None:
@@ -434,7 +430,7 @@ def settle(
     entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     now = time.time()
     name = storable(by)
-    settled: Plain = {"state": after(action, "quarantined")}
+    settled: Document = {"state": after(action, "quarantined")}
     if action == "release" and is_stated:
         settled |= {"trust": "local"}
     elif action == "release":
@@ -468,14 +464,14 @@ def settle(
             _reject(db, values, entry)
 
 
-def _entry_key(scope: Scope, entry: QuarantinedLesson) -> Plain:
+def _entry_key(scope: Scope, entry: QuarantinedLesson) -> Document:
     """Return the parameters that select an example, and the rulings on it."""
     subject = f"{entry.kind}/{entry.signature}"
     return {**scope_key(scope), "example": entry.id, "subject": subject}
 
 
 def _settle_waiting(
-    db: Db, scope: Scope, entry: QuarantinedLesson, settled: Plain
+    db: Db, scope: Scope, entry: QuarantinedLesson, settled: Document
 ) -> int:
     """Set these columns of a waiting example; return the id of its lesson.
 
@@ -494,7 +490,7 @@ def _settle_waiting(
     raise NotQuarantined(entry.id, entry.state, reason)
 
 
-def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+def _release(db: Db, values: Document, entry: QuarantinedLesson) -> None:
     """Allow the words of an entry; its lesson shows them unless its own are better."""
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.send("allow_words", {**values, "words": digests})
@@ -525,7 +521,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
         bring_back(db, values, entry.id, lesson)
 
 
-def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
+def _reject(db: Db, values: Document, entry: QuarantinedLesson) -> None:
     """Refuse the words of an entry; its lesson shows its best other example."""
     digests = refusable_digests(
         entry.kind, entry.lesson, entry.example, with_task=False
@@ -580,7 +576,7 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
         )
 
 
-def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> None:
+def _wait_again(db: Db, key: Document, entry: QuarantinedLesson, ruling: Row) -> None:
     """Put an example back into quarantine, as it was before a ruling."""
     trust = json.loads(ruling["record"])["trust"]
     waiting = {

@@ -62,7 +62,7 @@ from heedful.store.rulings import (
     words_digest,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_LONG_TEXT_CHARS, Fields
+from heedful.validation import MAX_LONG_TEXT_CHARS, Document, Fields
 
 File = str | os.PathLike[str] | BinaryIO
 MAX_EXPORT_LINE_BYTES = 256 * 2**20
@@ -259,12 +259,12 @@ def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
     )
 
 
-def _load_json(text: str) -> dict[str, Any]:
+def _load_json(text: str) -> Document:
     """Return a stored JSON object, with None for NaN and the infinities.
 
     Python writes these into JSON, but a strict reader of the export refuses them.
     """
-    record: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    record: Document = json.loads(text, parse_constant=lambda _: None)
     return record
 
 
@@ -460,9 +460,7 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
     return row
 
 
-def _write_example(
-    db: Db, lesson: dict[str, Any], record: ExampleRecord
-) -> State | None:
+def _write_example(db: Db, lesson: Document, record: ExampleRecord) -> State | None:
     """Write an example of `lesson`; return its state.
 
     Returns None, and writes nothing, if the lesson has this example already.

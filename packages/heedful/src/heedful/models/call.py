@@ -19,6 +19,7 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.models.contract import Answer, Message, Model, Options
 from heedful.validation import (
     MAX_READ_BYTES,
+    Document,
     Fields,
     check_integer,
     check_number,
@@ -26,7 +27,7 @@ from heedful.validation import (
 )
 
 T = TypeVar("T")
-DEFAULT_CALL_OPTIONS: dict[str, Any] = {
+DEFAULT_CALL_OPTIONS: Document = {
     "schema": None,
     "max_tokens": None,
     "temperature": 0.0,
@@ -100,12 +101,12 @@ async def complete(
         return answer
 
 
-def text_schema(max_chars: int) -> dict[str, Any]:
+def text_schema(max_chars: int) -> Document:
     """Return the JSON Schema of a text of at most `max_chars` characters."""
     return {"type": "string", "maxLength": max_chars}
 
 
-def closed_object(keys: Fields) -> dict[str, Any]:
+def closed_object(keys: Fields) -> Document:
     """Return the JSON Schema of an object with all of the `keys` and no other key."""
     return {
         "type": "object",
@@ -115,7 +116,7 @@ def closed_object(keys: Fields) -> dict[str, Any]:
     }
 
 
-def check_request(messages: Sequence[Message], options: Options) -> dict[str, Any]:
+def check_request(messages: Sequence[Message], options: Options) -> Document:
     """Return all options of the request.
 
     Raises InvalidInput if no model could answer it.

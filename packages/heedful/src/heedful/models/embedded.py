@@ -28,7 +28,7 @@ from heedful.errors import (
 from heedful.loop.record import Usage
 from heedful.models import call as calls, weights
 from heedful.models.contract import Answer, Message, Options, Progress
-from heedful.validation import Fields, check_integer, require
+from heedful.validation import Document, Fields, check_integer, require
 
 EMBEDDED_ANSWER_TOKENS = 512  # of an answer without `max_tokens`
 EMBEDDED_CHILD_FILE = Path(__file__).with_name("embedded_child.py")
@@ -135,9 +135,7 @@ class EmbeddedModel:
 
         return calls.check_answer(self.name, self._read_answer(reply))
 
-    def _make_request(
-        self, messages: Sequence[Message], settings: Fields
-    ) -> dict[str, Any]:
+    def _make_request(self, messages: Sequence[Message], settings: Fields) -> Document:
         """Return the request to the child process."""
         turns = [
             {"role": message.role, "content": calls.replace_surrogates(message.content)}
@@ -173,7 +171,7 @@ class EmbeddedModel:
 
         await calls.in_thread(end)
 
-    def _ask(self, request: dict[str, Any], cancelled: threading.Event) -> Reply:
+    def _ask(self, request: Document, cancelled: threading.Event) -> Reply:
         """Wait for other calls, then return the child's reply; {} if `cancelled`.
 
         The event can be set while the call waits. Raises ModelUnavailable if the child

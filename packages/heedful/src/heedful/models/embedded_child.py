@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+from heedful.validation import Document
+
 
 def main() -> None:
     """Answer requests until the input ends; exit with 1 if loading fails."""
@@ -37,7 +39,7 @@ def main() -> None:
         print(json.dumps(reply), file=out, flush=True)
 
 
-def load(settings: dict[str, Any]) -> Any:
+def load(settings: Document) -> Any:
     """Load the model and return its native server.
 
     The server answers one request at a time.
@@ -75,11 +77,11 @@ def load(settings: dict[str, Any]) -> Any:
         return native.Server(params)
 
 
-def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:
+def answer(server: Any, request: Document) -> Document:
     """Return a chat completion, or an `error` with the reason of the refusal."""
     start = time.monotonic()
     try:
-        reply: dict[str, Any] = server.handle_chat_completions(request)
+        reply: Document = server.handle_chat_completions(request)
     except (ValueError, RuntimeError) as error:  # a refused schema or template
         return {"error": {"message": str(error)}}
     return reply | {"seconds": time.monotonic() - start}

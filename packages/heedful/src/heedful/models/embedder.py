@@ -14,7 +14,7 @@ from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
 from heedful.models.contract import Progress
 from heedful.models.remote import RemoteModel
-from heedful.validation import check_integer
+from heedful.validation import Document, check_integer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class MiniLM:
         # Returns the vector of a text, once the model is loaded.
         self._loaded: Callable[[str], Any] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Document:
         # What is loaded stays in its process.
         return {**vars(self), "_loaded": None}
 

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any
 
 from heedful.display import counted
 from heedful.loop.runs import CheckResult, Report, StageReport
 from heedful.pages.run_report import happened, verdict
 from heedful.sanitize import clean
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS, Document
 
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
@@ -71,7 +70,7 @@ class RunAnswer:
         lines += [f"{number}. {fact}" for number, fact in enumerate(self.facts, 1)]
         return "\n".join(lines)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return JSON data, each fact with its number and its citation."""
         numbered = enumerate(self.facts, 1)
         facts = [

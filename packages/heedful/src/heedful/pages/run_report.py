@@ -38,7 +38,7 @@ from heedful.pages.attempt_table import (
 from heedful.pages.difference import marked
 from heedful.redact import MARK_START, redact, redact_data
 from heedful.sanitize import clean, without_controls
-from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS, Fields
+from heedful.validation import MAX_SHOWN_ROWS, MAX_SHOWN_TEXT_CHARS, Document, Fields
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
@@ -315,7 +315,7 @@ def moment(seconds: float) -> str:
     return f"{date} {clock[:8]} UTC"
 
 
-def shown_details(check: CheckResult) -> dict[str, Any]:
+def shown_details(check: CheckResult) -> Document:
     """Return the details of a check that tell something beside its message.
 
     The key that a check has by default repeats its message, a severity that nobody set

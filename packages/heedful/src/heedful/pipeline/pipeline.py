@@ -58,6 +58,7 @@ from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
     MAX_SHOWN_LINE_CHARS,
+    Document,
     Fields,
     check_integer,
     check_options,
@@ -158,7 +159,7 @@ class Pipeline:
         or else the names of pipeline and stage. Raises InvalidInput.
         """
         check_options("a stage", options, STAGE_OPTIONS)
-        settings: dict[str, Any] = {
+        settings: Document = {
             "on_exhausted": self.on_exhausted,
             "on_unvalidated": self.on_unvalidated,
             "rerun": self.rerun,

@@ -45,7 +45,7 @@ from heedful.loop.decide import Policy
 from heedful.loop.record import Candidate, Goal
 from heedful.loop.runs import Exhausted
 from heedful.models.contract import Answer
-from heedful.validation import Fields, require
+from heedful.validation import Document, Fields, require
 
 # The field of the state that has the reports and the feedback.
 REPORTS_STATE_FIELD = "guardrail_reports"
@@ -107,7 +107,7 @@ class StateChange:
         """The names of the fields that the stage set, changed or removed."""
         return {*self.changed, *self.gone, *(self.described or ())}
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> Document:
         """Return JSON data, as it is stored.
 
         The described fields are under "rerun", because only another run of the stage
@@ -124,7 +124,7 @@ class StateChange:
             else:
                 changed[name] = json.loads(text)
 
-        document: dict[str, Any] = {"changed": changed}
+        document: Document = {"changed": changed}
         if texts:
             document["text"] = texts
         if self.gone:
@@ -243,7 +243,7 @@ def _describe_kind(value: Any) -> str:
     return f"{kind} with a part that is no JSON"
 
 
-def fields_of(state: Any) -> dict[str, Any]:
+def fields_of(state: Any) -> Document:
     """Return the fields of a state by name, without heedful's reports.
 
     Raises InvalidInput.
@@ -321,7 +321,7 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
     if isinstance(reports, MutableMapping):
         return reports
 
-    new_reports: dict[str, Any] = {}
+    new_reports: Document = {}
     with suppress(InvalidInput):
         put(state, REPORTS_STATE_FIELD, new_reports)
     return new_reports

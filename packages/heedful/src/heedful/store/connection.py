@@ -37,7 +37,7 @@ from heedful.errors import HeedfulError
 from heedful.lessons.scope import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -405,7 +405,7 @@ def token(scope: Scope) -> str:
     return f"s{digest[:24]}"
 
 
-def key_of(scope: Scope) -> dict[str, Any]:
+def key_of(scope: Scope) -> Document:
     """Return the parameters of a statement that select the rows of `scope`."""
     return {"tenant": scope.tenant, "project": scope.project}
 

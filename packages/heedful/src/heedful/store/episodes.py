@@ -33,7 +33,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.session_names import MadeNames
@@ -258,7 +258,7 @@ def append_events(
 MAX_RECENT_CALLS = 500
 
 
-def event_row(event: Event) -> dict[str, Any]:
+def event_row(event: Event) -> Document:
     """Return the columns of an event, without secrets.
 
     `record` has the event itself, the other columns are for searches.
@@ -382,7 +382,7 @@ def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
         )
 
 
-def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
+def session_events(db: Db, scope: Scope, session: str) -> list[Document]:
     """Return the events of a session in order.
 
     Each event has its time as `at` and the key that sent it as `via`.

@@ -24,7 +24,6 @@ from heedful.store import loops as loop_store, session_marks
 from heedful.store.connection import Db, Row, key_of, resumable, storable, token
 from heedful.store.idempotency import remove_answers
 from heedful.store.lessons import (
-    Plain,
     add_words,
     replace_origins,
     scope_key,
@@ -33,7 +32,7 @@ from heedful.store.lessons import (
 )
 from heedful.store.rulings import LESSON_DIGEST_PREFIX, rule
 from heedful.store.voices import best_example, bring_back, read_author
-from heedful.validation import MAX_SHOWN_ROWS, check_actor, require
+from heedful.validation import MAX_SHOWN_ROWS, Document, check_actor, require
 
 # The tables whose old rows go: the column of their time, and as what they count.
 OLD_ROWS: Mapping[str, tuple[str, str]] = {
@@ -71,7 +70,7 @@ class Removal:
     @property
     def summary(self) -> Forgotten:
         """What went, with the first ids of each kind."""
-        values: Plain = {
+        values: Document = {
             **self.counts,
             "lessons": len(self.lessons),
             "lesson_ids": tuple([*self.lessons][:MAX_SHOWN_ROWS]),
@@ -206,7 +205,7 @@ def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
     _forget_texts(db, scope, removal, before=before)
 
 
-def _delete_old(db: Db, table: str, column: str, values: Plain) -> int:
+def _delete_old(db: Db, table: str, column: str, values: Document) -> int:
     """Delete the rows of a scope that are older than `before`; return their number."""
     scope = "tenant = :tenant and project = :project"
     sql = f"delete from {table} where {scope} and {column} < :before"
@@ -307,7 +306,7 @@ def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str
     return sources
 
 
-def _forget_run(db: Db, key: Plain, source: str, removal: Removal) -> None:
+def _forget_run(db: Db, key: Document, source: str, removal: Removal) -> None:
     """Delete the failed calls of a run, and the note that its lessons were learnt."""
     removal.counts["failures"] += db.delete("call_failure", {**key, "source": source})
     db.delete("learnt", {**key, "source": source})
@@ -329,7 +328,7 @@ def _forget_texts(
     `before` a time: then what derives from them is newer, and stays. Adds what went to
     `removal`, with the lessons that nobody else has seen.
     """
-    values: Plain = {
+    values: Document = {
         **scope_key(scope),
         "named": json.dumps(sources),
         "loops": json.dumps(loops),
@@ -377,7 +376,7 @@ def _forget_texts(
     removal.examples |= derived
 
 
-def _choose_examples(db: Db, values: Plain) -> tuple[set[int], dict[int, Row]]:
+def _choose_examples(db: Db, values: Document) -> tuple[set[int], dict[int, Row]]:
     """Return the examples to delete, and those that become another source's.
 
     The latter are mapped to the sighting of that source, which came with the same
@@ -398,7 +397,7 @@ def _choose_examples(db: Db, values: Plain) -> tuple[set[int], dict[int, Row]]:
         sayings |= sayings_of_others
 
 
-def _give_example(db: Db, values: Plain, id: int, saying: Row) -> int:
+def _give_example(db: Db, values: Document, id: int, saying: Row) -> int:
     """Make an example that of another sighting; return the id of its lesson."""
     [row] = db.select("*", "example", {"id": id})
     example = Example(**json.loads(saying["record"]))
@@ -427,7 +426,7 @@ def _give_example(db: Db, values: Plain, id: int, saying: Row) -> int:
     return int(row["lesson_id"])
 
 
-def _origins_of(saying: Row) -> Plain:
+def _origins_of(saying: Row) -> Document:
     """Return the sources and parents of a sighting, as those of an example."""
     return {
         "source": saying["source"],
@@ -437,7 +436,7 @@ def _origins_of(saying: Row) -> Plain:
 
 
 def _settle_lesson(
-    db: Db, values: Plain, shared_examples: Iterable[int], removal: Removal
+    db: Db, values: Document, shared_examples: Iterable[int], removal: Removal
 ) -> None:
     """Take `n` sightings from the lesson `lesson_id`, or delete it; note which.
 
@@ -470,7 +469,7 @@ def _settle_lesson(
         bring_back(db, values, best, lesson)
 
 
-def _speak_for(db: Db, values: Plain, lesson: Row) -> int | None:
+def _speak_for(db: Db, values: Document, lesson: Row) -> int | None:
     """Write the words of the best sighting of a lesson as an example; return its id.
 
     Returns None if no sighting has words.

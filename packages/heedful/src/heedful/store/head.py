@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 if TYPE_CHECKING:
     from heedful.loop.ladder import Ladder
@@ -45,7 +45,7 @@ class Head:
     ladder: Ladder | None = None
     columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """Return what the caller who began the loop set, as JSON data by its name."""
         names = ("task", "context", *HEAD_PLAIN)
         return {name: getattr(self, name) for name in names if name != "kind"}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
@@ -27,7 +27,7 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS, Fields
+from heedful.validation import MAX_NAME_CHARS, Document, Fields
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 Permission = Literal["read", "recall", "write", "approve", "admin"]
@@ -313,7 +313,7 @@ def append(
 
 def audit_rows(
     db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     """Return up to `limit` audit rows as plain data, newest first.
 
     With `before` above 0, returns only rows with lower numbers; with `projects`, only

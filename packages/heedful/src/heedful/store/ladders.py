@@ -5,7 +5,6 @@ gets a call only while some are left. A reservation that a crash loses stays cou
 """
 
 import json
-from typing import Any
 
 from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.loop import codec
@@ -18,7 +17,7 @@ from heedful.loop.ladder import (
 )
 from heedful.loop.record import Usage
 from heedful.store.connection import Db, bulk, key_of, storable
-from heedful.validation import MAX_INTEGER, MAX_SCORE
+from heedful.validation import MAX_INTEGER, MAX_SCORE, Document
 
 
 def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
@@ -50,7 +49,7 @@ def spending(db: Db, scope: Scope, rung: str, at: float) -> Spending:
     return Spending(day=key["day"])
 
 
-def spending_values(rung: str, usage: Usage, at: float) -> dict[str, Any]:
+def spending_values(rung: str, usage: Usage, at: float) -> Document:
     """Return what an attempt adds to the row of its rung on a day.
 
     Its first call was reserved, so it is counted already.
@@ -78,6 +77,6 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
     )
 
 
-def _day_of_rung(rung: str, time: float) -> dict[str, Any]:
+def _day_of_rung(rung: str, time: float) -> Document:
     """Return the columns that name a rung and a day, without the scope."""
     return {"rung": storable(rung), "day": int(time // DAY_SECONDS)}

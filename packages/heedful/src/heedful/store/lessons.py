@@ -66,10 +66,7 @@ from heedful.store.connection import (
 )
 from heedful.store.rulings import name_of, rule, words_digest
 from heedful.store.search import placed, with_told_words
-from heedful.validation import MAX_STORED_TEXT_CHARS, Fields, require
-
-# The parameters of a statement, or the columns of a row, by name.
-Plain = dict[str, Any]
+from heedful.validation import MAX_STORED_TEXT_CHARS, Document, Fields, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +93,7 @@ class WrittenExample:
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
 
 
-def scope_key(scope: Scope) -> Plain:
+def scope_key(scope: Scope) -> Document:
     """Return the parameters that select the rows of `scope`, and its token."""
     return {**key_of(scope), "scope": token(scope)}
 
@@ -139,7 +136,7 @@ def refusable_digests(
     return json.dumps(sorted(digests))
 
 
-def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
+def assign_trust(db: Db, key: Document, lesson: Lesson) -> Lesson | None:
     """Return the lesson with the trust, state, source and parents to store.
 
     `key` is the `scope_key`. Parents are ids of examples: those that the lesson names,
@@ -223,7 +220,7 @@ def _listener(lesson: Lesson) -> str:
     return opportunity_name(storable(session), lesson.signature.digest)
 
 
-def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
+def _trust_of_parents(db: Db, ids: Document, parents: set[int]) -> list[Origin]:
     """Return how far each parent is believed. Raises InvalidInput if one is not stored.
 
     What derives from a text that a person released does not wait, but is nobody's own
@@ -236,7 +233,7 @@ def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Origin]:
     return ["local" if row["released_by"] else row["trust"] for row in rows]
 
 
-def replace_origins(db: Db, values: Plain, example: int) -> bool:
+def replace_origins(db: Db, values: Document, example: int) -> bool:
     """Replace the sources and parents of an example; return True if it had some before.
 
     `values` holds the `scope_key`, the new `source`, its other `sources`, and the
@@ -327,7 +324,7 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
     ]
 
 
-def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered:
+def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembered:
     """Store a lesson with its sighting and texts; return the answer about it.
 
     What the stored lesson says better stays; the sighting is as it was seen.
@@ -389,7 +386,7 @@ def _replaces_words(result: Lesson, before: Lesson) -> bool:
     return (result.text, result.mistake) != (before.text, before.mistake)
 
 
-def insert_lesson(db: Db, values: Plain) -> Row:
+def insert_lesson(db: Db, values: Document) -> Row:
     """Insert a new lesson, given as `lesson_values`; return its row."""
     state, judged_from = _state_by_rulings(db, values)
     counters = {"author": None, "useful": 1.0, "judged_from": judged_from}
@@ -397,7 +394,7 @@ def insert_lesson(db: Db, values: Plain) -> Row:
     return row
 
 
-def _state_by_rulings(db: Db, values: Plain) -> tuple[State, float]:
+def _state_by_rulings(db: Db, values: Document) -> tuple[State, float]:
     """Return the state of words that a lesson gets, and when it was last ruled on.
 
     A lesson that was retired stays retired, even if it was evicted or pruned meanwhile.
@@ -415,7 +412,7 @@ def _state_by_rulings(db: Db, values: Plain) -> tuple[State, float]:
 
 
 def _count_sighting(
-    db: Db, key: Plain, row: Row, lesson: Lesson, is_updated: bool, now: float
+    db: Db, key: Document, row: Row, lesson: Lesson, is_updated: bool, now: float
 ) -> Row:
     """Store a lesson in the place of `row`, and count one more sighting.
 
@@ -441,7 +438,7 @@ def _count_sighting(
 
 
 def _add_sighting(
-    db: Db, sighting: Plain, written: WrittenExample | None, *, lesson_id: int
+    db: Db, sighting: Document, written: WrittenExample | None, *, lesson_id: int
 ) -> None:
     """Store a sighting of a lesson, with the words that are no example of their own."""
     finding = ""
@@ -512,7 +509,7 @@ def read_lesson(db: Db, row: Row) -> Lesson:
     )
 
 
-def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
+def _hold_parts(db: Db, values: Document, lesson: Lesson) -> int:
     """Let the whole of a lesson wait if a part of it is from outside.
 
     The words of the lesson are without this part. Returns the id of what waits, 0 for
@@ -533,7 +530,7 @@ def _hold_parts(db: Db, values: Plain, lesson: Lesson) -> int:
     return add_words(db, {**values, **columns}).entry
 
 
-def lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
+def lesson_values(key: Document, lesson: Lesson, now: float) -> Document:
     """Return the values of a lesson for the statements that write it."""
     message = lesson.signature.message
     is_trace = message != lesson.signature.pattern
@@ -660,7 +657,7 @@ def of_failure(db: Db, scope: Scope, signature: str) -> list[Fields]:
 
 
 def _write_texts(
-    db: Db, values: Plain, lesson: Lesson, row: Row
+    db: Db, values: Document, lesson: Lesson, row: Row
 ) -> WrittenExample | None:
     """Write the texts of a sighting: its example, the text of the lesson, or both.
 
@@ -735,7 +732,7 @@ def search_text(text: str, pattern: str) -> str:
 
 
 def add_words(
-    db: Db, values: Plain, context: str = "", place: Plain | None = None
+    db: Db, values: Document, context: str = "", place: Document | None = None
 ) -> WrittenExample:
     """Write the text of a lesson as an example row, so that searches find it.
 
@@ -752,7 +749,7 @@ def add_words(
 
 
 def add_example(
-    db: Db, values: Plain, example: Example, context: str, place: Plain | None
+    db: Db, values: Document, example: Example, context: str, place: Document | None
 ) -> WrittenExample:
     """Write an example with its origin and vector; return its row.
 
@@ -839,7 +836,7 @@ def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Fields]:
 
 def newest_examples(
     db: Db, scope: Scope, lessons: Sequence[int]
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, Document]:
     """Return the newest example of lessons that have one, without quarantined text."""
     return {
         lesson: json.loads(row["record"])
@@ -875,7 +872,7 @@ def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Fields]) -> None:
         db.delete("lesson", {**key_of(scope), "id": lesson["id"]})
 
 
-def _forget_prompts(db: Db, scope: Scope, examples: Plain) -> None:
+def _forget_prompts(db: Db, scope: Scope, examples: Document) -> None:
     """Empty the stored prompts that have words of these examples."""
     ids = [row["id"] for row in db.select("id", "example", examples)]
     if ids:

@@ -28,7 +28,7 @@ from heedful.store.records import (
     Statement,
     Values,
 )
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ def dump_record(record: Any) -> str:
 def entry_columns(entry: JournalEntry) -> EntryColumns:
     """Return what an entry writes: its attempt, and the statements that follow it."""
     statements: list[Statement] = []
-    attempt: dict[str, Any] = {}
+    attempt: Document = {}
     number = None  # of the attempt that a decision is about: without one, the newest
     if entry.attempt is not None:
         number = entry.attempt.number
@@ -143,7 +143,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
     )
 
 
-def _attempt_columns(attempt: Attempt, value: Any) -> dict[str, Any]:
+def _attempt_columns(attempt: Attempt, value: Any) -> Document:
     """Return the columns of an attempt whose candidate has this value."""
     value_json = dump(value)  # first, so that fewer copies exist at a time
     document = codec.to_document(attempt, redacts=True)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.scope import Scope
@@ -64,7 +64,7 @@ from heedful.store.records import (
     StoredLoop,
     Values,
 )
-from heedful.validation import MAX_READ_BYTES, Fields
+from heedful.validation import MAX_READ_BYTES, Document, Fields
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -626,7 +626,7 @@ def note(db: Db, scope: Scope, id: str, name: str, notes: Fields) -> None:
         )
 
 
-def notes(db: Db, scope: Scope, name: str) -> dict[str, Any]:
+def notes(db: Db, scope: Scope, name: str) -> Document:
     """Return the notes about the attempt `name`, by key, oldest first."""
     rows = db.select(
         "key, record", "note", {**key_of(scope), "name": name}, "order by created"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from heedful.errors import NotFound, UsageError
 from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.validation import MAX_LABEL_CHARS, MAX_READ_BYTES
+from heedful.validation import MAX_LABEL_CHARS, MAX_READ_BYTES, Document
 
 HOME_VARIABLE = "HEEDFUL_HOME"
 SETTINGS_FILE = "heedful.toml"
@@ -93,7 +93,7 @@ class Project:
         """The copy of the team's rules that the user accepted."""
         return self.folder / _ACCEPTED_FILE
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Document:
         """Return what is noted about the project, {} if nothing is."""
         with suppress(OSError, ValueError):
             notes = json.loads((self.folder / _NOTES_FILE).read_bytes())
@@ -172,7 +172,7 @@ def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def own_settings(project: Project) -> dict[str, Any]:
+def own_settings(project: Project) -> Document:
     """Return the settings in the user's folder: for all projects, then for this one.
 
     A path of a database is relative to the user's folder. Raises UsageError.
@@ -337,7 +337,7 @@ def _open_regular_file(path: str, flags: int) -> int:
     raise UsageError(f"{path} is not a regular file; remove it")
 
 
-def read_table(file: str | Path, *keys: str) -> dict[str, Any]:
+def read_table(file: str | Path, *keys: str) -> Document:
     """Return a table of a TOML file of a project, {} if it or the file does not exist.
 
     `keys` is the path to the table: "tool", "heedful" for `[tool.heedful]`. Raises

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from heedful.display import counted
 from heedful.lessons.scope import MIN_UNBROKEN_CASES, Scope
@@ -21,7 +21,7 @@ from heedful.loop.share import Share, percent
 from heedful.loop.stop import describe_rule_name
 from heedful.store.connection import MAX_READ_ROWS, MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
-from heedful.validation import MAX_READ_BYTES, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_READ_BYTES, MAX_SHOWN_TEXT_CHARS, Document
 
 # Somebody has to look at such a loop: no rule let it go on, or a check is broken.
 FAILED_STATES = ("stopped", "not_validated")
@@ -188,7 +188,7 @@ class LoopFigures:
     seconds: float
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """The figures as JSON data, with the sentence."""
         shares = {
             "right": self.right.plain,

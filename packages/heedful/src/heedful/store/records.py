@@ -21,7 +21,7 @@ from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -121,7 +121,7 @@ class StoredLoop:
             return ""
         return self.loop.attempts[-1].doubt
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Document:
         """Return a summary as JSON data; times are in seconds since 1970.
 
         `rung` is the name of the rung that answered: "" without a ladder, and if the

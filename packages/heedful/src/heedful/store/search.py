@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate
 from math import log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from heedful.lessons.finding_rules import (
     MAX_COMPARED_SIGHTINGS,
@@ -47,7 +47,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,7 +159,7 @@ def bm25(rarities: Mapping[str, float], text_words: str, mean_length: float) -> 
     )
 
 
-def placed(db: Db, space: str, vector: Sequence[float]) -> dict[str, Any]:
+def placed(db: Db, space: str, vector: Sequence[float]) -> Document:
     """Return the columns of a stored vector: its vector space, and its numbers.
 
     They are little-endian 32-bit floats. The column `near` is for pgvector; it is None
@@ -198,9 +198,7 @@ class Vectors:
         self._most = most
         self._tables: dict[tuple[str, str, int], VectorTable] = {}
 
-    def table(
-        self, db: Db, key: dict[str, Any], corpus: Row, width: int
-    ) -> VectorTable:
+    def table(self, db: Db, key: Document, corpus: Row, width: int) -> VectorTable:
         """Return the current vectors in the scope and space of `key`."""
         name = corpus["scope"], key["space"], width
         table = self._tables.pop(name, None)
@@ -244,7 +242,7 @@ class VectorTable:
         """The allocated memory, in bytes."""
         return self._ids.nbytes + self._vectors.nbytes
 
-    def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
+    def follow(self, db: Db, key: Document, changed: int) -> None:
         """Add vectors that became searchable since the last call.
 
         `changed` is the version of the scope's vectors now.
@@ -490,20 +488,20 @@ class SearchParameters:
     def __init__(
         self,
         db: Db,
-        key: dict[str, Any],
+        key: Document,
         corpus: Row,
         limit: int,
         only: Filter,
         waiting: bool,
     ) -> None:
         self.db: Db = db
-        self.key: dict[str, Any] = key
+        self.key: Document = key
         self.corpus: Row = corpus
         self.limit: int = limit
         self.all: bool = only == ANY_LESSON
 
         tags = {storable(tag) for tag in only.tags}
-        self.values: dict[str, Any] = {
+        self.values: Document = {
             **key,
             "tags": json.dumps(sorted(tags)),
             "least": len(tags) if only.match == "all" else 1,

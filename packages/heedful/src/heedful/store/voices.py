@@ -4,10 +4,10 @@ import json
 
 from heedful.lessons.origin import ORIGINS
 from heedful.store.connection import Db, Row
-from heedful.store.lessons import Plain
+from heedful.validation import Document
 
 
-def read_author(db: Db, values: Plain) -> Row:
+def read_author(db: Db, values: Document) -> Row:
     """Return the row of the lesson `lesson_id`.
 
     Its `author` is the example whose text the lesson shows, and `spoken_for` is true if
@@ -20,7 +20,7 @@ def read_author(db: Db, values: Plain) -> Row:
     )[0]
 
 
-def best_example(db: Db, values: Plain) -> int | None:
+def best_example(db: Db, values: Document) -> int | None:
     """Return the id of the lesson's most trusted example, None if it has no example.
 
     A retired example is returned only if all are retired.
@@ -29,7 +29,7 @@ def best_example(db: Db, values: Plain) -> int | None:
     return None if row is None else int(row["id"])
 
 
-def bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
+def bring_back(db: Db, values: Document, example: int | None, lesson: Row) -> None:
     """Give a lesson the text, trust and state of an example.
 
     A retired or superseded lesson keeps its state, unless nobody has reviewed its text.

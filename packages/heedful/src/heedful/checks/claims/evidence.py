@@ -34,7 +34,7 @@ from heedful.checks.claims.text_parts import (
     tokenize,
 )
 from heedful.errors import InvalidInput
-from heedful.validation import MAX_DATA_DEPTH, Fields, require
+from heedful.validation import MAX_DATA_DEPTH, Document, Fields, require
 
 Path = tuple[str, ...]  # of a table, or of a column: the keys that lead to it
 Words = tuple[str, ...]
@@ -208,7 +208,7 @@ def _column_rows(value: Mapping[Any, Any]) -> Any:
     ]
 
 
-def _frame_rows(frame: Any) -> list[dict[str, Any]]:
+def _frame_rows(frame: Any) -> list[Document]:
     """Return the rows of a data frame.
 
     An index of pandas that names the rows becomes columns.
@@ -221,7 +221,7 @@ def _frame_rows(frame: Any) -> list[dict[str, Any]]:
             frame = frame.reset_index(drop=is_column)
 
     table = _open_table(frame)
-    rows: list[dict[str, Any]] = []
+    rows: list[Document] = []
     for batch in table.batches(table.columns):
         cells_of_rows = zip(*batch, strict=True)
         rows += (
@@ -264,7 +264,7 @@ def _parse_text(text: str) -> Any:
                 return parse(stripped)
 
     lines = stripped.splitlines()
-    values: dict[str, Any] = defaultdict(list)
+    values: Document = defaultdict(list)
     other_lines = []
     for line in lines:
         if match := _NAMED_LINE_PATTERN.fullmatch(line):

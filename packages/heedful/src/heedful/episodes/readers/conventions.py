@@ -20,7 +20,7 @@ from typing import Any, Literal
 from heedful.episodes.episode import Limits, Origin, is_deep, json_data
 from heedful.episodes.messages import text_of
 from heedful.episodes.readers.dialects import as_chat_message
-from heedful.validation import MAX_DATA_DEPTH, Fields
+from heedful.validation import MAX_DATA_DEPTH, Document, Fields
 
 Attributes = Fields
 Kind = Literal["model", "tool", "around", ""]
@@ -175,7 +175,7 @@ def _unflatten(attributes: Attributes, prefix: str) -> list[Any]:
 def _nested(fields: Fields) -> Any:
     """Return the object of fields such as `a.b`; {"0.message.a": …} is [{"a": …}]."""
     tree: dict[str, object] = {}
-    inner_fields: dict[str, dict[str, Any]] = {}
+    inner_fields: dict[str, Document] = {}
     for name, value in fields.items():
         first, dot, rest = name.partition(".")
         if dot:
@@ -191,7 +191,7 @@ def _nested(fields: Fields) -> Any:
     return [_alone(entry) for entry in entries if isinstance(entry, dict)]
 
 
-def _alone(fields: dict[str, Any]) -> Any:
+def _alone(fields: Document) -> Any:
     """Return the one object in an object, or the object."""
     inner = next(iter(fields.values()))
     return inner if len(fields) == 1 and isinstance(inner, dict) else fields

@@ -27,7 +27,7 @@ from heedful.episodes.messages import (
 )
 from heedful.episodes.readers.base import ValueReader
 from heedful.errors import InvalidInput
-from heedful.validation import Fields, check_integer, require
+from heedful.validation import Document, Fields, check_integer, require
 
 # What an event of our own format may state: it lowers the trust of the event's words.
 EVENT_ORIGINS: Mapping[Any, Origin] = {"tool": "tool", "outside": "outside"}
@@ -109,7 +109,7 @@ class EpisodeReader(ValueReader):
         return [episode]
 
 
-def _canonical_names(value: Fields) -> dict[str, Any]:
+def _canonical_names(value: Fields) -> Document:
     """Replace alias names by heedful's names; a value under heedful's own name wins."""
     renamed = {FIELD_ALIASES.get(name, name): value[name] for name in value}
     return renamed | {n: value[n] for n in value if n not in FIELD_ALIASES}
@@ -123,7 +123,7 @@ def _read_event(value: Fields) -> Event:
     fields = _canonical_names(value)
     error = fields.get("error")
     code = _number_or_text(fields, "code")
-    error_fields: dict[str, Any] = {}
+    error_fields: Document = {}
     if isinstance(error, Mapping):
         code = _first_number_or_text(error, ERROR_CODE_NAMES)
         error_fields = {
