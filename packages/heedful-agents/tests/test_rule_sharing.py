@@ -57,8 +57,6 @@ async def test_what_was_reviewed_is_told_in_another_memory():
     assert lesson["trust"] == "user"
     # What came from the file is not shared again by those who follow it.
     assert (await rules_to_share(other)).rules == ()
-    followed_rules = await rules_to_share(other, taken=True)
-    assert write_rules(followed_rules.rules) == await share(memory)
 
 
 @pytest.mark.both_nightly

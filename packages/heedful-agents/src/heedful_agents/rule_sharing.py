@@ -74,15 +74,11 @@ class FollowedRules:
     waiting: int = 0
 
 
-async def rules_to_share(
-    memory: Memory, root: str = "", *, taken: bool = False
-) -> RulesToShare:
-    """Return the reviewed rules of a memory. Raises StoreError.
-
-    `root` is the folder of the repository. With `taken`, includes rules that came from
-    its file.
+async def rules_to_share(memory: Memory, root: str = "") -> RulesToShare:
+    """Return the reviewed rules of a memory, without those that came from the file of
+    the repository, whose folder is `root`. Raises StoreError.
     """
-    rows = await memory.store.read(memory.scope, reviewed_lessons, taken)
+    rows = await memory.store.read(memory.scope, reviewed_lessons)
     return await asyncio.to_thread(_rules_of, rows, root)
 
 
@@ -189,19 +185,16 @@ def _lesson_of(rule: SharedRule, root: str) -> Lesson:
     )
 
 
-def reviewed_lessons(db: Db, scope: Scope, taken: bool = False) -> list[Fields]:
+def reviewed_lessons(db: Db, scope: Scope) -> list[Fields]:
     """Return the lessons that may be shared, as data.
 
     A person wrote or released them, or evidence verified them. `rule` is that of their
-    check of calls, {} without one. With `taken`, includes the rules of the file.
+    check of calls, {} without one.
     """
     return [
-        {
-            **dict(row),
-            "rule": json.loads(row["rule"] or "{}"),
-        }
-        for row in db.all("reviewed_lessons", scope, taken=taken)
-        if taken or not row["source"].startswith(TEAM_SOURCE_PREFIX)
+        {**row, "rule": json.loads(row["rule"] or "{}")}
+        for row in db.all("reviewed_lessons", scope)
+        if not row["source"].startswith(TEAM_SOURCE_PREFIX)
     ]
 
 

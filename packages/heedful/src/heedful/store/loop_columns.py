@@ -26,9 +26,8 @@ from heedful.store.records import (
     Head,
     JournalEntry,
     Statement,
-    Values,
 )
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
 
 T = TypeVar("T")
 
@@ -68,7 +67,7 @@ def head_columns(head: Head) -> Mapping[str, str]:
     }
 
 
-def head_from(row: Values, task: bool = True) -> Head:
+def head_from(row: Fields, task: bool = True) -> Head:
     """Return the head in the row of a loop; the inverse of `head_columns`.
 
     Without `task`, it has no task and no context.

@@ -62,7 +62,6 @@ from heedful.store.records import (
     MemoryEntry,
     Statement,
     StoredLoop,
-    Values,
 )
 from heedful.validation import MAX_READ_BYTES, Document, Fields
 
@@ -654,7 +653,7 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
 
 def _hold(
     db: Db,
-    key: Values,
+    key: Fields,
     entry: JournalEntry,
     *,
     owner: str,
@@ -693,7 +692,7 @@ def _hold(
 
 
 def _advance(
-    db: Db, key: Values, entry: JournalEntry, *, state: str, now: float
+    db: Db, key: Fields, entry: JournalEntry, *, state: str, now: float
 ) -> _Loop:
     """Raise the epoch of a loop without a driver, and give it its new `state`.
 
@@ -711,7 +710,7 @@ def _advance(
 
 
 def _insert_attempt(
-    db: Db, loop: _Loop, columns: Values, *, id: str, owner: str, now: float
+    db: Db, loop: _Loop, columns: Fields, *, id: str, owner: str, now: float
 ) -> bool:
     """Write an attempt; return False if it is stored. Raises AttemptTaken."""
     row = {**columns, "loop": loop.n, "via": db.actor.via, "created": now}

@@ -30,8 +30,7 @@ if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.loop.explain import Explanation
 
 # The values of columns by their names, and a named statement with its values.
-Values = Mapping[str, Any]
-Statement = tuple[str, Values]
+Statement = tuple[str, Fields]
 # The key of the journal under which it says why the current attempt failed.
 FAILURE_STEP = "failure"
 
@@ -172,7 +171,7 @@ class EntryColumns:
     attempt. `lifted` are the overrides that the verdict uses up, by their position.
     """
 
-    attempt: Values
+    attempt: Fields
     changes: Mapping[str, str]
     statements: Sequence[Statement]
     lifted: Sequence[int]

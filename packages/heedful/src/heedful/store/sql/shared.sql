@@ -5,8 +5,7 @@ select l.id, l.kind, l.text, l.error_type, l.pattern, l.signature, l.trust, l.re
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind in ('reflection', 'strategy', 'error')
   and l.state in ('unverified', 'verified')
-  and (l.trust = 'user' or l.released_by <> '' or l.state = 'verified' and not l.unreviewed
-       or :taken and l.source like 'shared:%')
+  and (l.trust = 'user' or l.released_by <> '' or l.state = 'verified' and not l.unreviewed)
 order by l.id;
 
 -- name: shared_sources
