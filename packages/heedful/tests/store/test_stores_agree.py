@@ -325,7 +325,7 @@ class Told:
 def _bare(rows: Any) -> list[dict[str, Any]]:
     """Without ids; `record` may hold one."""
     return [
-        {k: v for k, v in row.items() if k not in ("id", "entry", "record")}
+        {k: v for k, v in row.items() if k not in ("id", "rule_of", "entry", "record")}
         for row in rows
     ]
 

@@ -467,12 +467,12 @@ class CallRun:
             raise
 
 
-@resumable(result=frozenset[int], counts=True)
 def _silent(*, withheld: bool) -> Advice:
     """Return that the draw left out what is known, or that nothing is known."""
     return Advice(silence=say("withheld" if withheld else "nothing known"))
 
 
+@resumable(result=frozenset[int], counts=True)
 def _write_record(
     db: Db,
     scope: Scope,
