@@ -12,8 +12,8 @@ SECONDS_BETWEEN_LINES = 10.0
 
 def minutes(seconds: float) -> str:
     """Return a duration as in "4:05"."""
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02}"
+    total = round(seconds)
+    return f"{total // 60}:{total % 60:02}"
 
 
 class Progress:

@@ -101,14 +101,14 @@ def record(arguments: Sequence[object], folder: Path) -> list[Call]:
 
 
 def _calls(lines: Sequence[str]) -> Iterator[Call]:
-    begun: dict[str, tuple[str, str, int]] = {}
+    open_calls: dict[str, tuple[str, str, int]] = {}
     for number, line in enumerate(lines):
         if match := BEGUN.fullmatch(line):
             process, name, arguments = match.groups()
-            begun[process] = name, arguments, number
+            open_calls[process] = name, arguments, number
         elif match := RESUMED.match(line):
             process, name, more, answer = match.groups()
-            _, arguments, since = begun.pop(process)
+            _, arguments, since = open_calls.pop(process)
             yield Call(name, arguments + more, int(answer), since, number)
         elif match := CALL.match(line):
             _, name, arguments, answer = match.groups()

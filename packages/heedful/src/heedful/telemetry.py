@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 import heedful
 from heedful.errors import PackageMissing
 from heedful.redact import redact
-from heedful.validation import MAX_LONG_TEXT_CHARS
+from heedful.validation import MAX_LONG_TEXT_CHARS, Document
 
 if TYPE_CHECKING:  # an optional package, and records that are slow to import
     from opentelemetry.trace import Span, TracerProvider
@@ -118,7 +118,7 @@ def task(name: str, tenant: str, project: str) -> AbstractContextManager[object]
     return _active[0].span(f"heedful.task {name}", attributes)
 
 
-def _heedful_attributes(**values: Any) -> dict[str, Any]:
+def _heedful_attributes(**values: Any) -> Document:
     """Return attributes of heedful's own: `attempts=2` becomes `heedful.attempts`."""
     return {f"heedful.{name}": value for name, value in values.items()}
 
@@ -164,7 +164,7 @@ def chat(
         yield add_answer
 
 
-def _chat_message(role: str, content: str) -> dict[str, Any]:
+def _chat_message(role: str, content: str) -> Document:
     """Return a message as OpenTelemetry's conventions for models have it."""
     return {"role": role, "parts": [{"type": "text", "content": redact(content)}]}
 
@@ -194,13 +194,13 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
     # An evaluation without scores is one event, without a value.
     scores: Mapping[str, float | None] = evaluation.scores or {"heedful": None}
     for name, value in scores.items():
-        event: dict[str, Any] = {"gen_ai.evaluation.name": name, **attributes}
+        event: Document = {"gen_ai.evaluation.name": name, **attributes}
         if value is not None:
             event["gen_ai.evaluation.score.value"] = value
         span.add_event("gen_ai.evaluation.result", event)
 
 
-def _decision_attributes(verdict: Verdict) -> dict[str, Any]:
+def _decision_attributes(verdict: Verdict) -> Document:
     from heedful.loop.decide import Done
 
     if not isinstance(verdict, Done):

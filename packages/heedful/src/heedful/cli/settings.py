@@ -66,8 +66,8 @@ UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # The largest count or id that an option takes; a database takes none above 2**63.
 MAX_OPTION_INTEGER = 2**53
 # Options of several commands; those of all commands are in `app`.
-number_option = partial(Option, min=1, max=MAX_OPTION_INTEGER)
-number_argument = partial(Argument, min=1, max=MAX_OPTION_INTEGER)
+number_option: partial[Any] = partial(Option, min=1, max=MAX_OPTION_INTEGER)
+number_argument: partial[Any] = partial(Argument, min=1, max=MAX_OPTION_INTEGER)
 Limit = Annotated[int, number_option(help="The most rows to show.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
