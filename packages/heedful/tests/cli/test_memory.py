@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -121,6 +122,17 @@ def test_forget_counts_before_it_deletes_and_says_if_there_was_nothing(desk, ses
     )
 
 
+def test_forget_exits_with_1_while_texts_remain_in_the_file(desk, session, monkeypatch):
+    monkeypatch.setattr("heedful.store.sqlite.BUSY_TIMEOUT_SECONDS", 0.1)
+    remember(desk, "diet", "no nuts", lesson="Ask first.", source="user:ada")
+    path = desk.folder / "heedful.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("begin")
+        reader.execute("select count(*) from lesson").fetchone()
+        session(("forget --person ada --by ops", 1, "went", "run the command again"))
+    session(("forget --person ada --by ops", 1, "nothing", "!run the command again"))
+
+
 # Patterns, pins and what is not of use
 
 
@@ -196,7 +208,7 @@ LOG = b"INFO all is well\n" * 6_000  # more than a pipe holds
         (b"", 2, "log is empty; pass what the command wrote"),
         (b"\x00\xff" * 9_000, 2, "log is not a text in UTF-8"),
         (LOG[:99_000], 1, "no line looks like an error; pass the line"),
-        (LOG + b"KeyError: 'a'\n" + LOG[:99_000], 0, "lesson 1, error"),
+        (LOG + b"KeyError: 'a'\n" + LOG[:99_000], 0, "lesson 1, error of KeyError"),
     ],
     ids=["empty", "binary", "well", "failed"],
 )

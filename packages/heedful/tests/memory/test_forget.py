@@ -339,6 +339,19 @@ async def test_a_lesson_shows_the_words_of_who_stays(store, his, shown):
     assert lesson["seen"] == 1
 
 
+@pytest.mark.both
+async def test_the_tags_of_who_said_it_first_go_though_another_changed_her_words(store):
+    memory = Memory(store, holdout=0)
+    await memory.remember(
+        "unit", "no unit", lesson="Write g.", tags=["vespa"], source="user:ada"
+    )
+    await memory.remember("unit", "no unit", lesson="Write kg.", source="user:bob")
+    await memory.forget(person="ada", by="ops")
+    (lesson,) = await memory.top()
+    assert lesson["text"] == "Write kg."
+    assert lesson["tags"] == []
+
+
 async def test_a_saying_from_outside_waits_when_who_was_believed_is_forgotten(memory):
     await memory.remember("unit", "no unit", lesson="Write it.", source="user:ada")
     await memory.remember(
@@ -431,6 +444,22 @@ async def test_the_ruling_names_neither_the_person_nor_the_words(memory):
     assert rulings[0]["why"] == "as the law says"
     assert rulings[0]["record"]["lessons"] == 1
     assert "ada" not in str(rulings)
+
+
+@pytest.mark.both
+async def test_no_ruling_names_the_source_of_forgotten_words_or_a_loop(store):
+    memory = Memory(store, holdout=0)
+    lesson = await memory.remember("E", "no unit", lesson="Write g.", source="user:ada")
+    await memory.edit(lesson.id, "Write kg.", by="ops")
+    await memory.remember("unit", "none", origin="outside", source="page")
+    await memory.remember("unit", "none", source="user:ada")
+    await run_loop(memory, "vespa", "ada-1")
+    await memory.forget(loop="ada-1", by="ops")
+    await memory.forget(person="ada", by="ops")
+    rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
+    actions = ["forget", "forget", "release", "edit"]
+    assert [ruling["action"] for ruling in rulings] == actions
+    assert "ada" not in str([dict(ruling) for ruling in rulings])
 
 
 @pytest.mark.both

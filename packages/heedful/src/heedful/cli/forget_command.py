@@ -15,6 +15,7 @@ from heedful.lessons.forgetting import Forgotten
 from heedful.memory.memory import Memory
 
 DATE_FORM = "a day such as 2026-01-31"
+_STOPPED = "interrupted: texts may still be in the files; run the same command again"
 
 
 def forget(
@@ -41,7 +42,8 @@ def forget(
     """Delete the texts of one lesson, person or loop, or all texts before a day (UTC).
 
     What derives from them goes, too; what others said stays. The texts leave every
-    table and the files of the database. It exits with 1 if there was nothing.
+    table and the files of the database. It exits with 1 if there was nothing, or if
+    texts remain in the files.
     """
     before_time = _start_of_day(before) if before else None
 
@@ -56,7 +58,7 @@ def forget(
             dry_run=dry_run,
         )
 
-    forgotten = ask(delete)
+    forgotten = ask(delete, stopped=_STOPPED)
     then = following("quarantine", "log")
     if dry_run and forgotten:
         then = repeated() if by else f"{repeated()} --by NAME"
@@ -67,7 +69,8 @@ def forget(
         forgotten.remains,
         then,
     )
-    return 0 if forgotten else 1
+    is_done = bool(forgotten) and not forgotten.remains
+    return 0 if is_done else 1
 
 
 def _start_of_day(text: str) -> float:

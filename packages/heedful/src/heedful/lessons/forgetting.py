@@ -51,7 +51,7 @@ class Target:
     def subject(self) -> str:
         """What the record of the forgetting says that it was about.
 
-        Of a person's name it has the digest.
+        Of a person's name and of a loop's id it has the digest.
         """
         if self.lesson is not None:
             return f"lesson {self.lesson}"
@@ -60,7 +60,7 @@ class Target:
         if self.source:
             return self.source
         if self.loop:
-            return f"loop {self.loop}"
+            return f"loop {short_digest(self.loop)}"
         return f"person {short_digest(self.person_name)}"
 
     @property

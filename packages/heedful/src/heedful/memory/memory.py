@@ -171,12 +171,13 @@ class Memory(CallMemory):
         or by its own text if it has no example. It also finds the lesson by `context`,
         the text around the error. `origin` says who wrote the text, by default that of
         the memory: text from "outside" is quarantined. `source` names where the text is
-        from, so that it can be revoked. `derived_from` are ids of examples; the lesson
-        has at most their origin. `tags` and `importance` (0..1) apply to a new lesson.
-        Only a lesson of an operator may be `pinned`. A call that is made again with
-        its `key` within a day counts nothing and gets the first answer. Raises
-        InvalidInput, QuotaExceeded, StoreError, and Conflict if the key belongs to
-        another call; it never fails silently.
+        from, so that it can be revoked. `derived_from` are ids of examples, which the
+        matches of `recall` have as `id`; the lesson has at most their origin. `tags`
+        and `importance` (0..1) apply to a new lesson. Only a lesson of an operator may
+        be `pinned`. A call that is made again with its `key` within a day counts
+        nothing and gets the first answer. Raises InvalidInput, QuotaExceeded,
+        StoreError, and Conflict if the key belongs to another call; it never fails
+        silently.
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         author = read_origin(origin or self.origin)

@@ -69,9 +69,10 @@ update loop set briefing = '' where tenant = :tenant and project = :project and 
     and kind || '/' || signature in (select value from json_each(:names)));
 
 -- name: unsee
--- Take back sightings of a lesson.
+-- Take back sightings of a lesson. Its tags came with the first one, and go with it.
 update lesson
 set seen = max(1, seen - :n),
+    tags = case when first_seen < (select min(at) from occurrence where lesson_id = :lesson_id) then '[]' else tags end,
     first_seen = coalesce((select min(at) from occurrence where lesson_id = :lesson_id), first_seen),
     last_seen = coalesce((select max(at) from occurrence where lesson_id = :lesson_id), last_seen)
 where id = :lesson_id;
@@ -96,9 +97,14 @@ update ruling set why = '' where tenant = :tenant and project = :project and why
   and by in (select value from json_each(:actors));
 
 -- name: forget_subjects
--- Earlier decisions about these sources have the same subject as this one.
-update ruling set subject = :subject
-where tenant = :tenant and project = :project and subject in (select value from json_each(:named));
+-- Earlier decisions about these sources, and what was decided because they wrote a known text again, name no source.
+update ruling
+set subject = case when subject in (select value from json_each(:named)) then :subject else subject end,
+    by = case when by like '%:%' and by in (select value from json_each(:named)) then :subject else by end,
+    record = case when json_extract(record, '$.source') in (select value from json_each(:named)) then '{}' else record end
+where tenant = :tenant and project = :project and (
+  subject in (select value from json_each(:named)) or by in (select value from json_each(:named))
+  or json_extract(record, '$.source') in (select value from json_each(:named)));
 
 -- name: forget_reasons_of_overrides
 update override set why = '' where why <> '' and by in (select value from json_each(:actors))
