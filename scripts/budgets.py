@@ -23,7 +23,7 @@ MAX_MODULE_STATEMENTS = 450
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "packages": {
         "largest module": MAX_MODULE_STATEMENTS,
-        "mean line": 43.5,
+        "mean line": 39.8,
         "long lines, %": 0,
         "shared constants": 5,
         "shared classes": 2,
@@ -57,7 +57,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
     },
     "lab": {
         "largest module": MAX_MODULE_STATEMENTS,
-        "mean line": 42,
+        "mean line": 39.8,
         "long lines, %": 0.1,
         "packed_call": 1,
         "packed_keywords": 1,

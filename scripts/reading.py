@@ -358,6 +358,18 @@ def find_places(module: Module) -> Iterator[tuple[str, int]]:
             yield "noqa", token.start[0]
 
 
+def code_lines(module: Module) -> Iterator[str]:
+    """Yield the lines that hold code: comments and docstrings are prose, not packed."""
+    prose: set[int] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            prose.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    for number, line in enumerate(module.text.splitlines(), 1):
+        is_prose = number in prose or line.lstrip().startswith("#")
+        if line.strip() and not is_prose:
+            yield line
+
+
 def survey(*folders: Path) -> Survey:
     """Return the habits and figures of folders of Python, or of files, together."""
     result = Survey(places={habit: [] for habit in HABITS})
@@ -366,7 +378,7 @@ def survey(*folders: Path) -> Survey:
     names: Counter[tuple[str, str]] = Counter()
     for module in chain.from_iterable(map(modules, folders)):
         sizes.append(statements(module.tree))
-        lengths += [len(line) for line in module.text.splitlines() if line.strip()]
+        lengths += map(len, code_lines(module))
         names.update(set(names_at_the_top(module.tree)))
         for habit, line in find_places(module):
             result.places[habit].append((module.path, line))
