@@ -98,10 +98,10 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
     silence = matches.silence
     if body.form == "messages":
         messages = memory.render(matches, body.budget)
-        silence = silence or explain_unshown(body.task, matches, "examples", messages)
+        silence = silence or explain_unshown(matches, "examples", messages)
     elif body.form == "text":
         text = memory.render(matches, body.budget, form="text")
-        silence = silence or explain_unshown(body.task, matches, "both", text)
+        silence = silence or explain_unshown(matches, "both", text)
 
     return schemas.RecallAnswer(
         items=list(matches),

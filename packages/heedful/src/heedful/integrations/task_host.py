@@ -141,5 +141,5 @@ class PromptRun(CallRun):
 
         if old_ids and not news:
             return Advice(silence=say("told"))
-        silence = matches.silence or explain_unshown(task, matches, "both", chosen)
+        silence = matches.silence or explain_unshown(matches, "both", chosen)
         return Advice(silence=silence or say("withheld"))

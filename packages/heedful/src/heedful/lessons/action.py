@@ -24,11 +24,11 @@ QUOTED_TEXT_PATTERN = re.compile(
 
 
 def command_of(arguments: Fields | str) -> str:
-    """Return the command of a call; "" if its arguments have none.
+    """Return the shell command that the arguments of a tool call have; "" without one.
 
-    Arguments that are a text are the command. A command may also be a list of words; in
-    ["bash", "-c", "make test"] only the last one counts. Beside a path, it is what an
-    editor does with the file.
+    Arguments that are a text are the command. A command may also be a list of words; of
+    ["bash", "-c", "make test"], the command is "make test". Beside a path, an argument
+    named "command" is no shell command: it says what an editor does with the file.
     """
     if isinstance(arguments, str):
         return arguments.strip()

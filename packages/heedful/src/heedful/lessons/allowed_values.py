@@ -43,10 +43,11 @@ class _List:
 def allowed_spans(
     text: str, task: str, accepted: str, values: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yield where a text lists allowed values.
+    """Yield the start and the end of each list of allowed values in a text.
 
-    `accepted` is the accepted answer, or "" if there is none, and `values` are those
-    that it has, which may be of several words.
+    `text` is what a check said, such as "one of P0, P1 or P2", about an answer to the
+    `task`. `accepted` is the accepted answer, "" if there is none, and `values` are the
+    values in it, which may be of several words.
     """
     for candidate in _lists_in(text, values):
         if _is_allowed(candidate.members, task, accepted):
@@ -54,10 +55,16 @@ def allowed_spans(
 
 
 def _is_allowed(members: Sequence[str], task: str, accepted: str) -> bool:
-    """Return True if a list has members of the loop, but others, too."""
+    """Return True if the members of a list are allowed values, not what was expected.
+
+    At least one of them stands neither in the task nor in the accepted answer. If there
+    is an accepted answer, it has one of them. Of numbers, they are only limits: a
+    number of the accepted answer must lie between them.
+    """
     names = [member.strip("'\"`") for member in members]
-    foreign = [name for name in names if not find_name(name, f"{task}\n{accepted}")]
-    if not foreign:
+    # If all stand in the loop, the list may be the expected answer itself.
+    new_names = [name for name in names if not find_name(name, f"{task}\n{accepted}")]
+    if not new_names:
         return False
 
     numbers = compiled(_NUMBER_PATTERN)
@@ -69,11 +76,16 @@ def _is_allowed(members: Sequence[str], task: str, accepted: str) -> bool:
 
 
 def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
-    """Yield the lists of a text; the members of one look alike."""
+    """Yield the lists of a text: "P0, P1 or P2" and the like.
+
+    The members of one list look alike, and are at least `MIN_MEMBERS`, or two that a
+    word such as "or" joins. `values` of several words may be members as a whole.
+    """
     phrases = [value for value in values if " " in value and value in text]
     for run in re.finditer(_run_pattern(phrases), text):
         # Members have even places, and what separates them odd ones.
         parts = compiled(_SEPARATOR_PATTERN).split(run[0])
+        # Where each part starts in the text, and where the last one ends.
         starts = [run.start()]
         for part in parts:
             starts.append(starts[-1] + len(part))
@@ -91,11 +103,12 @@ def _lists_in(text: str, values: Sequence[str]) -> Iterator[_List]:
 
 
 def _run_pattern(phrases: Sequence[str]) -> str:
-    """Return the pattern of a list.
+    """Return the regular expression of a list: members with separators between them.
 
     The first and the last member are a quotation, a word, or one of the `phrases`. The
-    members between are at most three words long.
+    members between are a quotation, or one to three words.
     """
+    # A phrase may begin with another one: the longer one is tried first.
     longest_first = sorted(phrases, key=len, reverse=True)
     member = "|".join(
         [*map(re.escape, longest_first), _QUOTED_MEMBER_REGEX, _WORD_REGEX]
@@ -108,7 +121,10 @@ def _run_pattern(phrases: Sequence[str]) -> str:
 
 
 def find_name(part: str, text: str) -> list[tuple[int, int]]:
-    """Return the spans where a text stands in another as words of its own."""
+    """Return the start and the end of each place where `part` stands in a text.
+
+    It stands there as words of its own, not within a longer word or name.
+    """
     if not part or part not in text:
         return []
     # Not within a name: "fix" does not stand in "fix/login".

@@ -100,15 +100,18 @@ class Choice:
         words: bool = True,
         memory_key: str = "",
     ) -> Choice:
-        """Return the choice about a lesson; with `words` it has the lesson's text.
+        """Return the choice about the lesson that a search found as `match`.
 
-        It names the keys of a rule that is none of the loop's `memory_key`. The text of
-        a lesson in quarantine is never in it.
+        `outcome` says what happened to the lesson, and `reason` why it is not shown.
+        Without `words`, the choice has no text of the lesson; it never has that of one
+        in quarantine. `memory_key` is the key under which the loop's function keeps its
+        rules: a rule from another key is listed with the keys that it comes from.
         """
         leg: Leg = "strategy" if match.kind == "strategy" else "likeness"
         likeness = Likeness.of(match)
         keys: tuple[str, ...] = ()
         if match.cause is not None:
+            # A rule that loops broke: its score is their number, not a likeness.
             leg = "cause"
             likeness = Likeness("", match.cause.loops, 0.0)
             if memory_key not in ("", match.cause.memory_key):
@@ -129,7 +132,10 @@ class Choice:
 
     @classmethod
     def from_plain(cls, plain: Fields) -> Choice:
-        """Return the choice that `plain` wrote; fields with words are derived."""
+        """Return the choice that the method `plain` wrote as these JSON data.
+
+        Data that are no fields, such as "why", are left out: they are derived.
+        """
         values = {name: plain[name] for name in cls.__slots__ if name in plain}
         values["keys"] = tuple(values.get("keys", ()))
         if values.get("reason"):
@@ -148,19 +154,23 @@ class Choice:
 
     @property
     def why(self) -> str:
-        """How memory found the lesson, with the score that a prompt needs, and what
-        keeps it back.
-        """
+        """How memory found the lesson, and what keeps it back, if anything does."""
         source = self._found_by
         if self.reason is None:
             return source
+        # These words say themselves how often the rule was broken.
         if self.code == "broken once":
             return self.reason.words
         return f"{source}, {self.reason.words}"
 
     @property
     def _found_by(self) -> str:
-        """How memory found the lesson."""
+        """How memory found the lesson, in words.
+
+        For a rule, they say how many loops broke it, and if it is from other memory
+        keys, which these are. For another lesson, they say how similar its task is, and
+        how similar it must be for a prompt.
+        """
         if self.leg == "cause" or not self.measure:
             broken = f"broken in {counted(int(self.score), 'loop')}"
             if self.keys:
@@ -168,6 +178,7 @@ class Choice:
             return broken
 
         need = f" of {self.needed:.2f} needed"
+        # For lessons of the loop's own memory key, any likeness is enough.
         if self.needed <= 0:
             verb = "accepted" if self.form == "example" else "learnt"
             need = f", {verb} under the same memory key"
@@ -196,7 +207,10 @@ class Choice:
 
     @property
     def silence(self) -> Reason:
-        """Why memory is silent, if this is the nearest lesson: it is not shown."""
+        """Why memory shows a loop nothing, where this is the lesson that came nearest.
+
+        It names the lesson, what keeps it back, and the command that changes that.
+        """
         reason = self.reason or Reason("")
         figures = {
             "lesson": self.lesson,
@@ -208,9 +222,10 @@ class Choice:
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:
-    """Return what a choice says of a lesson; "" if the lesson waits in quarantine.
+    """Return the text of a lesson, clean and short, for a choice with this outcome.
 
-    A prompt has the answer of an example, not the words of its lesson.
+    It is "" for a lesson in quarantine, which nobody has reviewed. It is also "" for an
+    example that is shown or withheld, because a prompt has its accepted answer instead.
     """
     is_in_prompt = match.example.accepted and outcome in ("told", "withheld")
     if match.state == "quarantined" or is_in_prompt:
@@ -290,7 +305,12 @@ class Briefing:
 
     @property
     def silences(self) -> list[Reason]:
-        """Why memory shows the loop nothing, [] if it shows something."""
+        """The reasons why memory shows the loop nothing; none if it shows something.
+
+        If a draw withheld a lesson, that is why. Otherwise they are: why no rule of the
+        memory key is shown, what keeps back the nearest lesson for a similar task, and
+        what waits in quarantine.
+        """
         if any(choice.outcome == "told" for choice in self.choices):
             return []
         for choice in self.choices:
@@ -299,26 +319,28 @@ class Briefing:
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
         nearest = next((c for c in self.choices if c.leg != "cause"), None)
-        silences = [Reason("no key")]
+        reasons = [Reason("no key")]
         if rules:
-            silences = [
+            reasons = [
                 Reason("rules rest", figures={"key": self.memory_key, "rules": rules})
             ]
         elif self.memory_key:
-            silences = [Reason("no rule broken", figures={"key": self.memory_key})]
+            reasons = [Reason("no rule broken", figures={"key": self.memory_key})]
 
         if nearest is None:
             code = "no lesson" if self.space else "no lesson by words"
-            silences.append(Reason(code))
+            reasons.append(Reason(code))
         elif nearest.code.startswith("distance"):
-            silences.append(nearest.silence)
+            reasons.append(nearest.silence)
         else:
-            silences.insert(0, nearest.silence)
+            # It is near enough, so what keeps it back is the first reason.
+            reasons.insert(0, nearest.silence)
 
+        # A nearest lesson that waits there is named already.
         if self.waiting and (nearest is None or nearest.code != "quarantine"):
             code = "text waits" if self.waiting == 1 else "texts wait"
-            silences.append(Reason(code, figures={"number": self.waiting}))
-        return silences
+            reasons.append(Reason(code, figures={"number": self.waiting}))
+        return reasons
 
     @property
     def summary(self) -> str:
@@ -329,7 +351,10 @@ class Briefing:
 
     @property
     def notice(self) -> str:
-        """The summary, with what is held back if nothing is shown, and what to do."""
+        """The summary; if nothing is shown, also what is held back and what to do.
+
+        Held back is a lesson that came near, or a text that waits in quarantine.
+        """
         held_back = [
             silence
             for silence in self.silences
@@ -339,7 +364,10 @@ class Briefing:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A line for each choice, after a line with the reason if nothing is shown."""
+        """A line for each choice, and after these for each check of a lesson.
+
+        If nothing is shown, the first line says why.
+        """
         lines = []
         if self.silence:
             lines.append(f"silent: {self.silence}")
@@ -393,11 +421,12 @@ class Selection:
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
     ) -> tuple[Choice, ...]:
-        """Return the choices, after the draw decided on `exposures`.
+        """Return a `Choice` for each lesson listed: what happened to it, and why.
 
-        They are about lessons that are shown or withheld, rules that rest, and the
-        nearest miss if no lesson is shown for a similar task, with those that wait in
-        quarantine before it; with `every`, about all lessons that the search found.
+        The `exposures` say which of the chosen lessons a random draw shows, and which
+        it withholds. Then come the rules that are not shown. If no lesson for a similar
+        task is shown or withheld, the nearest one comes next, and before it those in
+        quarantine that are nearer. With `every`, all other lessons are listed.
         """
         choice_of = partial(Choice.of, memory_key=self.memory_key)
         choices = self._drawn_choices(exposures)
@@ -415,18 +444,22 @@ class Selection:
         return tuple(choices)
 
     def _drawn_choices(self, exposures: Sequence[Exposure]) -> list[Choice]:
-        """Return the choices about lessons that the draw shows or withholds."""
+        """Return a choice for each chosen lesson: shown, or withheld by a random draw.
+
+        The `exposures` say what the draw decided for each lesson. Without them, nothing
+        was drawn, and there are no choices.
+        """
         if not exposures:
             return []
 
-        names = drawn_names(e for e in exposures if e.shown)
+        shown_names = drawn_names(e for e in exposures if e.shown)
         # A memory that does harm withholds nearly all: the harm is why, not chance.
         is_harmful = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         reason = HARMFUL_MEMORY if is_harmful else Reason("holdout")
         choice_of = partial(Choice.of, memory_key=self.memory_key)
         choices = []
         for match in self.chosen:
-            if _name_of(match) in names:
+            if _name_of(match) in shown_names:
                 choices.append(choice_of(match, "told"))
             else:
                 choices.append(choice_of(match, "withheld", reason))
@@ -465,20 +498,25 @@ def choose_for_loop(
     """Select what a loop is shown before its task.
 
     Rules that loops of its memory key broke come first: those that share most words
-    with the task, or else in the order of `found`; then worked examples and lessons for
-    similar tasks, and the nearest strategy or correction by a user. `tell` leaves out
-    one of the two forms. A fix that differs from task to task says nothing as a rule.
-    Then what the check said of a task whose loop did not pass is shown like a worked
-    example of the key. Other lessons of the kind "reflection", and lessons of a run
-    without evidence, are never shown. A rule that does not say what to do makes way for
-    three examples of its key. The limits are those of `choose`. `before` are the
-    examples that were drawn for a resumed loop: it is shown the same again. The
-    `hidden` lessons may not be recalled: near ones are listed among the others, with
-    the reason. What a proof says hurts loops of the `model` is not shown. The
-    `memory_key` is that of the loop. The `checks` of the loop are names, and the
-    `check_ids` tell their arguments apart.
+    with the task, or else in the order of `found`. Then come worked examples and
+    lessons for similar tasks, and the nearest strategy or correction by a user. The
+    limits are those of `choose`.
+
+    A fix that differs from task to task says nothing as a rule. Then what the check
+    said of a task whose loop did not pass is shown like a worked example of the key. A
+    rule that does not say what to do makes way for three examples of its key. Other
+    lessons of the kind "reflection", and lessons of a run without evidence, are never
+    shown.
+
+    `found` are the lessons that a search found, and `tell` leaves out rules or
+    examples. `before` are the examples that were drawn for a resumed loop: it is shown
+    the same again. The `hidden` lessons may not be recalled: near ones are listed among
+    the others, with the reason. What a proof says hurts loops of the `model` is not
+    shown. The `memory_key` is that of the loop. The `checks` of the loop are names, and
+    the `check_ids` tell their arguments apart.
     """
-    matches = _considered(task, found, tell, before)
+    matches = _matches_to_consider(task, found, tell, before)
+    # A resumed loop is shown what it was, whatever a proof says by now.
     model = model if before is None else ""
     rules: list[Match] = []
     similar: list[Match] = []
@@ -490,6 +528,7 @@ def choose_for_loop(
     others = [(match, ALIKE) for match in matches if match.id not in fitting_ids]
     for match in fitting:
         form_reason = _form_reason(match, tell)
+        # A lesson of the other form is listed, with that as its reason, only if near.
         if form_reason and (match.cause or not Likeness.of(match).nearness):
             continue
         reason = _model_reason(match, model)
@@ -517,9 +556,9 @@ def choose_for_loop(
         )
     else:
         if tell == "both":
-            others += _set_vague_apart(rules, similar, task, now)
-        others += _set_foreign_apart(similar, task, memory_key)
-    chosen, similar = _choose_with(rules, similar, task, now)
+            others += _remove_vague_rules(rules, similar, task, now)
+        others += _remove_foreign_answers(similar, task, memory_key)
+    chosen, similar = _choose_for_prompt(rules, similar, task, now)
     chosen = list(_without_repeated_answers(chosen))
 
     # Each lesson that was not chosen is listed once, with the first reason. The words
@@ -538,7 +577,11 @@ def choose_for_loop(
 
 
 def _nearest_first(matches: Sequence[Match], hidden: Sequence[Match]) -> list[Match]:
-    """Return the lessons, for the most similar task first, with hidden ones if near."""
+    """Return the matches, the one for the most similar task first.
+
+    Of the `hidden` lessons, which may not be found, those that are similar enough for a
+    prompt are among them, so that a person learns what keeps them back.
+    """
     near_hidden = [match for match in hidden if Likeness.of(match).nearness]
     return sorted([*matches, *near_hidden], key=_distance)
 
@@ -551,7 +594,12 @@ def _resting_rules(
     check_ids: Sequence[str],
     drawn: frozenset[DrawnName],
 ) -> Iterator[tuple[Match, Reason]]:
-    """Yield the rules that were not drawn for a resumed loop because they rest."""
+    """Yield the rules that a resumed loop is not shown for now, each with the reason.
+
+    Rules that were `drawn` when the loop began do not count: they are shown again. The
+    `task`, and the names and ids of the loop's checks, decide which other rules rest,
+    such as one that comes from a check which this loop does not have.
+    """
     for match in matches:
         if match.cause is None or _name_of(match) in drawn:
             continue
@@ -560,36 +608,41 @@ def _resting_rules(
             yield match, reason
 
 
-def _considered(
-    task: str, found: Sequence[Match], tell: Tell, before: frozenset[DrawnName] | None
+def _matches_to_consider(
+    task: str, found: Sequence[Match], tell: Tell, drawn: frozenset[DrawnName] | None
 ) -> list[Match]:
-    """Return those of `before`, or all, without the examples of rules told alone.
+    """Return the lessons of `found` that a prompt for a loop may have, in their order.
 
-    There may be no room for all rules: those that name most of the task come first.
+    A loop is a model's attempts at one task. `drawn` are the lessons that a resumed
+    loop had before, and only these are returned; it is None for a new loop. With `tell`
+    "rules", the examples that come with rules are left out. Rules that share words with
+    the task come first, those that share most before the others, because there may be
+    no room for all.
     """
     matches = list(found)
-    if before is not None:
-        matches = [match for match in found if _name_of(match) in before]
+    if drawn is not None:
+        matches = [match for match in found if _name_of(match) in drawn]
     if tell == "rules":
         matches = [replace(match, worked=None) for match in matches]
     task_words = frozenset(words(task))
 
-    def place(match: Match) -> int:
+    def sort_key(match: Match) -> int:
         """Return what is the smaller, the more words a rule shares with the task."""
         shared = task_words.intersection(words(match.lesson))
         return -len(shared) if match.cause else 0
 
-    return sorted(matches, key=place)
+    return sorted(matches, key=sort_key)
 
 
-def _set_foreign_apart(
+def _remove_foreign_answers(
     similar: list[Match], task: str, memory_key: str
 ) -> list[tuple[Match, Reason]]:
-    """Take away and return the answers that are none for this function.
+    """Remove from `similar` the answers of other functions; return them with a reason.
 
-    Functions may get equal tasks and want different answers. So another memory key does
-    not answer the task that this loop has, nor any near one once this key has answers
-    of its own. That both have a check of one name, such as `regex`, says nothing.
+    A memory key names a function, and functions may want different answers to equal
+    tasks. So an answer that another key accepted is removed if it is to the very task
+    of this loop, or if the loop's own `memory_key` has an answer to a near one. Without
+    a key, nothing is removed.
     """
     if not memory_key:
         return []
@@ -609,12 +662,14 @@ def _set_foreign_apart(
     return [(match, Reason("other function")) for match in foreign]
 
 
-def _choose_with(
+def _choose_for_prompt(
     rules: Sequence[Match], similar: Sequence[Match], task: str, now: float
 ) -> tuple[list[Match], list[Match]]:
-    """Return what a prompt has of the rules and of the lessons for similar tasks.
+    """Return the lessons that fit into a prompt, and all that it could have for a task.
 
-    The second list has all these lessons.
+    The first list has rules, and then the best of the `similar` lessons, those for
+    similar tasks. The second has the similar lessons, chosen or not, but for those that
+    say the same as a rule.
     """
     lessons = _with_shown_answers(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)
@@ -622,24 +677,26 @@ def _choose_with(
     lessons_of_runs = [match for match in ranked if match.is_from_run]
     surplus = lessons_of_runs[1:]
     candidates = [match for match in ranked if match not in surplus]
+    # Lessons without an accepted answer need a prompt in one text, not as chat turns.
     advice = any(not match.example.accepted for match in (*rules, *candidates))
     return choose(candidates, now=now, advice=advice, rules=rules), lessons
 
 
-def _set_vague_apart(
+def _remove_vague_rules(
     rules: list[Match], similar: Sequence[Match], task: str, now: float
 ) -> list[tuple[Match, Reason]]:
-    """Take away and return the rules that accepted answers of a prompt stand for.
+    """Remove from `rules` those that make way for answers; return them with a reason.
 
-    They are the vague ones. They stand aside if the prompt is full of answers of the
-    loop's key.
+    They are the vague rules, which do not say what to do. They make way if, without
+    them, the prompt is full of accepted answers of the loop's own memory key, which
+    show it. Otherwise `rules` stays unchanged.
     """
     vague_rules = [rule for rule in rules if _is_vague(rule)]
     if not vague_rules:
         return []
 
     clear_rules = [rule for rule in rules if rule not in vague_rules]
-    chosen, _ = _choose_with(clear_rules, similar, task, now)
+    chosen, _ = _choose_for_prompt(clear_rules, similar, task, now)
     own_answers = sum(match.own for match in chosen)
     if own_answers < MAX_PROMPT_LESSONS:
         return []
@@ -649,10 +706,11 @@ def _set_vague_apart(
 
 
 def _is_vague(rule: Match) -> bool:
-    """Return whether a rule does not say what to do.
+    """Return whether a rule says only what went wrong, and not what to do.
 
-    A rule that an operator wrote, or of which a proof says that it helps, is not vague.
+    A rule that a person confirmed, or that provably helps, never counts as vague.
     """
+    # A proof sets `useful`: above 1, the rule helps.
     if rule.is_confirmed or rule.useful > 1:
         return False
     return rule.cause is None or not rule.cause.says_fix(rule.verified)
@@ -661,9 +719,10 @@ def _is_vague(rule: Match) -> bool:
 def _find_reason(
     match: Match, tell: Tell, model: str = "", memory_key: str = ""
 ) -> Reason:
-    """Return why a lesson was not chosen for a loop.
+    """Return why a lesson for a similar task was not chosen for a loop.
 
-    A task that is not similar enough is always the reason: no release would change it.
+    A distant task comes first among the reasons, because nothing that a person does to
+    the lesson would change it. If nothing else speaks against it, there was no room.
     """
     if not Likeness.of(match).nearness:
         return _distance_reason(match)
@@ -676,9 +735,10 @@ def _find_reason(
 
 
 def _wording_reason(match: Match, rules: Sequence[Match]) -> Reason | None:
-    """Return the reason of a rule that says too little, or the same as another one.
+    """Return why the words of a rule keep it from a prompt; None if they do not.
 
-    What a person wrote says enough.
+    They say too little, or the same as one of the `rules` that were taken before. What
+    a person confirmed says enough.
     """
     if not match.is_confirmed and not says_enough(match.lesson):
         return _reason_of(match, "particulars")
@@ -695,7 +755,11 @@ def _model_reason(match: Match, model: str) -> Reason | None:
 
 
 def _form_reason(match: Match, tell: Tell) -> Reason | None:
-    """Return the reason of a lesson in the form that was not asked for."""
+    """Return why the form of a lesson keeps it from a prompt; None if it does not.
+
+    The form is an example, with an answer or what was wrong with one, or a rule. A loop
+    may `tell` its model only one of the two.
+    """
     form = "examples" if match.example.accepted or match.refusal else "rules"
     if tell in ("both", form):
         return None
@@ -712,12 +776,15 @@ def find_reason(
 ) -> Reason | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
-    If there are several, it is the one that stays when the others are gone. The
-    `memory_key` is that of the loop, if it has one. What a check said of one task is
-    told only if it `says_fix`.
+    If there are several reasons, it is the one that stays when the others are gone.
+    The `memory_key` names the function whose loop is to be shown the lesson, if it has
+    one. A lesson that has no accepted answer, but what a check said of one task, is
+    told only with `says_fix`: that the words say how to put the answer right.
     """
+    # It says what happened in a run, not what to do.
     if match.kind == "reflection" and not match.is_correction:
         return _reason_of(match, "no strategy")
+    # A check refused an answer, and no attempt at the task was accepted.
     if match.refusal and not says_fix:
         if match.memory_key in ("", memory_key):
             return Reason("no answer")
@@ -728,7 +795,10 @@ def find_reason(
 
 
 def find_recall_reason(match: Match) -> Reason | None:
-    """Return what keeps a lesson from recall for its task; None if nothing does."""
+    """Return what keeps a lesson from being found for its task; None if nothing does.
+
+    It waits in quarantine, was retired, is out of date, or nothing shows that it holds.
+    """
     if match.state == "quarantined":
         return _reason_of(match, "quarantine", trust=match.trust, release=match.release)
     if match.state == "retired":
@@ -747,7 +817,6 @@ def _reason_of(match: Match, code: str, **figures: Any) -> Reason:
 
 
 def explain_silence(
-    text: str,
     matches: Sequence[Match],
     hidden: Sequence[Match],
     *,
@@ -755,12 +824,12 @@ def explain_silence(
     least: float = 0.0,
     every: bool = False,
 ) -> str:
-    """Return why nothing is found for a text: what keeps the nearest lesson back.
+    """Return in a sentence what keeps back the lesson that is nearest to a text.
 
-    `matches` are the lessons that a search without the filter `only` finds, and
-    `hidden` those that wait in quarantine or were retired. `least` is the importance
-    that a query asks for, as the author of a lesson claims it. With `every`, the text
-    is blank, and all lessons are near.
+    It is for a search that found nothing. `matches` are the lessons that a search
+    without the filter `only` finds, and `hidden` those that wait in quarantine or were
+    retired. `least` is the importance that a query asks for, as the author of a lesson
+    claims it. With `every`, the text is blank, and all lessons are near.
     """
     near = [match for match in [*matches, *hidden] if every or is_related(match)]
     candidates = near or list(matches)
@@ -771,6 +840,7 @@ def explain_silence(
     def is_filtered(match: Match) -> bool:
         return not only.allows(match) or claimed_importance(match) < least
 
+    # If the filter allows any lesson, the filter is not the reason.
     nearest = min(candidates, key=lambda m: (is_filtered(m), *_distance(m)))
     reason = _distance_reason(nearest)
     if near:
@@ -780,10 +850,12 @@ def explain_silence(
     return Choice.of(nearest, "closest", reason, words=False).silence.sentence
 
 
-def explain_unshown(
-    task: str, matches: Sequence[Match], tell: Tell, shown: object
-) -> str:
-    """Return why a prompt has none of the recalled lessons; "" if `shown` has some."""
+def explain_unshown(matches: Sequence[Match], tell: Tell, shown: object) -> str:
+    """Return why a prompt for a task shows none of the lessons that were found.
+
+    The sentence is about the nearest one. It is "" if `shown` has some lesson, or if
+    none was found.
+    """
     if shown or not matches:
         return ""
     nearest = min(matches, key=_distance)
@@ -794,10 +866,11 @@ def explain_unshown(
 def _with_shown_answers(
     similar: Sequence[Match], rules: Sequence[Match]
 ) -> list[Match]:
-    """Return the lessons; those whose answer comes with a rule are no longer `own`.
+    """Return the `similar` lessons as they are to be ranked beside the `rules`.
 
-    The example of a rule comes with the rule, so it is shown again only if its task is
-    similar. What a check said of one task is not shown beside its rule.
+    An answer that comes with a rule is shown again only if its task is similar: it no
+    longer counts as `own`, that is of the loop's memory key, for which any likeness is
+    enough. What a check said of one task is left out where its rule is shown.
     """
     worked = {match.worked.digest for match in rules if match.worked}
     rule_lessons = {rule.lesson_id for rule in rules}
@@ -809,7 +882,11 @@ def _with_shown_answers(
 
 
 def _without_repeated_answers(chosen: Sequence[Match]) -> Iterator[Match]:
-    """Yield the matches; drop answers of rules that repeat another, or have no room."""
+    """Yield the chosen lessons, some of the rules without the answer that they bring.
+
+    A rule may come with an accepted answer. It loses the answer if a lesson of the
+    prompt has the same one, or if the prompt has as many answers as it may have.
+    """
     answers = {match.example.digest for match in chosen if match.example.accepted}
     is_full = len(answers) == MAX_PROMPT_LESSONS
     for match in chosen:
@@ -818,9 +895,10 @@ def _without_repeated_answers(chosen: Sequence[Match]) -> Iterator[Match]:
 
 
 def _distance(match: Match) -> tuple[float, bool]:
-    """Return how far a task is: above 1 if it is too far for a prompt.
+    """Return a sort key: how far the task of a lesson is from the one of the search.
 
-    If two lessons are about the same task, one that says what to do comes first.
+    The first number is above 1 if it is too far for a prompt. If two lessons are about
+    the same task, the second lets one that says what to do come first.
     """
     likeness = Likeness.of(match)
     return likeness.needed / max(likeness.value, 1e-9), match.kind == "reflection"
@@ -829,19 +907,26 @@ def _distance(match: Match) -> tuple[float, bool]:
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, holdout: Holdout
 ) -> Iterator[Exposure]:
-    """Yield each chosen lesson's exposure; some are withheld by chance."""
-    examples: dict[str, list[int]] = {}
+    """Yield an exposure for each chosen lesson: whether the loop is shown it.
+
+    The `holdout` says with which probability a lesson is withheld, so that a proof can
+    compare loops with and without it. The draw depends only on the `seed`, the `loop`
+    and the lesson: a resumed loop gets the same. In some loops, one draw decides about
+    all lessons together.
+    """
+    ids_by_lesson: dict[str, list[int]] = {}
     for match in chosen:
-        lesson, id = _name_of(match)
-        ids = examples.setdefault(lesson, [])
-        ids.append(id)
-        # A revocation of the words' author must find the loop.
+        lesson, example_id = _name_of(match)
+        ids = ids_by_lesson.setdefault(lesson, [])
+        ids.append(example_id)
+        # The words may come from another example: if that is revoked, its loops must be
+        # found, too.
         if match.author:
             ids.append(match.author)
 
     share = holdout.share
-    pooled = share > 0 and is_pooled(seed, loop, holdout.pooled_share)
-    for lesson, ids in examples.items():
+    is_together = share > 0 and is_pooled(seed, loop, holdout.pooled_share)
+    for lesson, ids in ids_by_lesson.items():
         withheld = is_withheld(
             seed, loop, lesson, share, pooled_share=holdout.pooled_share
         )
@@ -851,6 +936,6 @@ def draw_exposures(
             shown=not withheld,
             signature=lesson.partition("/")[2],
             share=share,
-            together=pooled,
+            together=is_together,
             examples=tuple(dict.fromkeys(ids)),
         )

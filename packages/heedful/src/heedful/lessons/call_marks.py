@@ -162,42 +162,51 @@ class ActionHistory:
 
 
 def touched_path(arguments: Fields, folder: str = "") -> str:
-    """Return the path of a file that a call reads or writes; "" if there is none."""
+    """Return the path of the file that a call reads or writes; "" if there is none.
+
+    A path below `folder`, the root of the repository, is relative to it. A search has
+    no such file.
+    """
     if any(name in arguments for name in SEARCH_ARGUMENTS):
         return ""
     return relative_path(path_of(arguments), folder)
 
 
 def marks_of(tool: str, arguments: Fields | str, folder: str = "") -> tuple[Mark, ...]:
-    """Return the marks of a call, at most `MAX_CALL_MARKS`: first that of the whole.
+    """Return what a call may have in common with others, at most `MAX_CALL_MARKS`.
 
-    Paths below `folder`, the root of the repository, are relative to it.
+    First is the mark of the whole call, then that of its path and those of the names
+    in its arguments. Paths below `folder`, the root of the repository, are relative to
+    it.
 
     >>> [mark.name for mark in marks_of("Bash", {"command": "npm ci --frozen"})]
     ['npm ci --frozen', 'npm', 'ci', '--frozen']
     """
     fields = arguments_of(arguments)
+    # A dictionary, so that each mark is there once, in order.
     marks = dict.fromkeys([whole_call(tool, fields, folder)])
     path = relative_path(path_of(fields), folder)
     if path:
         marks[Mark("path", path)] = None
-    for place, text in _texts_of(tool, fields, folder):
+    for program, text in _texts_of(tool, fields, folder):
         for name in _names_in(text):
-            marks[Mark("name", name, place)] = None
+            marks[Mark("name", name, program)] = None
     return tuple(marks)[:MAX_CALL_MARKS]
 
 
 def whole_call(tool: str, arguments: Fields | str, folder: str = "") -> Mark:
     """Return the mark of a call as a whole: its tool with all its arguments.
 
-    A command has the same mark whichever tool runs it and whatever part of its output
-    is shown, as by `| head`.
+    Calls with the same mark are the same call. A command of a shell is so whichever
+    tool runs it and whatever part of its output is shown, as by `| head`. Paths below
+    `folder` are relative to it.
     """
     command = command_of(arguments)
     if command:
         text = compiled(_FILTER_PATTERN).sub("", _plain_text(command, folder))
         if is_shell(tool, arguments):
             return Mark("command", text.strip())
+        # A query is in the language of its tool.
         return Mark("call", text.strip(), tool)
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
     return Mark("call", _plain_text(text, folder), tool)
@@ -208,11 +217,11 @@ def call_origin(
     arguments: Fields | str,
     stated: Set[str] = frozenset(),
 ) -> Origin:
-    """Return the origin of what a call reads.
+    """Return how far what a call reads is trusted, such as "outside" for the web.
 
-    `stated` are the names of sources that people declared to be their own.
+    Without a `tool`, the arguments are a command. `stated` are the names of sources
+    that people declared to be their own.
     """
-    # Without a tool, the arguments are a command.
     return origin_of(sources_of(tool or "shell", command_of(arguments)), stated)
 
 
@@ -229,7 +238,11 @@ def _plain_text(text: str, folder: str) -> str:
 
 
 def _texts_of(tool: str, arguments: Fields, folder: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs: the program or the tool, and a text with names of its arguments."""
+    """Yield pairs: a program or a tool, and a text of its arguments with names.
+
+    For a line of a shell, a pair is a program and the words of its command. For any
+    other call, it is the tool and a text of its arguments. Texts have no secrets.
+    """
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
         for words in simple_commands(line):
@@ -259,7 +272,10 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def _quoted_in(error: str) -> Iterator[str]:
-    """Yield the names that an error quotes, in the form that `_names_in` gives them."""
+    """Yield the names that an error quotes, in lower case like those of `_names_in`.
+
+    Of a dotted name the last part is yielded, too: “owner” of “pets.owner”.
+    """
     for groups in compiled(_ERROR_NAME_PATTERN).findall(error.casefold()):
         name = "".join(groups).rstrip(".,:;")
         yield name
@@ -287,8 +303,10 @@ def failed_marks(
 ) -> dict[Mark, str]:
     """Return the marks that the errors of a call are about, each with its error line.
 
-    `contract` is the one that the call broke. The result is empty if this contract says
-    that the tool itself is in trouble (`is_passing`).
+    A mark is what the call has in common with others, such as a path or a name. These
+    calls may fail, too. `contract` is the demand of the tool that the call broke, None
+    if none is known. The result is empty if this contract says that the tool itself is
+    in trouble (`is_passing`). Paths below `folder` are relative to it.
     """
     if not errors or (contract is not None and contract.is_passing):
         return {}
@@ -298,6 +316,7 @@ def failed_marks(
     failed = {} if is_absent else {marks[0]: errors[0]}
     if contract is not None:
         failed[Mark("contract", contract.name, tool)] = errors[0]
+    # From the last to the first error: a mark keeps the first that is about it.
     for error in reversed(errors):
         quoted = set(_quoted_in(_plain_text(error, folder)))
         for mark in marks:
@@ -310,21 +329,24 @@ def failed_marks(
 def has_unread(arguments: Fields, read: Set[str], folder: str = "") -> bool:
     """Return True if a call is about a file that a session has surely not read.
 
-    `read` are the files that it has read since it began or last lost its context. It is
-    sure only with `MIN_KNOWN_READS` of them.
+    `read` are the paths of the files that it is known to have read since it began or
+    last lost its context. With fewer than `MIN_KNOWN_READS` of them, it may have read
+    others that nobody recorded, so False is returned.
     """
     path = touched_path(arguments, folder)
     return path not in {"", *read} and len(read) >= MIN_KNOWN_READS
 
 
 def contract_marks(tool: str, arguments: Fields, *, unread: bool) -> tuple[Mark, ...]:
-    """Return the marks of the contracts that a call seems to break.
+    """Return a mark for each contract that a call seems to break before it runs.
 
-    `unread` is true if it is about a file that the session has not read before.
+    A contract is a demand of a tool, such as that a file is read before it is edited.
+    `unread` is true if the call is about a file that the session has not read before.
     """
     texts = [text for text in arguments.values() if isinstance(text, str) and text]
     # A file without a text to replace may be new.
     is_edit = any(name in arguments for name in REPLACED_ARGUMENTS)
+    # A call breaks a contract in one of these states. "equal": two texts are the same.
     states = {
         "unread": is_edit and unread,
         "equal": touched_path(arguments) != "" and len(texts) > len(set(texts)),

@@ -16,13 +16,15 @@ def add_findings(
 ) -> Evaluation | None:
     """Return the evaluation with what the checks of lessons find in a candidate.
 
-    Their findings come first. `judges` are the names of the loop's own checks, None if
-    the host evaluated by itself. If the check that taught a lesson is among them and
-    accepts the candidate, or the host does, it has the last word: the finding is a
-    warning, and counts as a false alarm. A check whose finding the evaluation has
-    already, because the host asked it, is not asked again.
+    The `checks` were made from lessons about earlier mistakes; their findings come
+    first. `judges` are the names of the loop's own checks, None if the host evaluated
+    by itself. If the check that taught a lesson is among them and accepts the
+    candidate, or the host does, it has the last word: the finding is a warning, and
+    counts as a false alarm. Without `evaluation`, that is unless the loop has judged,
+    a finding stays an error, and without a finding the result is None.
     """
     text = Candidate.of(candidate).text or ""
+    # The host may have asked a check already: its finding is not added again.
     alarmed_ids = {alarm.lesson for alarm in alarms_of(evaluation)}
     findings: list[Finding] = []
     for check in checks:
@@ -45,26 +47,36 @@ def _overruled(
     evaluation: Evaluation | None,
     judges: Sequence[str] | None,
 ) -> Finding:
-    """Return the finding, as a warning if the lesson's own check accepts the text."""
+    """Return a finding of a lesson's check, as a warning if it is a false alarm.
+
+    `check` was made from a lesson, which `check.taught_by` taught: checks that can find
+    the same mistake. If all of them are among the `judges`, the names of the loop's own
+    checks, and none reports the mistake, the finding is false. If `judges` is None, the
+    host judged alone, and the finding is false if the evaluation has no error.
+    """
     if evaluation is None:
         return finding
 
     accepted = not evaluation.errors
-    teacher = "the evaluation"
+    accepting_judge = "the evaluation"
     if judges is not None:
+        # The names under which the loop's own checks would report the mistake.
         names = {check.error_type, *check.taught_by}
-        teacher = ", ".join(check.taught_by)
-        has_erred = any(error.check in names for error in evaluation.errors)
-        accepted = set(check.taught_by) <= set(judges) and not has_erred
+        accepting_judge = ", ".join(check.taught_by)
+        found_mistake = any(error.check in names for error in evaluation.errors)
+        accepted = set(check.taught_by) <= set(judges) and not found_mistake
     if not accepted:
         return finding
 
-    message = f"{finding.message}; {teacher} accepts it"
+    message = f"{finding.message}; {accepting_judge} accepts it"
     return replace(finding, message=message, level="warning")
 
 
 def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
-    """Return what the checks of lessons found in an evaluation."""
+    """Return an alarm for each finding that comes from a check made from a lesson.
+
+    It names the lesson, and is false if the finding is only a warning.
+    """
     findings = evaluation.findings if evaluation else ()
     return tuple(
         Alarm(lesson_of(finding), is_false=finding.level != "error")

@@ -55,7 +55,11 @@ class ReplacedCall(NamedTuple):
 
     @classmethod
     def of(cls, mistake: Mistake | None) -> "ReplacedCall | None":
-        """Return the two commands of a mistake whose fix is another command."""
+        """Return the command that a mistake was, and the one that put it right.
+
+        Returns None unless both are known, and each is one command of a shell. What
+        the mistake quotes from outside sources is not used.
+        """
         if mistake is None:
             return None
         mistake = without_outside(mistake)
@@ -101,12 +105,17 @@ class Proposed:
 
 
 def propose(material: Material) -> Proposed | None:
-    """Return the simplest check that separates; None if no construct does.
+    """Return the simplest check that tells rejected outputs from accepted ones.
 
-    Each candidate is executed: it must find every rejected output, and nothing in an
-    accepted or a harmless one.
+    Each candidate is executed on the outputs of the material: it must refuse every
+    rejected one, and no accepted or harmless one. Returns None if no candidate does.
     """
-    constructs = (_calls,) if material.is_call else (_objects, _forms, _bounds, _words)
+    # The constructs from the simplest on, each of which yields the widest check first.
+    constructs = (
+        (_call_checks,)
+        if material.is_call
+        else (_object_checks, _form_checks, _bound_checks, _word_checks)
+    )
     for construct in constructs:
         for proposed in construct(material):
             if _separates(proposed, material):
@@ -115,14 +124,23 @@ def propose(material: Material) -> Proposed | None:
 
 
 def _separates(proposed: Proposed, material: Material) -> bool:
-    """Return True if a check finds all rejected outputs and no accepted one."""
-    fit = partial(fits, proposed.kind, proposed.rule)
-    accepted = (*material.accepted, *material.harmless)
-    return all(map(fit, accepted)) and not any(map(fit, material.rejected))
+    """Return True if a check refuses all rejected outputs, and none of the others."""
+    keeps_rule = partial(fits, proposed.kind, proposed.rule)
+    harmless = (*material.accepted, *material.harmless)
+    return all(map(keeps_rule, harmless)) and not any(
+        map(keeps_rule, material.rejected)
+    )
 
 
-def _objects(material: Material) -> Iterator[Proposed]:
-    """Yield the fields that all accepted JSON objects have; then no others."""
+def _object_checks(material: Material) -> Iterator[Proposed]:
+    """Yield two checks of a JSON object, made from the accepted outputs.
+
+    The first asks for the fields that all of them have, with the types that these had.
+    The second also forbids other fields. Yields nothing unless all accepted outputs are
+    JSON objects with fields, and the check judges only loops of one memory key: the
+    answers of another function may have another form.
+    """
+    # For each output, the types of its fields by their names.
     objects = list(filter(None, map(json_types, material.accepted)))
     if not material.keyed or len(objects) < len(material.accepted):
         return
@@ -141,7 +159,7 @@ def _objects(material: Material) -> Iterator[Proposed]:
 
 
 # What a form asks of the words at one place, from the widest form to the narrowest: the
-# same word, the same case of letters, no more words, and no other sizes.
+# same word, the same case of letters, at most as many words, and no other sizes.
 _NARROWINGS: Sequence[Sequence[str]] = (
     (),
     ("text",),
@@ -152,11 +170,18 @@ _NARROWINGS: Sequence[Sequence[str]] = (
 )
 
 
-def _forms(material: Material) -> Iterator[Proposed]:
-    """Yield the form of the accepted outputs, from the widest to the narrowest."""
+def _form_checks(material: Material) -> Iterator[Proposed]:
+    """Yield checks of the form of an answer, from the widest form to the narrowest.
+
+    A form says for each piece of the text (a number, a word, a blank, a character) what
+    it must be. It is made from the accepted outputs: those with the same kinds of
+    pieces in the same order give one form. Yields nothing unless the check judges only
+    loops of one memory key: the answers of another function may have another form.
+    """
     if not material.keyed:
         return
 
+    # The outputs, each as its pieces, by the kinds of the pieces.
     groups: dict[tuple[str, ...], list[list[TextPiece]]] = defaultdict(list)
     for text in material.accepted:
         parts = pieces(text)
@@ -175,7 +200,7 @@ def _forms(material: Material) -> Iterator[Proposed]:
             ]
             for group in groups.values()
         ]
-        if _is_shown(forms, material):
+        if _is_more_than_chance(forms, material):
             yield Proposed(
                 kind="form",
                 rule={"forms": forms},
@@ -183,10 +208,12 @@ def _forms(material: Material) -> Iterator[Proposed]:
             )
 
 
-def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
-    """Return True if forms are more than chance: the lesson says so, or many outputs.
+def _is_more_than_chance(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
+    """Return True if the accepted outputs have these forms not just by chance.
 
-    Words that the lesson quotes from a rejected output show nothing.
+    So it is if the outputs are many, or if the words of the lesson name the case of
+    letters that a form asks for ("lower"), show an answer of such a form, or name two
+    of the accepted outputs. Words that also stand in a rejected output show nothing.
     """
     if len(material.accepted) + len(material.harmless) >= MIN_UNBROKEN_CASES:
         return True
@@ -196,13 +223,14 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     if not cases.isdisjoint(words):
         return True
 
-    # With blanks around, a part of it is found by whole words.
+    # Blanks at both ends, so that only whole words of an output are found in it.
     rejected = [f" {' '.join(_bare_words(text))} " for text in material.rejected]
     longest = max(len(text.split()) for text in material.accepted)
     lengths = range(1, min(longest, MAX_SHOWN_WORDS) + 1)
     named_words = set()
     for start, length in product(range(len(words)), lengths):
         text = " ".join(words[start : start + length])
+        # Words of letters alone fit too many forms to show one.
         is_plain = text.replace(" ", "").isalpha()
         is_form = not is_plain and fits("form", {"forms": forms}, text)
         if not is_form and text not in material.accepted:
@@ -221,12 +249,14 @@ def _bare_words(text: str) -> list[str]:
 
 
 def _piece_rule(
-    column: Sequence[TextPiece], narrowings: Sequence[str], words: str
+    column: Sequence[TextPiece], narrowings: Sequence[str], lesson_text: str
 ) -> Rule:
-    """Return what a form asks of the pieces at one place.
+    """Return what a form asks of the piece of a text at one place.
 
-    A word that all accepted outputs have, and that the lesson's `words` say, is always
-    asked for.
+    `column` has the piece at this place of each accepted output; all are of one kind.
+    `narrowings` say what besides the kind is asked for: the same "text", the same
+    "case" of letters, at "most" as many words, or only the "sizes" seen. A word that
+    all outputs have is always asked for if it also stands in `lesson_text`.
     """
     first = column[0]
     rule: dict[str, object] = {"kind": first.kind}
@@ -236,8 +266,10 @@ def _piece_rule(
         return rule
 
     rule["joiners"] = sorted({piece.joiner for piece in column} - {""})
-    is_said = re.search(rf"\b{re.escape(first.text)}\b", words)
-    if len({piece.text for piece in column}) == 1 and ("text" in narrowings or is_said):
+    in_lesson = re.search(rf"\b{re.escape(first.text)}\b", lesson_text)
+    if len({piece.text for piece in column}) == 1 and (
+        "text" in narrowings or in_lesson
+    ):
         rule["text"] = first.text
     cases = {letter_case(piece.text) for piece in column}
     if "case" in narrowings and len(cases) == 1:
@@ -247,10 +279,13 @@ def _piece_rule(
     return rule
 
 
-def _bounds(material: Material) -> Iterator[Proposed]:
-    """Yield the bounds that the lesson's words name, the widest first.
+def _bound_checks(material: Material) -> Iterator[Proposed]:
+    """Yield checks of the length of an answer, the widest bounds first.
 
-    Its words may have more numbers, such as how many words are to be cut.
+    A bound is at most or at least a number of words, lines or characters. The lesson
+    must name the number and the unit. Its words may have more numbers, such as how many
+    words are to be cut, so each is tried. Yields nothing unless the check judges only
+    loops of one memory key, that is of one function.
     """
     if not material.keyed:
         return
@@ -269,8 +304,12 @@ def _bounds(material: Material) -> Iterator[Proposed]:
             )
 
 
-def _words(material: Material) -> Iterator[Proposed]:
-    """Yield the words that the lesson quotes: first as forbidden, then as required."""
+def _word_checks(material: Material) -> Iterator[Proposed]:
+    """Yield a check for each word that the lesson quotes: that answers lack it.
+
+    Then yield for each that answers have it, but only if the check judges only loops of
+    one memory key, that is of one function.
+    """
     quoted = ["".join(groups) for groups in _QUOTED_WORD_PATTERN.findall(material.text)]
     for wanted in (False, True):
         if wanted and not material.keyed:
@@ -284,12 +323,14 @@ def _words(material: Material) -> Iterator[Proposed]:
             )
 
 
-def _calls(material: Material) -> Iterator[Proposed]:
-    """Yield the words with which all rejected calls begin.
+def _call_checks(material: Material) -> Iterator[Proposed]:
+    """Yield a check that forbids the words with which all rejected calls begin.
 
-    Fewer words would forbid calls that nobody rejected.
+    It is one check of all these words: fewer would forbid calls that nobody rejected.
+    Yields nothing if the calls begin with different words.
     """
     words = []
+    # Each column has the words at one place, one of each call.
     for column in zip(*map(call_words, material.rejected), strict=False):
         if len(set(column)) > 1:
             break

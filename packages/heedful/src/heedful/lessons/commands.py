@@ -26,7 +26,10 @@ def option_words(name: str, value: str) -> list[str]:
 
 
 def release_command(entries: Sequence[int]) -> str:
-    """Return the command that releases quarantined entries; "" without an id."""
+    """Return the command that releases quarantined entries; "" without an id.
+
+    `entries` are ids, and 0 is none.
+    """
     ids = [str(entry) for entry in entries if entry]
     if not ids:
         return ""
@@ -34,10 +37,11 @@ def release_command(entries: Sequence[int]) -> str:
 
 
 def trust_words(names: Sequence[str]) -> list[str]:
-    """Return the words after `heedful` that state these names; [] without a name.
+    """Return the arguments of `heedful` that declare sources to be one's own.
 
-    A name that a terminal may show as another one is for `heedful quarantine list`,
-    which escapes it.
+    `names` are those of the sources; without one, returns []. If a terminal may show
+    one as another name, or `heedful` may take it for an option, the arguments list the
+    quarantine instead, which escapes names.
     """
     if not names:
         return []

@@ -137,9 +137,11 @@ CONTRACTS_BY_NAME: Mapping[str, Contract] = {
 def find_contract(
     arguments: Fields, failure: str, errors: Iterable[str] = ()
 ) -> Contract | None:
-    """Return the contract that a failed call broke, as the failure says.
+    """Return the demand of a tool that a failed call broke, or None if none is known.
 
-    `errors` are the lines that name its errors: an absent path is one of them.
+    `arguments` are those of the call, and `failure` is what the tool said. `errors` are
+    the lines of it that name errors; only these may say that a path is absent, because
+    the rest of a text may mention such a path by chance.
 
     >>> error = "File has not been read yet. Read it first before writing to it."
     >>> find_contract({"file_path": "a.py"}, error).name

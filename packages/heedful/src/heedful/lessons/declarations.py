@@ -19,7 +19,12 @@ _PLACEHOLDER_PATTERN = r"%[-+#0 ]?\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}"
 
 
 def declared_by(checks: Iterable[Callable[..., object]]) -> Declared:
-    """Return what these checks declare: in their code, and as their parameters."""
+    """Return the texts, parameters and lists that these checks have.
+
+    A check is a function or an object that judges the answers of a model. Texts stand
+    in its code. Parameters are single numbers and texts that it holds, such as in its
+    fields, its defaults and the variables that it uses; lists are lists of these.
+    """
     reader = _DeclarationReader()
     for check in checks:
         reader.read(check, MAX_DEPTH)
@@ -40,13 +45,18 @@ class _DeclarationReader:
         self._seen: dict[int, Any] = {}
 
     def read(self, value: Any, depth: int) -> None:
-        """Read a check, or a value that belongs to one."""
+        """Collect what a check, or a value that belongs to one, has in it.
+
+        Follows the parts of the value `depth` levels down, and reads no object twice:
+        parts may refer to each other.
+        """
         if isinstance(value, str | int | float):
             self.parameters.add(str(value))
             return
         if depth == 0 or id(value) in self._seen or isinstance(value, type):
             return
 
+        # It is kept, so that no other object gets its id.
         self._seen[id(value)] = value
         if isinstance(value, list | tuple | set | frozenset | dict):
             self._read_items(value)
@@ -58,7 +68,11 @@ class _DeclarationReader:
             self.read(part, depth - 1)
 
     def _read_code(self, code: CodeType) -> None:
-        """Read the texts of a function; its numbers are mostly positions and counts."""
+        """Collect the texts and lists in the code of a function and its inner ones.
+
+        A text with placeholders counts as a whole, and so does each piece between them.
+        Numbers do not count: they are mostly positions and counts.
+        """
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 self._read_code(constant)
@@ -69,7 +83,11 @@ class _DeclarationReader:
                 self._read_items(constant)
 
     def _read_items(self, items: Iterable[Any]) -> None:
-        """Read a list of values; of a dictionary, the values."""
+        """Collect a list, and the sentences in it.
+
+        Of a dictionary, the values are the list. It counts only if it has nothing but
+        texts and numbers.
+        """
         values = list(items.values() if isinstance(items, dict) else items)
         if all(isinstance(value, str | int | float) for value in values):
             self.lists.add(tuple(map(str, values)))
@@ -79,7 +97,12 @@ class _DeclarationReader:
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """Yield what a check, or a value of one, is made of."""
+    """Yield the values that a check, or a value of one, is made of.
+
+    These are the items of a list; the function and the arguments of a partial; the
+    defaults of a function, and the variables and helpers of its own module that it
+    uses; and the fields and methods of any other object.
+    """
     if isinstance(value, list | tuple | set | frozenset | dict):
         items = value.values() if isinstance(value, dict) else value
         yield from (item for item in items if not isinstance(item, str | int | float))
@@ -93,6 +116,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
             yield from getclosurevars(value).nonlocals.values()
         for name in value.__globals__.keys() & set(value.__code__.co_names):
             part = value.__globals__[name]
+            # A function of the same module; one of a library is not the check's own.
             is_own = getattr(part, "__globals__", None) is value.__globals__
             if is_own or isinstance(part, str | int | float | list | tuple | dict):
                 yield part

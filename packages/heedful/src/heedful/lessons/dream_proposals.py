@@ -51,7 +51,10 @@ class Statement(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Statement":
-        """Return what a text says; two negations more say the same."""
+        """Return the numbers of a text, whether it negates, and its other words.
+
+        Two negations cancel each other, so the text negates if it has an odd number.
+        """
         rest = text
         numbers = []
         negates = False
@@ -59,6 +62,7 @@ class Statement(NamedTuple):
             rest = rest.replace(token, " ", 1)
             if any(map(str.isdigit, token)):
                 numbers.append(token.lower())
+            # The other tokens are operators, such as "<=".
             elif token.isascii() and token[0].isalpha():
                 negates = not negates
         return cls(tuple(numbers), negates, tuple(words(rest)))
@@ -113,11 +117,14 @@ class Proposal:
 
 
 def find_superseded(lessons: Iterable[DreamLesson]) -> Iterator[Proposal]:
-    """Yield for each rule the newer one about its failure that contradicts it.
+    """Yield a proposal for each rule that a newer rule contradicts.
 
-    They are trusted alike, and differ only in their numbers or in a negation. A rule
-    that is pinned is left to a person.
+    Rules are lessons of the kinds "check" and "strategy". Two contradict each other if
+    they are about the same failure, are of the same origin, and differ only in their
+    numbers or in a negation. The newest of such rules stands. A pinned rule is only
+    reported: replacing it is left to a person.
     """
+    # A subject is all that rules must share to contradict each other.
     by_subject: dict[object, list[DreamLesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
@@ -190,13 +197,18 @@ def find_recurrences(
     runs: Mapping[int, Collection[str]],
     now: float,
 ) -> list[Recurrence]:
-    """Return the reflections that these lessons call for, one for each thing.
+    """Return a reflection for each thing (a tool, a file, an error) that fails again.
 
-    `lessons` may be cited, by id; `words` are those of all lessons in use, and `runs`
-    the runs that saw each lesson. Things with most failures come first, and a failure
-    that one reflection cites does not count for another one.
+    Such a thing has at least three failures that no reflection before it cites, seen in
+    at least two runs, and at least two of those cited were put right. Things with most
+    failures come first.
+
+    `lessons` are those that may be cited, by id. `words` are those of all lessons in
+    use, which say how common a thing is. `runs` are the runs that saw each lesson, by
+    its id. `now` is in seconds since 1970.
     """
     linked = [link_lesson(_failing_words(lesson)) for lesson in words]
+    # A link names the thing that lessons share.
     groups = {
         link: _distinct_failures(failures)
         for link, failures in _failures_by_link(lessons, linked, runs).items()
@@ -211,6 +223,7 @@ def find_recurrences(
             len(new_ids) >= MIN_RECURRING_FAILURES
             and len(_runs_of(groups[link])) >= MIN_SAME_RUNS
         )
+        # A group with a single cure has helped nobody.
         if is_recurring and sum(failure.is_cured for failure in failures) > 1:
             recurrence = _reflect(link, failures, now)
             recurrences.append(recurrence)
@@ -224,10 +237,14 @@ def _failures_by_link(
     linked: Sequence[LinkedLesson],
     runs: Mapping[int, Collection[str]],
 ) -> dict[Link, list[Failure]]:
-    """Return the failures that name a thing, by the thing.
+    """Return the failures that lessons are about, by the thing that they name.
 
-    They were put right, or came back in another run. What most lessons name, or none
-    but one, and a shell are no such things.
+    A thing is a tool, a file or an error, as a link. Only failures count that were put
+    right, or came back in another run. Left out are a shell, and things that most
+    lessons name or only one: these have no weight.
+
+    `lessons` are those that may be cited, by id. `linked` are all lessons in use, with
+    the things that they name, and `runs` the runs that saw each lesson, by its id.
     """
     weights = weigh_links(linked)
     failures_by_link: dict[Link, list[Failure]] = defaultdict(list)
@@ -243,9 +260,10 @@ def _failures_by_link(
 
 
 def _failing_words(lesson: LessonWords) -> LessonWords:
-    """Return the words that say what failed: without the cure and the type.
+    """Return the words of a lesson that say what failed.
 
-    The type of a lesson is a word of its caller and does not name a thing.
+    They lack the fix, and the error type: this is a word of the caller, and does not
+    name the tool, file or error that failed.
     """
     mistake = lesson.mistake and replace(lesson.mistake, fix=None)
     account = render.account(mistake) if mistake else lesson.text
@@ -253,7 +271,11 @@ def _failing_words(lesson: LessonWords) -> LessonWords:
 
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
-    """Return what a lesson says about a failure."""
+    """Return what a lesson says about a failure, which was seen in these `runs`.
+
+    It is cured if the lesson says what put it right, if something worked in its run, or
+    if it is verified. An edit is no cure, because it cannot be done again elsewhere.
+    """
     mistake = lesson.mistake
     account = render.account(mistake) if mistake else lesson.text
     is_edited = bool(mistake and mistake.fix and mistake.fix.kind == "edit")
@@ -274,20 +296,22 @@ def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:
 
 
 def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
-    """Return the failures that differ, those first that came back most often.
+    """Return the failures without repetitions, those that came back most often first.
 
-    Lessons with one cure are about one failure. Those without a cure are about one
-    failure if they were seen in the same runs: they quote other lines of one output.
+    Lessons with the same digest or the same cure are about one failure. Those without a
+    cure are about one failure if they were seen in the same runs: they quote different
+    lines of one output.
     """
     in_order = sorted(failures, key=attrgetter("order"))
     by_digest: dict[str, Failure] = {}
+    # Of each digest the first is taken: one that is cured, if there is any.
     for failure in sorted(in_order, key=attrgetter("is_cured"), reverse=True):
         by_digest.setdefault(failure.digest, failure)
 
     distinct: dict[str | frozenset[str], Failure] = {}
     for failure in sorted(by_digest.values(), key=attrgetter("order")):
-        words = failure.cure or failure.text
-        distinct.setdefault(words if failure.is_cured else failure.runs, failure)
+        cure = failure.cure or failure.text
+        distinct.setdefault(cure if failure.is_cured else failure.runs, failure)
     return list(distinct.values())
 
 
@@ -297,7 +321,11 @@ def _runs_of(failures: Iterable[Failure]) -> frozenset[str]:
 
 
 def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
-    """Return the reflection on failures with one thing."""
+    """Return a reflection on failures that name the same thing, the `link`.
+
+    It lists each failure with its cure, and cites the lessons. `now` is in seconds
+    since 1970.
+    """
     runs = _runs_of(failures)
     day = iso(now).partition("T")[0]
     lines = [
@@ -309,6 +337,7 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
     lessons = {failure.lesson.id: failure.lesson for failure in failures}
     cited = [lessons[id] for id in sorted(lessons)]
     words = [f"{lesson.id} {lesson.text}" for lesson in cited]
+    # Runs and day are left out: the same reflection is not written again.
     exact = digest_of(str(link), "\n".join(words))
     return Recurrence(
         text=render.recurrence(str(link), len(runs), day, failures=lines),

@@ -61,12 +61,14 @@ def mask_finding(
     declared: Declared = Declared(),
     knows_refused: bool = True,
 ) -> str:
-    """Return message and fix of a single finding with the particulars masked.
+    """Return message and fix of a check's finding, with "___" for particulars.
 
-    `answers` are the outputs of its loop; `accepted` is the accepted one, or "". If the
-    refused one is unknown (`knows_refused` is false), what only the accepted answer has
-    in common with the finding may be what the check allows, so it is not masked. A text
-    that has only masks and stop words left is omitted.
+    Particulars are what holds for this `task` or its answers only. `answers` are all
+    outputs of its loop, the attempts at the task; `accepted` is the accepted one, or
+    "". `declared` is what the check says of every task. If the refused answer is
+    unknown (`knows_refused` is false), what only the accepted answer has in common with
+    the finding may be what the check allows, so it is not masked. A text that has only
+    masks and stop words left is omitted.
     """
     particulars_of_loop = _Particulars(
         task, answers, accepted=accepted, declared=declared, knows_refused=knows_refused
@@ -75,11 +77,14 @@ def mask_finding(
         particulars_of_loop.mask(clip(message).rstrip(". "), is_fix=False),
         particulars_of_loop.mask(clip(fix), is_fix=True),
     ]
-    return ". ".join(filter(_own_words, texts))
+    return ". ".join(filter(_content_words, texts))
 
 
 def with_rule(example: Example) -> Example:
-    """Return the example of a finding with its rule; one without a fix may lack it."""
+    """Return the example of a finding with its rule: what it says of any task.
+
+    Only an example without a fix may lack its rule; any other is returned as it is.
+    """
     if example.rule or example.fix:
         return example
 
@@ -102,14 +107,17 @@ def says_enough(rule: str) -> bool:
 def cases_of_rule(
     own: Sequence[Example], alike: Sequence[Example]
 ) -> Sequence[Example]:
-    """Return the sightings whose findings tell a lesson's rule from the particulars.
+    """Return the examples that show which words of a lesson's findings are its rule.
 
-    These are the findings of its check that are `alike`, those of other lessons among
-    them. But if its `own` sightings name what their tasks have in common, and say what
-    is right there, they state a rule of their own: "for kg, begin with KG:".
+    What several findings have in common is the rule, and the rest is particular to
+    their tasks. These are the findings of the same check that are `alike`, those of
+    other lessons among them. But if the lesson's `own` findings name what their tasks
+    have in common, and say what is right there, they state a rule of their own: "for
+    kg, begin with KG:". Then only those are returned.
     """
-    # "KG" is no word of a task about "kg".
+    # Case counts: "KG" is no word of a task about "kg".
     words = compiled(_WORDS_PATTERN)
+    # What only the rule of the lesson's own findings says.
     own_words = set(words.findall(constant_rule(own)))
     own_words -= set(words.findall(constant_rule(alike)))
     task_words = set.intersection(*(set(words.findall(case.task)) for case in own))
@@ -119,13 +127,13 @@ def cases_of_rule(
 
 
 def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
-    """Return the rule that all findings of one lesson state, newest sighting first.
+    """Return the rule that all findings of one lesson state.
 
-    What a check says of two tasks has the words of the check in common and differs in
-    the values of the tasks. So "the queue is red" and "the queue is blue" give the rule
-    "the queue is ___". The rule of the newest sighting alone is returned if its check
-    has stated it, if no second finding confirms it, or if the findings differ in most
-    of their words.
+    `sightings` are the examples with these findings, newest first. What a check says of
+    two tasks has the words of the check in common and differs in the values of the
+    tasks. So "the queue is red" and "the queue is blue" give the rule "the queue is
+    ___". The rule of the newest sighting alone is returned if its check has stated it,
+    if no second finding confirms it, or if the findings differ in most of their words.
 
     In a stage of a pipeline, a finding is also confirmed if it was `corrected` in more
     than one loop.
@@ -134,6 +142,7 @@ def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
     if newest.stated:
         return newest.rule
 
+    # Only the loops of a stage keep no outputs.
     is_stage = corrected > 0 and not any(sighting.has_output for sighting in sightings)
     findings = _independent_findings(sightings, is_stage)
     is_confirmed = len(findings) > 1 or (is_stage and corrected > 1)
@@ -150,10 +159,12 @@ def constant_rule(sightings: Sequence[Example], corrected: int = 0) -> str:
 def _independent_findings(sightings: Sequence[Example], is_stage: bool) -> list[str]:
     """Return the message and fix of the newest finding of each task, as one text.
 
-    A stage has the same task in each run, and its outputs are not kept. There, a
-    finding with other words counts as that of another task.
+    Findings on one task do not confirm each other. But a stage of a pipeline has the
+    same task in each run, and its outputs are not kept: there, a finding with other
+    words counts as that of another task.
     """
     newest_by_task: dict[object, Example] = {}
+    # From the oldest to the newest, which replaces the older ones of its task.
     for sighting in reversed(sightings):
         task = (sighting.wrong, sighting.fix) if is_stage else sighting.task
         newest_by_task[task] = sighting
@@ -174,7 +185,7 @@ def _common_text(texts: Sequence[str]) -> str:
 
 
 def _common_tokens(tokens: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the tokens that both have, with a mask where they differ."""
+    """Return the tokens that both have, in order, with a mask where they differ."""
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
     common: list[str] = []
@@ -201,6 +212,12 @@ class _Particulars:
         declared: Declared,
         knows_refused: bool,
     ) -> None:
+        """Find what is particular to the loop with this task and these answers.
+
+        `accepted` is the accepted answer, or "". `declared` is what the check says in
+        its code and its parameters. If the refused answer is unknown (`knows_refused`
+        is false), words that only answers have are not particular.
+        """
         self.task = task
         self.accepted = accepted
         accepted_values = set(_values_of(accepted))
@@ -217,60 +234,69 @@ class _Particulars:
         self.lists = declared.lists
         # The keys of an object are those of every answer, so they are no values.
         values = list(chain.from_iterable(map(_values_of, answers)))
-        task_words = _own_words(task)
-        self.loop_words = task_words | _own_words(" ".join(values))
+        task_words = _content_words(task)
+        self.loop_words = task_words | _content_words(" ".join(values))
         # The plain words of a value are particulars; a longer answer has those of any
         # text.
         short_values = [text for text in values if len(text) <= MAX_QUOTED_CHARS]
-        self.answer_words = _own_words(" ".join(short_values))
+        self.answer_words = _content_words(" ".join(short_values))
         if not knows_refused:
             self.loop_words = task_words
             self.answer_words &= task_words
-        # A name that begins a sentence of a check looks like any other word.
+        # A name that begins a sentence of a check looks like any other word, so the
+        # names of the task are known from there.
         names = filter(_is_name, compiled(_CHUNK_PATTERN).finditer(task))
-        self.task_names = _own_words(" ".join(name[0] for name in names))
+        self.task_names = _content_words(" ".join(name[0] for name in names))
         self.loop_text = "\n".join([task, *answers])
 
     def mask(self, text: str, is_fix: bool) -> str:
-        """Return a text of the finding with its particulars masked.
+        """Return the message or the fix of a finding with its particulars masked.
 
-        If the check declares enough of its words, the text is a template: whatever the
-        check does not declare was filled in. Of another text, only what the task or an
-        answer has is particular.
+        If the check declares enough of its words, in its code or as parameters, the
+        text is a template: whatever the check does not declare was filled in. Of
+        another text, only what the task or an answer has is particular. A list of
+        allowed values is never masked.
         """
         lists = list(allowed_spans(text, self.task, self.accepted, self.phrases))
-        is_declared = _mark(text, _constant_spans(text, self.constants))
+        # One byte for each character of the text: 1 if the check declares it.
+        is_declared = _flag_spans(text, _constant_spans(text, self.constants))
         words = [match.span() for match in compiled(_WORDS_PATTERN).finditer(text)]
         declared_count = sum(all(is_declared[start:end]) for start, end in words)
         if not declared_count or declared_count < MIN_DECLARED_SHARE * len(words):
-            is_listed = _mark(text, lists)
+            # Too few words are the check's own: the text is no template.
+            is_listed = _flag_spans(text, lists)
             spans = [
                 (start, end)
-                for start, end in self._known_spans(text, is_fix)
+                for start, end in self._particular_spans(text, is_fix)
                 if not any(is_listed[start:end])
             ]
             return _mask_spans(text, spans, merge=True)
 
         constants = [*self.constants, *self._members_in(text)]
-        is_constant = _mark(text, [*_constant_spans(text, constants), *lists])
+        is_constant = _flag_spans(text, [*_constant_spans(text, constants), *lists])
         return _mask_spans(text, self._filled_spans(text, is_constant, is_fix))
 
     def _members_in(self, text: str) -> Iterator[str]:
-        """Yield the members of declared lists that say nothing about this very task.
+        """Yield the members of declared lists of values that may stay in a text.
 
-        They do not if the text names the whole list, or if neither the task nor an
-        answer has them.
+        A check chooses one member by the task, which is then particular to it. Members
+        stay if the text names the whole list, or if neither the task nor an answer has
+        them.
         """
         for members in self.lists:
-            is_whole = len(members) > 1 and all(find_name(m, text) for m in members)
+            names_all = len(members) > 1 and all(find_name(m, text) for m in members)
             for member in members:
-                if is_whole or not find_name(member, self.loop_text):
+                if names_all or not find_name(member, self.loop_text):
                     yield member
 
     def _filled_spans(
         self, text: str, is_constant: bytearray, is_fix: bool
     ) -> Iterator[tuple[int, int]]:
-        """Yield where a template is filled; in a fix, only with what the loop has."""
+        """Yield the spans of a template that were filled in, without blanks around.
+
+        `is_constant` has 0 for each character that the check does not declare. In a
+        fix, only a span with a word of the task or of an answer counts.
+        """
         for gap in re.finditer(rb"\0+", is_constant):
             start, end = gap.span()
             filled = text[start:end]
@@ -279,8 +305,8 @@ class _Particulars:
                 blanks_before = len(filled) - len(filled.lstrip())
                 yield start + blanks_before, start + len(filled.rstrip())
 
-    def _known_spans(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
-        """Yield where a text says what only this loop has.
+    def _particular_spans(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
+        """Yield the spans where a text says what only this loop has.
 
         That is a word of a short answer, or a name of which the loop has all words. A
         message also loses its numbers and paths, which a fix may need.
@@ -289,21 +315,25 @@ class _Particulars:
             if self._is_of_loop(match[0], is_name=True):
                 yield match.span()
         for match in compiled(_CHUNK_PATTERN).finditer(text):
-            is_name = _is_name(match) or _own_words(match[0]) <= self.task_names
+            is_name = _is_name(match) or _content_words(match[0]) <= self.task_names
             if self._is_of_loop(match[0], is_name=is_name):
                 yield match.span()
         if not is_fix:
             yield from particulars(text)
 
     def _is_of_loop(self, chunk: str, *, is_name: bool) -> bool:
-        """Return True for words of an answer, and for names of words of the loop."""
-        words = _own_words(chunk)
+        """Return True if a chunk of a text has words that only this loop has.
+
+        One word of a short answer is enough. A name counts only if the task and the
+        answers have all of its words.
+        """
+        words = _content_words(chunk)
         if words & self.answer_words:
             return True
         return is_name and bool(words) and words <= self.loop_words
 
 
-def _mark(text: str, spans: Iterable[tuple[int, int]]) -> bytearray:
+def _flag_spans(text: str, spans: Iterable[tuple[int, int]]) -> bytearray:
     """Return 1 for each character of a text that stands in a span, else 0."""
     marks = bytearray(len(text))
     for start, end in spans:
@@ -320,6 +350,8 @@ def _constant_spans(text: str, constants: Iterable[str]) -> Iterator[tuple[int, 
 def _values_of(answer: str) -> Iterator[str]:
     """Yield an answer, or the values in it if it is an object or a list in JSON."""
     if answer.lstrip()[:1] in ("{", "["):
+        # The list is made before the first value is yielded, as the JSON may be too
+        # deep.
         with suppress(ValueError, RecursionError):
             yield from list(_leaves(json.loads(answer)))
             return
@@ -339,13 +371,17 @@ def _words(text: str) -> list[str]:
     return compiled(_WORDS_PATTERN).findall(text.lower())
 
 
-def _own_words(text: str) -> set[str]:
+def _content_words(text: str) -> set[str]:
     """Return the words of a text without stop words."""
     return set(_words(text)) - INDEX_STOP_WORDS
 
 
 def _is_name(match: re.Match[str]) -> bool:
-    """Return True for a word with digits, inner signs, or capitals in a sentence."""
+    """Return True if a word in a text looks like a name.
+
+    It has digits, signs within, or a capital; a capital that begins the word counts
+    only within a sentence.
+    """
     chunk = match[0]
     before = match.string[: match.start()]
     is_first = not before.strip() or before.rstrip()[-1] in ".:!?"
@@ -358,9 +394,10 @@ def _is_name(match: re.Match[str]) -> bool:
 def _mask_spans(
     text: str, spans: Iterable[tuple[int, int]], merge: bool = False
 ) -> str:
-    """Return a text with a mask in place of each span.
+    """Return a text with a mask in place of each span, whatever their order.
 
-    With `merge`, masks that only stop words or signs part become one.
+    Spans may overlap. With `merge`, two masks with only stop words or signs between
+    them become one.
     """
     parts: list[str] = []
     masked_end = 0
@@ -368,7 +405,8 @@ def _mask_spans(
         if end <= masked_end:
             continue
         between = text[masked_end : max(start, masked_end)]
-        if not (merge and parts) or _own_words(between):
+        # Else the last mask stands for this span, too.
+        if not (merge and parts) or _content_words(between):
             parts += [between, MASK]
         masked_end = end
     return "".join([*parts, text[masked_end:]])

@@ -110,7 +110,7 @@ class SessionTally(Shown):
 
     @property
     def words(self) -> str:
-        """One line for a person, "" if nothing was told.
+        """One line for a person; "" if the sessions were shown no lesson.
 
         >>> SessionTally(shown=4, right=2, again=1, other=1, calls_lost=3).words
         'shown 4: 2 right, 1 again, 1 other; 3 calls lost to known mistakes'
@@ -154,26 +154,30 @@ class Holdout:
 
 
 def plan_holdout(share: float, past: LoopExposures) -> Holdout:
-    """Return how a new loop of a scope with this `past` withholds lessons.
+    """Return with which probability a new loop goes without lessons, for a proof.
 
-    `share` is what was asked for; 0 withholds nothing, also where memory hurts. A
-    larger one than usual brings a verdict on memory as a whole sooner. Once there is
-    one, it would withhold help for nothing.
+    `share` is the probability that the user has set; 0 always withholds nothing. `past`
+    says how many loops of the scope have ended, and what the last proof concluded about
+    memory as a whole. Until it has concluded, one draw decides about all lessons of a
+    loop at once (`pooled_share` is 1), as this measures memory as a whole.
     """
     if share == 0 or past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         return Holdout(0.0)
     if past.verdict == "hurts":
         return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
     if past.verdict:
+        # A larger share than usual brings a verdict sooner. Now that there is one, it
+        # would withhold help for nothing.
         return Holdout(min(share, DEFAULT_HOLDOUT_SHARE))
     return Holdout(share, pooled_share=1.0)
 
 
 def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
-    """Return why no loop of a scope went without lessons, of which so many ended.
+    """Tell a person why no loop went without lessons, so that none can be compared.
 
-    `share` is the holdout that was asked for. In `coins` of the loops a draw could
-    have withheld memory.
+    `share` is the holdout that was set: the probability of going without. `ended`
+    counts the loops that had lessons and have ended. In `coins` of them a random draw
+    could have withheld these.
     """
     if coins:
         return (
@@ -186,11 +190,10 @@ def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
             "compare with"
         )
     if ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
-        first = FIRST_LOOPS_WITHOUT_HOLDOUT
         have = "has" if ended == 1 else "have"
         return (
-            f"the first {first} loops for which memory has something are shown all of "
-            f"it; {ended} of them {have} ended"
+            f"the first {FIRST_LOOPS_WITHOUT_HOLDOUT} loops for which memory has "
+            f"something are shown all of it; {ended} of them {have} ended"
         )
     return (
         f"none of the {ended:,} loops with lessons went without them (their holdout "
@@ -201,7 +204,11 @@ def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
 def is_pooled(
     seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
 ) -> bool:
-    """Return True, with this probability, if one draw decides about all lessons."""
+    """Return True, with the probability `pooled_share`, if a loop has one draw only.
+
+    It then decides about all lessons of the loop. `seed` names the scope. The result
+    depends on the arguments only.
+    """
     return _chance("together", seed, loop_id) < pooled_share
 
 
@@ -215,17 +222,18 @@ def is_withheld(
 ) -> bool:
     """Return True, with probability `share`, if a loop's prompt leaves a lesson out.
 
-    The result depends on the arguments only, so a resumed loop gets the same result.
-    With a share of 0 nothing is withheld. A withheld lesson is not replaced.
+    `seed` names the scope of the loop. The result depends on the arguments only, so a
+    resumed loop gets the same one. A withheld lesson is not replaced by another.
 
-    In most loops each lesson has its own draw, which measures what the lesson adds to
-    the others. By this measure, three lessons that say the same would each seem
-    useless. So in a `pooled_share` of loops, a single draw decides about all lessons,
-    which measures memory as a whole.
+    Mostly each lesson of a loop has its own draw, which measures what the lesson adds
+    to the others. By this measure, three lessons that say the same would each seem
+    useless. So in a share `pooled_share` of the loops, a single draw decides about all
+    lessons, which measures memory as a whole.
     """
     is_together = is_pooled(seed, loop_id, pooled_share)
-    coin = "" if is_together else f"lesson {lesson_id}"
-    return _chance("withheld", seed, loop_id, coin) < share
+    # Without the name of the lesson, the draw is the same for all of them.
+    drawn_for = "" if is_together else f"lesson {lesson_id}"
+    return _chance("withheld", seed, loop_id, drawn_for) < share
 
 
 def is_source_withheld(
@@ -233,7 +241,8 @@ def is_source_withheld(
 ) -> bool:
     """Return True, with probability `share`, if a loop gets no texts of a source.
 
-    The result depends on the arguments only. Each source has a draw of its own.
+    A source is another memory whose texts are on trial; each has a draw of its own.
+    `seed` names the scope. The result depends on the arguments only.
     """
     return _chance("source", seed, loop_id, source) < share
 
@@ -241,7 +250,8 @@ def is_source_withheld(
 def _chance(*names: str | int) -> float:
     """Return an evenly distributed number, 0..1, that depends only on the names.
 
-    It is a hash of the names, 48 bits of it as a fraction.
+    It is made of 48 bits of a hash of the names. So a draw looks random, but it can be
+    repeated without being stored.
     """
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48

@@ -38,7 +38,7 @@ MAX_READ_TITLES = 3  # of an error that names the program which wrote it
 
 
 def failing_tool(tool: str, arguments: Fields | str, error: str = "") -> str:
-    """Return what failed: the program of a shell's command, or else the tool.
+    """Return the name of what failed: the program of a shell command, or else the tool.
 
     Of several programs, it is the one that the error names as its author, and else the
     last one that is no filter behind a pipe.
@@ -57,17 +57,20 @@ def failure_signature(
 ) -> Signature:
     """Return the signature of a failed call: of what failed, and of its error.
 
-    `error` is the line that names the error. If the `output` of the call has the stack
-    trace of this error, the signature is that of the trace.
+    Calls that fail alike have the same signature. `error` is the line that names the
+    error. If the `output` of the call has the stack trace of this error, the signature
+    is that of the trace.
     """
     name = failing_tool(tool, arguments, error)
     error_signature = signature(name, error)
+    # A trace has several lines.
     if "\n" not in output:
         return error_signature
 
     output_signature = signature(name, output)
     # Only the pattern of a trace has more than the message.
     has_trace = output_signature.message != output_signature.pattern
+    # The trace may be that of another error of the output.
     error_digest = bare_digest(error_signature.message)
     if has_trace and bare_digest(output_signature.message) == error_digest:
         return output_signature
@@ -83,16 +86,22 @@ def _is_shell_call(tool: str, arguments: Fields | str) -> bool:
 
 
 def _failing_program(line: str, error: str) -> str:
-    """Return the program of a line that failed; "" if the line has none."""
+    """Return the program that failed in a line of commands; "" if the line has none.
+
+    That is the one that the error names as its author, as in "npm: not found"; else the
+    last one that is no filter, nor a minor one such as `cd` if there are others.
+    """
     authors: set[str] = set()
     programs: list[str] = []
     for operator, words in operated_commands(line):
         chain = list(_programs_in(words))
         authors.update(chain)
+        # What reads from a pipe only filters what another program says.
         is_filter = operator in ("|", "|&")
         if not is_filter:
             programs += chain[-1:]
 
+    # An error may begin with the names of programs: "sudo: npm: command not found".
     for title in error.casefold().split(": ")[:MAX_READ_TITLES]:
         if title in authors:
             return title
@@ -101,7 +110,11 @@ def _failing_program(line: str, error: str) -> str:
 
 
 def _programs_in(words: Sequence[str]) -> Iterator[str]:
-    """Yield the wrappers of a command, and last the program that they run."""
+    """Yield the wrappers of a command, such as `sudo`, and last what they run.
+
+    `words` are those of the command. Versions are left out of the names of runners:
+    "python3.12 -m pytest" gives "python" and "pytest".
+    """
     rest = list(words)
     while rest:
         name = program_name(rest[0])
@@ -110,6 +123,7 @@ def _programs_in(words: Sequence[str]) -> Iterator[str]:
         if name not in _SHELL_KEYWORDS:
             yield runner if runner in _RUNNERS else name
 
+        # Go to the word at which the next program begins, if there is one.
         if name in _SHELL_KEYWORDS:
             rest = rest[1:]
         elif name in _WRAPPERS:
@@ -126,10 +140,13 @@ def _programs_in(words: Sequence[str]) -> Iterator[str]:
 
 
 def _without_options(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words from the first one on that is no option, figure or variable."""
-    begins = False
+    """Yield the words from the first one on that is no option, figure or variable.
+
+    With what follows a wrapper, as in "timeout -k 5 60 A=1 npm test", that is "npm".
+    """
+    has_begun = False
     for word in words:
         is_option = word.startswith("-") or word[:1].isdecimal() or "=" in word
-        begins = begins or not is_option
-        if begins:
+        has_begun = has_begun or not is_option
+        if has_begun:
             yield word

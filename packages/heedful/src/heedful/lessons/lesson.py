@@ -102,10 +102,11 @@ class Signature:
 
     @property
     def figures(self) -> Figures:
-        """Whether figures tell this error from others.
+        """Whether the numbers in an error's text distinguish it from other errors.
 
-        "content" if some are part of the pattern, as in "4.2, not 12": another figure
-        makes it another error. "particulars" if all are masked. "" without figures.
+        "content" if some are part of the pattern, as in "4.2, not 12": with another
+        number it is another error. "particulars" if all are masked, so that they make
+        no difference. "" without numbers.
         """
         if re.search(r"(?<![\w.])\d", self.pattern):  # no mask has replaced it
             return "content"
@@ -193,11 +194,13 @@ class Cause:
     varies: bool = False
 
     def says_fix(self, verified: bool) -> bool:
-        """Return whether its words say what to do.
+        """Return whether the words of the rule say what to do.
 
-        They have a fix that is the same for all tasks, or as feedback they fixed at
-        least two loops, and most of those that broke the rule; `verified` says that one
-        of these passed. A loop may make another mistake instead.
+        They do not if the fix differs from task to task. Otherwise they do if there is
+        a fix, or if with them as feedback most of the loops that broke the rule, and at
+        least two, put it right. The latter counts only if the lesson is `verified`,
+        which means that one of these loops passed: others may have made another mistake
+        instead.
         """
         has_mended = verified and self.mended >= 2 and self.mended * 2 > self.loops
         return not self.varies and (self.fix > 0 or has_mended)
@@ -209,11 +212,12 @@ class Cause:
         verified: bool,
         check_ids: Sequence[str] = (),
     ) -> Reason | None:
-        """Return why a loop with these checks is not shown the rule; None if it may be.
+        """Return why a loop is not shown this rule, which others broke, or None.
 
-        A rule of a ready-made check has its arguments, so it is for no loop that gives
-        the check other ones: the `check_ids` tell, if they are known. `verified` is
-        true if a loop broke the rule of this lesson and then passed. The `task` decides
+        None means that the loop may be shown it. `checks` are the names of the loop's
+        checks. `check_ids` identify them together with their arguments, if these are
+        known: a rule such as "at most 80 words" is for no loop with another limit.
+        `verified` is true if a loop broke the rule and then passed. The `task` decides
         which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
@@ -237,6 +241,7 @@ class Cause:
         excess = (self.loops - self.mended) - self.mended
         if excess > MAX_FAILED_LOOPS and not self._reminds(task):
             return Reason("seldom fixed", figures=figures)
+        # Loops that keep the rule anyway are reminded now and then.
         if self.quiet >= MIN_UNBROKEN_CASES and self.quiet % REMINDER_INTERVAL_LOOPS:
             return Reason("kept", figures=figures)
         return None
@@ -345,7 +350,7 @@ class Lesson:
 
 
 def _example_lines(example: Example | None) -> list[str]:
-    """Return the texts of an example that has any, a line for each."""
+    """Return a line for each text of an example that is not empty, with its name."""
     if example is None:
         return []
     texts = {
@@ -377,6 +382,7 @@ class Filter:
     since: float = 0.0
 
     def __post_init__(self) -> None:
+        """Check all fields, and replace `tags` and `kind` by tuples."""
         check_sequence("tags", self.tags, str, "a sequence of tags, each a text")
         require(all(self.tags), "tags", self.tags, "a sequence of tags, each a text")
         require(self.match in ("any", "all"), "match", self.match, "any or all")
@@ -394,14 +400,19 @@ class Filter:
 
     def allows(self, match: "Match") -> bool:
         """Return True if a search with this filter may return the match."""
-        wanted = set(self.tags)
-        has_tags = wanted <= set(match.tags)
-        if self.match == "any" and wanted:
-            has_tags = not wanted.isdisjoint(match.tags)
+        wanted_tags = set(self.tags)
+        has_tags = wanted_tags <= set(match.tags)
+        if self.match == "any" and wanted_tags:
+            has_tags = not wanted_tags.isdisjoint(match.tags)
         is_kind = not self.kind or match.kind in self.kind
         is_type = self.error_type in ("", match.error_type)
-        is_worth = match.importance >= self.importance and match.at >= self.since
-        return has_tags and is_kind and is_type and is_worth
+        return (
+            has_tags
+            and is_kind
+            and is_type
+            and match.importance >= self.importance
+            and match.at >= self.since
+        )
 
 
 ANY_LESSON = Filter()
@@ -483,8 +494,9 @@ class Match:
     def relevance(self) -> float:
         """How well the match fits the query, 0..1.
 
-        It is the mean of `coverage` and `cosine`; without a vector, `coverage` times
-        `keyword`.
+        It is the mean of `coverage`, the share of the query's words that it has, and
+        `cosine`, the likeness of the vectors. Without a vector it is `coverage` times
+        `keyword`, the score of the full text search.
         """
         if self.cosine is None:
             return self.coverage * (self.keyword or 0.0)
@@ -559,7 +571,11 @@ def check_memory(
     parents: object,
     pinned: object,
 ) -> None:
-    """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
+    """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored.
+
+    The error names the first argument that is wrong, and what is allowed. `parents` is
+    the argument `derived_from`.
+    """
     require(text.strip(), "text", text, "the text of an error")
     check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")

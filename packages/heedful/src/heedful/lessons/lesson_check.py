@@ -52,7 +52,12 @@ class TextPiece(NamedTuple):
 
 
 def pieces(text: str) -> list[TextPiece]:
-    """Return the pieces of a text, without white space at its ends."""
+    """Split a text into numbers, words, white space and single other characters.
+
+    The kinds of these pieces are "0", "a", " " and the character itself. White space at
+    the ends of the text is left out. Words that the same character joins, such as "_",
+    are one piece.
+    """
     parts: list[TextPiece] = []
     for piece in compiled(_PIECE_PATTERN).findall(text.strip()):
         if piece[0].isalpha():
@@ -67,9 +72,14 @@ def pieces(text: str) -> list[TextPiece]:
 
 
 def _add_word(parts: list[TextPiece], word: str) -> None:
-    """Add a word, or join it to the words before it."""
+    """Add a word at the end of the pieces of a text, or join it to words before it.
+
+    It is joined if one character stands between them, the same as between the words
+    that are joined already: after "cash_withdrawal" and "_", "fee" joins them.
+    """
     if len(parts) > 1:
         words, joiner = parts[-2:]
+        # `joiner` must be one character, and no number ("0") and no word ("a").
         is_joined = words.joiner in ("", joiner.text) and joiner.kind not in ("0", "a")
         if words.kind == "a" and is_joined:
             text = f"{words.text}{joiner.text}{word}"
@@ -86,7 +96,10 @@ def letter_case(text: str) -> str:
 
 
 def _fits_form(rule: Rule, text: str) -> bool:
-    """Return True if the text has one of the forms of a rule."""
+    """Return True if the text has one of the forms of a rule.
+
+    A form is a list of rules, one for each piece (number, word, character) of the text.
+    """
     if len(text) > MAX_SHOWN_TEXT_CHARS:  # it is prose
         return False
     parts = pieces(text)
@@ -97,7 +110,13 @@ def _fits_form(rule: Rule, text: str) -> bool:
 
 
 def _fits_piece(rule: Rule, piece: TextPiece) -> bool:
-    """Return True if a piece fits its rule; what the rule omits may have any value."""
+    """Return True if a piece, such as a number or a word, fits the rule for its place.
+
+    The rule may fix the kind of the piece, its text, its `sizes` in characters, its
+    `joiners` between words, the case of its letters, and how many words it has at
+    `most`. What the rule omits may have any value, but words are joined only by those
+    characters that the rule has.
+    """
     size = len(piece.text)
     return (
         rule["kind"] == piece.kind
@@ -110,8 +129,12 @@ def _fits_piece(rule: Rule, piece: TextPiece) -> bool:
 
 
 def json_types(text: str) -> dict[str, str] | None:
-    """Return the type of each field; None if the text is not a JSON object."""
+    """Return the name of the Python type of each field of a JSON object, by its name.
+
+    Return None if the text is not a JSON object.
+    """
     try:
+        # All numbers are of one type: 3 stands for 3.0 in JSON.
         value = json.loads(text, parse_int=float)
     except (ValueError, RecursionError):
         return None
@@ -121,7 +144,11 @@ def json_types(text: str) -> dict[str, str] | None:
 
 
 def _fits_object(rule: Rule, text: str) -> bool:
-    """Return True if the text is a JSON object with the fields of a rule."""
+    """Return True if the text is a JSON object with the fields of a rule.
+
+    `fields` of the rule has the allowed types of each field. If it is `closed`, the
+    object may have no other field.
+    """
     types = json_types(text)
     if types is None:
         return False
@@ -137,7 +164,12 @@ def call_words(text: str) -> list[str]:
 
 
 def fits(kind: CheckKind, rule: Rule, text: str) -> bool:
-    """Return True if a text keeps the rule of a check."""
+    """Return True if a text keeps the rule of a check.
+
+    The kind says what the rule is about: the fields of a JSON "object", the "form" of
+    the text (its numbers, words and characters), a "bound" of its length in some unit,
+    a "word" that it has or lacks, or words that a "call" must not have.
+    """
     match kind:
         case "object":
             return _fits_object(rule, text)
@@ -148,7 +180,9 @@ def fits(kind: CheckKind, rule: Rule, text: str) -> bool:
             return bool(rule.get("least", size) <= size <= rule.get("most", size))
         case "word":
             return (rule["word"].casefold() in text.casefold()) is bool(rule["wanted"])
-        case "call":  # it lacks the words that the rule forbids, in their order
+        case "call":
+            # It lacks the words that the rule forbids, one behind the other. Blanks at
+            # the ends let them match whole words only.
             return f" {rule['words']} " not in f" {' '.join(call_words(text))} "
 
 
@@ -208,15 +242,21 @@ class LessonCheck:
         return bool(text.strip()) and not fits(self.kind, self.rule, text)
 
     def refuses_call(self, tool: str, text: str) -> bool:
-        """Return True if a call of a tool breaks the rule; "" is the shell.
+        """Return True if a call of a tool breaks the rule.
 
-        A command is judged whatever tool runs it.
+        `text` is the command or the arguments. Only calls of the tool whose error
+        taught the check are judged, and commands of the shell, for which `tool` is "",
+        always.
         """
         is_judged = not tool or self.error_type.strip().lower() == tool.strip().lower()
         return is_judged and self.refuses(text)
 
     def retired(self, now: float) -> str:
-        """Return why an accepted check no longer judges; "" if it does."""
+        """Return why an accepted check no longer judges; "" if it still does.
+
+        It no longer judges if too many of its findings were wrong, or if it has found
+        nothing for long. `now` is the time in seconds since 1970.
+        """
         if self.false_alarms > MAX_FALSE_ALARM_SHARE * self.hits:
             return f"{self.false_alarms} of {self.hits} findings were false alarms"
         if now - max(self.decided, self.last_hit) > MAX_QUIET_SECONDS:

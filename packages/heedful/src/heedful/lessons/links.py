@@ -117,7 +117,9 @@ class Related:
 
 
 def link_lesson(words: LessonWords) -> LinkedLesson:
-    """Return a lesson with what its words are about, in the order of kinds and names.
+    """Return a lesson with its links: the tools, files and errors that its words name.
+
+    They are read from its text, its error and its calls, and sorted by kind and name.
 
     >>> text = "When `make docs` fails in docs/conf.py: `pip install yaml`"
     >>> words = LessonWords(
@@ -130,7 +132,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     tools = {_name(tool) for tool, _ in calls if tool}
     command_words: set[str] = set()
     for command in [call for tool, call in calls if is_command(tool, call)]:
-        # Code in backticks, such as `f(a, b)`, is no command. "." is one of the shell.
+        # Code in backticks, such as `f(a, b)`, is no command. "." belongs to the shell.
         if "(" not in command:
             tools.update(_name(name) for name in programs_of(command) if name != ".")
             command_words.update(command.split())
@@ -144,7 +146,8 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     texts = re.sub(r"\b[A-Za-z][\w+.-]{1,20}://\S+", " ", texts)
     files = {_name(name) for name in _files_in(texts, command_words)}
     errors = set(map(_name, _ERROR_CODE_PATTERN.findall(texts)))
-    # The type of a lesson of a run may be its kind, or how the run ended.
+    # The error type of a lesson about a run may be its kind, or say how the run ended:
+    # then it names no error.
     run_types = {"", *EPISODE_LESSON_KINDS, *FAILED_OUTCOMES, "partial", "success"}
     if words.kind not in EPISODE_LESSON_KINDS:
         run_types = {""}
@@ -170,7 +173,9 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
 def relate(subject: LessonWords, words: Iterable[LessonWords], limit: int) -> Related:
     """Return a lesson with its links, and the lessons that share some, nearest first.
 
-    `words` are those of all lessons to compare.
+    A link is a tool, a file or an error that a lesson names. `words` are those of all
+    lessons to compare, which may include the `subject`; at most `limit` are returned.
+    The rarer the links that two lessons share, the nearer they are.
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
@@ -195,9 +200,10 @@ def relate(subject: LessonWords, words: Iterable[LessonWords], limit: int) -> Re
 
 
 def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
-    """Return the weight of each link: rarer links weigh more, common ones 0.
+    """Return the weight of each link of some lessons: rarer links weigh more.
 
-    A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
+    A link relates nothing, and weighs 0, if only one lesson has it, or more than a
+    share of `MAX_LINK_SHARE` of them; `MIN_COMMON_LESSONS` may always have it.
     """
     counts = Counter(chain.from_iterable(lesson.links for lesson in lessons))
     max_count = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
@@ -208,7 +214,11 @@ def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
 
 
 def _calls_of(words: LessonWords) -> list[tuple[str, str]]:
-    """Return the calls that a lesson is about, each with its tool, "" without one."""
+    """Return the calls that a lesson is about, each as its tool and its text.
+
+    The record of a mistake has them. Without one, they are what stands in backticks in
+    the words of the lesson, and the tool is "".
+    """
     if words.mistake is None:
         text = f"{words.text}\n{words.error}"
         return [("", call) for call in re.findall(r"`([^`\n]+)`", text)]
@@ -235,10 +245,11 @@ def _known_endings() -> MimeTypes:
 
 
 def _files_in(text: str, command_words: Iterable[str]) -> Iterator[str]:
-    """Yield the files that a text names, without their folders.
+    """Yield the names of the files that a text names, without their folders.
 
-    "os.path" is not a file: a file is in a folder, has the number of a line, is a word
-    of a command, or has an ending that Python knows.
+    A word with a dot may be something else, as "os.path" is. It is a file if it is in a
+    folder, has the number of a line ("app:3"), is one of the `command_words`, or has an
+    ending that Python knows.
     """
     words_of_commands = set(command_words)
     dotted_words = " ".join(word for word in text.split() if "." in word)

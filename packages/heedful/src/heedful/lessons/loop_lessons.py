@@ -66,10 +66,12 @@ def learn(
     counts as corrected even if the candidate did not change, because the work can be
     outside of the candidate.
 
-    With a `memory_key`, the lessons about findings say which rule of this key the loop
-    broke; then a loop that did not pass has an unverified lesson for each error, and a
-    task or answer that is too long for an example is left out. `checks` are the names
-    of the loop's checks, and what they `declare` is no particular of the task.
+    A `memory_key` names loops of one kind. With it, the lessons about findings say
+    which rule of this key the loop broke; then a loop that did not pass has an
+    unverified lesson for each error, and a task or answer that is too long for an
+    example is left out. `checks` are the names of the loop's checks. What they
+    `declare`, such as the texts they allow, is no particular of the task, so a rule
+    keeps it.
     """
     if not loop.attempts:
         return ()
@@ -77,6 +79,7 @@ def learn(
     last = loop.attempts[-1]
     passed = _has_passed(loop)
     fits = _fits_an_example(task) and _fits_an_example(last.candidate.text or "")
+    # Without a key, only a loop that passed teaches, and only what fits a prompt.
     if not memory_key and not (passed and (fits or not outputs)):
         return ()
 
@@ -88,6 +91,7 @@ def learn(
 
     accepted = last if passed else None
     corrections = _corrections(loop, accepted, must_differ=outputs)
+    # The most severe come first, because only some become lessons.
     corrections.sort(key=lambda correction: -correction.finding.severity)
 
     still_broken = _broken_at_last(loop)
@@ -104,6 +108,7 @@ def learn(
             )
             stated = bool(correction.finding.rule)
             example = replace(example, rule=rule, stated=stated)
+        # Before the outputs are dropped: then the text alone tells what was changed.
         text = correction.text(example, quotes_change=not quotes_outputs)
         if not quotes_outputs:
             example = replace(example, task=clip(task), accepted="", rejected="")
@@ -117,7 +122,12 @@ def learn(
 def outcome_of(
     loop: Loop, memory_key: str = "", rules: frozenset[str] = frozenset()
 ) -> Outcome:
-    """Return a loop's outcome; its signatures are those of lessons about its errors."""
+    """Return how a loop ended, so that a proof can tell whether its lessons helped.
+
+    The signatures are digests of its errors and missed goals, the same as those of
+    lessons about them: so a proof sees which errors came again. `rules` are the rules
+    of the `memory_key`, which names loops of one kind, that the loop broke.
+    """
     errors: set[tuple[str, str]] = set()  # the check and the key of each
     for attempt in loop.attempts:
         if attempt.evaluation is None:
@@ -130,6 +140,7 @@ def outcome_of(
     digests = frozenset(signature(check, key).digest for check, key in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
     passed_first = first is not None and first.passes(loop.goals)
+    # With a ladder, attempts climb from a cheap model, the first rung, to dearer ones.
     climb = loop.climb()
     return Outcome(
         loop.id,
@@ -146,12 +157,13 @@ def outcome_of(
 
 
 def is_proof_due(outcomes: int) -> bool:
-    """Return True if a proof is due after this number of outcomes.
+    """Return True if what lessons are worth is to be computed after so many outcomes.
 
-    It is due after every 20th outcome, and less often from 512 on: then after 6 to 13 %
-    more outcomes, so that all proofs together read each outcome at most 16 times. The
-    intervals allow any number of looks.
+    This proof is due after every 20th outcome, and less often from 512 on: then after
+    6 to 13 % more outcomes, so that all proofs together read each outcome at most 16
+    times. However often one looks, the intervals of a proof stay valid.
     """
+    # From 512 on, it is a power of 2 between 1/16 and 1/8 of the outcomes.
     spacing = max(20, 2 ** (outcomes.bit_length() - 4))
     return outcomes > 0 and outcomes % spacing == 0
 
@@ -164,10 +176,11 @@ def rule_of(
     task: str,
     declare: Callable[[], Declared],
 ) -> str:
-    """Return the rule of a finding about the `refused` attempt of an ended loop.
+    """Return the rule for other tasks that a finding about the attempt `refused` shows.
 
-    If its check has stated none, it is what the finding says without particulars of the
-    task and the answers.
+    It is what the check stated as the rule. If it stated none, it is what the finding
+    says, with blanks for particulars of the `task` and of the answers of the ended
+    loop; what the checks `declare` as their own words stays.
     """
     if finding.rule:
         return clip(finding.rule)
@@ -197,9 +210,12 @@ def _fits_an_example(text: str) -> bool:
 
 
 def _first_try_lesson(loop: Loop, task: str) -> Lesson:
-    """Return the lesson of a loop whose first attempt was accepted."""
+    """Return the lesson of a loop whose only attempt was accepted: a good example.
+
+    It is unverified, because nothing shows what would have gone wrong.
+    """
     (attempt,) = loop.attempts
-    assert attempt.evaluation is not None
+    assert attempt.evaluation is not None  # only an evaluation accepts an attempt
     return Lesson(
         "example",
         signature("accepted", "first try"),
@@ -230,17 +246,21 @@ class _Correction:
     accepted: Attempt | None
 
     def example(self, task: str) -> Example:
-        """Return the rejected and the accepted output, with their scores."""
+        """Return the rejected and the accepted output, with their scores.
+
+        If no attempt was accepted, the accepted output is "" and without scores. Task
+        and accepted output are not cut here: `learn` leaves out those that are long.
+        """
         before = self.rejected.evaluation or Evaluation()
-        answer = ""
+        accepted_output = ""
         after = Evaluation()
         if self.accepted is not None:
-            answer = self.accepted.candidate.text or ""
+            accepted_output = self.accepted.candidate.text or ""
             after = self.accepted.evaluation or after
 
         return Example(
             task,
-            answer,
+            accepted_output,
             rejected=clip(self.rejected.candidate.text or ""),
             wrong=clip(self.finding.message),
             before=dict(before.scores),
@@ -252,28 +272,33 @@ class _Correction:
         )
 
     def text(self, example: Example, quotes_change: bool) -> str:
-        """Return what was wrong, and the fix; without a fix, the change if it is short.
+        """Return the words of the lesson: what was wrong, and how to put it right.
 
-        With `quotes_change` a short change is quoted with the fix.
+        That is the fix or, without one, the change from the rejected to the accepted
+        output of `example`, if it is short. With `quotes_change`, a short change is
+        quoted after the fix, too.
         """
         change = ""
         if self.accepted is not None:
-            line = difference(example.rejected, redact(example.accepted))
-            if 0 < len(line) <= MAX_QUOTED_CHARS and "\n" not in line:
-                change = f"Accepted: {line}"
+            changed_part = difference(example.rejected, redact(example.accepted))
+            if 0 < len(changed_part) <= MAX_QUOTED_CHARS and "\n" not in changed_part:
+                change = f"Accepted: {changed_part}"
 
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())
         if quotes_change and change not in text:
+            # A full stop is added only where the text has no end of its own.
             return f"{text} {change}" if text[-1] in ".!?:…" else f"{text}. {change}"
         return text
 
     def cause(
         self, memory_key: str, checks: tuple[str, ...], still_broken: Set[str]
     ) -> Cause | None:
-        """Return the rule of the finding; None for a goal or without a key.
+        """Return the rule that the finding shows was broken, for later loops.
 
-        `still_broken` are the rules that the loop broke to the end.
+        `memory_key` names the loops of one kind that share it; without one, the result
+        is None, and so it is for a missed goal. `checks` are the names of the loop's
+        checks. `still_broken` names the rules that the loop broke to the end.
         """
         finding = self.finding
         evaluation = self.rejected.evaluation
@@ -281,13 +306,14 @@ class _Correction:
             return None
 
         rule = _rule_name(finding, self.rejected)
-        # Where another model put it right, the words of the feedback did not.
+        # If another model of the loop's ladder put it right, the feedback did not.
         climbed = self.accepted and self.accepted.rung != self.rejected.rung
-        own_check = (finding.check,) if finding.check in checks else checks
+        # A finding may have another name than its check: then any may have found it.
+        possible_checks = (finding.check,) if finding.check in checks else checks
         return Cause(
             memory_key=memory_key,
             rule=rule,
-            checks=own_check,
+            checks=possible_checks,
             check_id=finding.check_id,
             severity=finding.severity,
             fix=int(bool(finding.fix)),
@@ -297,7 +323,11 @@ class _Correction:
     def lesson(
         self, loop_id: str, text: str, example: Example, cause: Cause | None
     ) -> Lesson:
-        """Return the lesson, which is verified if the error was corrected."""
+        """Return the lesson about the error, verified if an accepted attempt lacks it.
+
+        `loop_id` is the loop it comes from, and `text` says what to do. `cause` is the
+        rule that was broken, if later loops are told it as a rule.
+        """
         finding = self.finding
         state: State = "unverified" if self.accepted is None else "verified"
         return Lesson(
@@ -315,18 +345,18 @@ class _Correction:
 
 
 def _lessons_of_caller(loop: Loop, task: str) -> list[Lesson]:
-    """Return what a caller said of attempts before the accepted one, as rules.
+    """Return lessons in the words in which a caller refused earlier attempts.
 
-    That are the biases which the accepted attempt does not have, and the reasons for
-    further attempts.
+    These are biases, that is lasting warnings, which the accepted attempt does not
+    have, and the reasons that the caller gave for a further attempt.
     """
-    after = loop.attempts[-1].evaluation or Evaluation()
+    accepted = loop.attempts[-1].evaluation or Evaluation()
     findings: dict[str, Finding] = {}
     for attempt, rerun in pairwise(loop.attempts):
-        before = attempt.evaluation or Evaluation()
-        for finding in before.findings:
+        refused = attempt.evaluation or Evaluation()
+        for finding in refused.findings:
             is_bias = finding.persistent and finding.level != "error"
-            if is_bias and finding.key not in after.keys:
+            if is_bias and finding.key not in accepted.keys:
                 findings[finding.key] = finding
         reason = rerun.labels.get(RERUN_REASON_LABEL)
         if reason:
@@ -354,25 +384,26 @@ def _lessons_of_caller(loop: Loop, task: str) -> list[Lesson]:
 def _corrections(
     loop: Loop, accepted: Attempt | None, must_differ: bool
 ) -> list[_Correction]:
-    """Return each error and missed goal that was corrected, by its last occurrence.
+    """Return each error and missed goal that the accepted attempt no longer has.
 
-    Without an accepted attempt, return each error. If the candidates `must_differ`, an
-    attempt with the accepted candidate is ignored.
+    Each is paired with the last attempt that had it. If no attempt was `accepted`, each
+    error of the loop is returned, though nothing corrected it. If the candidates
+    `must_differ`, attempts with the same candidate as the accepted one are ignored.
     """
     corrections: dict[str, _Correction] = {}
     for attempt in loop.attempts:
-        before = attempt.evaluation
-        if before is None:
+        evaluation = attempt.evaluation
+        if evaluation is None:
             continue
 
-        findings: Sequence[Finding] = before.errors
+        findings: Sequence[Finding] = evaluation.errors
         if accepted is not None and accepted.evaluation is not None:
-            same = attempt.candidate.digest == accepted.candidate.digest
-            if before is accepted.evaluation or (must_differ and same):
+            is_same = attempt.candidate.digest == accepted.candidate.digest
+            if evaluation is accepted.evaluation or (must_differ and is_same):
                 continue
-            findings = _corrected_findings(loop, before, accepted.evaluation)
+            findings = _corrected_findings(loop, evaluation, accepted.evaluation)
         for finding in findings:
-            # What the check of a lesson finds again teaches nothing new.
+            # A check that was itself made from a lesson teaches nothing new.
             if finding.check.startswith(LESSON_CHECK_PREFIX):
                 continue
             # What an exception says is known to be a mistake only if it was put right.
@@ -386,7 +417,11 @@ def _corrections(
 def _corrected_findings(
     loop: Loop, before: Evaluation, after: Evaluation
 ) -> list[Finding]:
-    """Return the errors and missed goals `before` that are gone in `after`."""
+    """Return the errors and missed goals of one evaluation that a later one has not.
+
+    A missed goal becomes a finding only if its score rose by the gain that the loop
+    demands of an improvement: a smaller one may be chance.
+    """
     min_gain = thousandths(loop.improves.min_gain)
     findings = list(before.errors)
     for goal in before.unmet(loop.goals):
@@ -416,14 +451,16 @@ def _rule_name(finding: Finding, attempt: Attempt) -> str:
 def rule_digest(check: str, key: str, output: str) -> str:
     """Return the digest that names the rule which an output broke.
 
-    `key` is that of the finding. Findings that differ only in what they quote from
-    their outputs are about one rule.
+    `check` found it, and `key` is the text that identifies the finding. Findings that
+    differ only in what they quote from their outputs are about one rule: the quotations
+    are masked.
     """
-    # Another output breaks the same rule, so the quotations are masked.
+    # A short output may be quoted whole, without quotation marks.
     if MIN_QUOTED_OUTPUT_CHARS <= len(output) <= MAX_QUOTED_CHARS:
         key = re.sub(rf"(?<!\w){re.escape(output)}(?!\w)", "…", key)
 
     def mask(quotation: re.Match[str]) -> str:
+        # What is not from the output may be what the check demands.
         return "…" if quotation[2] in output else quotation[0]
 
     # A text in quotation marks: 'total', "a b".

@@ -17,23 +17,26 @@ from heedful.lessons.states import after
 
 
 def merge(stored: Lesson, seen: Lesson) -> Lesson:
-    """Return the lesson to store after a stored one was seen again.
+    """Return the lesson to store after the `stored` one was seen again, as in `seen`.
 
-    The parts that only the stored one has stay. A lesson that paired evidence has now
-    verified is verified. The counters are those of the store.
+    The words of `seen` replace the stored ones if their origin is believed more, such
+    as a person's over a program's, or if it is believed as much and they say something
+    else. Text from outside never does. Parts that only the stored lesson has stay. If
+    the sighting is verified, the lesson is. It is the store that counts sightings.
     """
     pinned = stored.pinned or seen.pinned
     if seen.trust == "outside":
         return replace(stored, pinned=pinned)
 
     seen = with_stored_parts(stored, seen)
+    # Words that are believed more: the lesson is the new one, with its state.
     if is_below(standing_of_lesson(stored), standing_of_lesson(seen)):
         return replace(seen, pinned=pinned)
 
-    if _says_more(stored, seen):
+    if _may_replace(stored, seen):
         # Other words are to be verified anew.
         was_verified = stored.state == "verified"
-        state = seen.state if was_verified else _verified(stored, seen)
+        state = seen.state if was_verified else _state_after(stored, seen)
         return replace(
             seen,
             state=state,
@@ -42,19 +45,21 @@ def merge(stored: Lesson, seen: Lesson) -> Lesson:
             pinned=pinned,
             data=seen.data or stored.data,
         )
-    return replace(stored, state=_verified(stored, seen), pinned=pinned)
+    return replace(stored, state=_state_after(stored, seen), pinned=pinned)
 
 
 def standing_of_lesson(lesson: Lesson) -> Origin:
-    """Return the origin as far as which the words of a lesson are believed."""
+    """Return the origin that says how far the words of a lesson are believed."""
     return standing_of(lesson.trust, lesson.released_by)
 
 
 def with_stored_parts(stored: Lesson, seen: Lesson) -> Lesson:
-    """Return a sighting with the parts of the stored lesson that it does not replace.
+    """Return the sighting `seen`, completed with parts of the stored lesson.
 
-    It is of both sources then. If the words are the stored ones, it is believed as far
-    as these. A part of a lesson that waits is no part of another one.
+    The parts are those of a mistake: its error, its fix and what somebody said of it.
+    The sighting's own parts stay where they are believed as much. If the words are the
+    stored ones, the result has both sources and is believed as far as these words. A
+    stored text from outside that no person has released gives it nothing.
     """
     waits = stored.trust == "outside" and not stored.released_by
     if seen.mistake is None or stored.mistake is None or waits:
@@ -63,10 +68,11 @@ def with_stored_parts(stored: Lesson, seen: Lesson) -> Lesson:
     if mistake == seen.mistake:
         return seen
 
-    both = replace(seen, mistake=mistake, text=render.text_of(seen.kind, mistake))
+    completed = replace(seen, mistake=mistake, text=render.text_of(seen.kind, mistake))
+    # The words are the stored ones, so what says who wrote them is the stored one's.
     if mistake.words and mistake.words == stored.mistake.words:
         return replace(
-            both,
+            completed,
             trust=stored.trust,
             released_by=stored.released_by,
             released_at=stored.released_at,
@@ -77,55 +83,66 @@ def with_stored_parts(stored: Lesson, seen: Lesson) -> Lesson:
             run=stored.run,
             data=stored.data,
         )
-    return both
+    return completed
 
 
-def _verified(lesson: Lesson, seen: Lesson) -> State:
-    """Return the state of a stored lesson after a sighting that may verify it."""
-    return after("verify", lesson.state) if seen.state == "verified" else lesson.state
+def _state_after(stored: Lesson, seen: Lesson) -> State:
+    """Return the state of the `stored` lesson after the sighting `seen`.
+
+    It is verified if the sighting is, and if its state allows that.
+    """
+    return after("verify", stored.state) if seen.state == "verified" else stored.state
 
 
-def _says_more(lesson: Lesson, seen: Lesson) -> bool:
-    """Return True if a sighting says something else than a stored lesson, and says it
-    as well.
+def _may_replace(stored: Lesson, seen: Lesson) -> bool:
+    """Return True if the words of a sighting may replace those of the `stored` lesson.
 
-    Another fix may also be told by a program about what a person put into words.
+    They must say what to do, or what happened in words of their own; say something else
+    than the stored ones; and be believed at least as much. Another fix need not be: a
+    program may tell what fixed a mistake that a person put into words.
     """
     has_other_fix = False
     if seen.kind == "check" and seen.example is not None:
-        is_other = _is_other_finding(lesson.example, seen.example)
+        # The lesson of a check is about what it found in an answer.
+        is_other = _names_other_fix(stored.example, seen.example)
         says_what_to_do = bool(seen.example.fix)
     else:
-        fix = _told_fix(seen.mistake)
-        has_other_fix = lesson.mistake is not None and _told_fix(lesson.mistake) != fix
-        is_other = has_other_fix or lesson.text != seen.text
-        says_what_to_do = fix is not None or _has_own_words(lesson, seen)
+        fix = _fix_to_tell(seen.mistake)
+        stored_fix = _fix_to_tell(stored.mistake)
+        has_other_fix = stored.mistake is not None and stored_fix != fix
+        is_other = has_other_fix or stored.text != seen.text
+        says_what_to_do = fix is not None or _has_own_words(stored, seen)
 
-    is_believed = not is_below(standing_of_lesson(seen), standing_of_lesson(lesson))
+    is_believed = not is_below(standing_of_lesson(seen), standing_of_lesson(stored))
     return says_what_to_do and is_other and (has_other_fix or is_believed)
 
 
-def _told_fix(mistake: Mistake | None) -> Fix | None:
+def _fix_to_tell(mistake: Mistake | None) -> Fix | None:
     """Return the fix of a mistake that may be told."""
     return without_outside(mistake).fix if mistake is not None else None
 
 
-def _has_own_words(lesson: Lesson, seen: Lesson) -> bool:
-    """Return True if a sighting has words that are not those of the error.
+def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
+    """Return True if a sighting has words of its own, not only those of the error.
 
-    A model is asked about a known failure because the stored words did not help. Those
-    of a mistake are its own if its error has other words, because the figures that vary
-    are left out.
+    They are its own if a model or a person wrote them: a model is asked about a known
+    failure because the stored words did not help. Otherwise they are if the error of
+    its mistake, without the figures that vary, differs from that of the `stored` one.
+    For an error without a mistake, they are if the text is not just the error.
     """
     if seen.run is not None and seen.run.by not in OWN_AUTHORS:
         return True
-    if seen.mistake is not None and lesson.mistake is not None:
-        return lesson.mistake.error != seen.mistake.error
+    if seen.mistake is not None and stored.mistake is not None:
+        return stored.mistake.error != seen.mistake.error
     return seen.kind == "error" and seen.text != seen.sighting
 
 
-def _is_other_finding(example: Example | None, seen: Example) -> bool:
-    """Return True if a finding has another fix, without particulars of its task."""
-    if example is None or not example.fix:
+def _names_other_fix(stored: Example | None, seen: Example) -> bool:
+    """Return True if a check's finding `seen` names another fix than the stored one.
+
+    The fixes are compared without particulars of their tasks. A stored example that
+    has no fix is no reason to replace it.
+    """
+    if stored is None or not stored.fix:
         return False
-    return (example.rule or example.fix) != (seen.rule or seen.fix)
+    return (stored.rule or stored.fix) != (seen.rule or seen.fix)

@@ -67,13 +67,13 @@ class Fix:
     digest: str = ""
 
     def has(self, call: Call) -> bool:
-        """Return True if a call is one of it, or has its changes."""
+        """Return True if a call is one of the fix, or has all its changes."""
         changes = set(self.changes)
         return call in self.calls or (changes != set() and changes <= {*call.arguments})
 
     @property
     def may_be_told(self) -> bool:
-        """True unless it is from outside; to wait is nobody's words."""
+        """True unless it is from outside; to wait is always told, as nobody's words."""
         return self.origin != "outside" or (self.kind == "waiting" and not self.calls)
 
 
@@ -121,7 +121,10 @@ class Mistake:
 
     @property
     def origin(self) -> Origin:
-        """The lowest origin of its parts."""
+        """The lowest origin of its parts: it is trusted as little as the least of them.
+
+        A part that is missing counts as the user's.
+        """
         words_origin = self.words_origin if self.words else "user"
         fix_origin = self.fix.origin if self.fix else "user"
         return lowest_origin(
@@ -136,7 +139,7 @@ class Mistake:
 
 
 def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
-    """Return a mistake all of whose parts have an origin."""
+    """Return a mistake all of whose parts have this origin."""
     return replace(
         mistake,
         action_origin=origin,
@@ -148,7 +151,10 @@ def with_origin(mistake: Mistake, origin: Origin) -> Mistake:
 
 
 def without_outside(mistake: Mistake) -> Mistake:
-    """Return a mistake without its parts from outside; their origins stay."""
+    """Return a mistake without its parts from outside, which nobody has reviewed.
+
+    The calls tried in vain go with the action. The origins of the parts stay.
+    """
     hides_action = mistake.action_origin == "outside"
     may_tell_fix = mistake.fix is not None and mistake.fix.may_be_told
     return replace(
@@ -167,28 +173,30 @@ _VARYING_PATTERN = r"\w*\d\w*|…"
 
 
 def merged(mistake: Mistake, stored: Mistake) -> Mistake:
-    """Return a mistake with the error, fix and words of a stored one, or its own.
+    """Return one mistake of a new and a stored record of it, part by part.
 
-    A part takes the place of one that has the same origin or is believed less; a fix of
-    a run that did not succeed, that of one that did not, either. A fix comes with the
-    call and the error of its own run. What varies between the two is left out.
+    Of error, fix and words, the part that is believed more stays; of equals, the new
+    one. But a fix of a run that failed does not replace that of a run that succeeded.
+    A fix comes with the call and the error of its own run. Figures and ids that differ
+    between the two become "…".
     """
-    main = mistake
+    main = mistake  # its action, error and fix are taken
     other = stored
     if stored.fix and (mistake.fix is None or _is_better(stored.fix, mistake.fix)):
         main = replace(stored, files=mistake.files)
         other = mistake
+    # Both fixes are believed alike: the new one without what varies.
     elif stored.fix and mistake.fix and stored.fix.is_proven == mistake.fix.is_proven:
-        changes = _common_values(mistake.fix.changes, stored.fix.changes)
+        changes = _mask_varying_values(mistake.fix.changes, stored.fix.changes)
         main = replace(mistake, fix=replace(mistake.fix, changes=changes))
 
     parts: Document = {}
     if is_below(main.error_origin, other.error_origin):
         parts |= {"error": other.error, "error_origin": other.error_origin}
     elif main.error_origin == other.error_origin:
-        parts["error"] = _common(main.error, other.error)
+        parts["error"] = _mask_varying(main.error, other.error)
     if main.action and other.action and main.action_origin != "outside":
-        arguments = _common_values(main.action.arguments, other.action.arguments)
+        arguments = _mask_varying_values(main.action.arguments, other.action.arguments)
         parts["action"] = replace(main.action, arguments=arguments)
     keeps_words = stored.words and (
         not mistake.words or is_below(mistake.words_origin, stored.words_origin)
@@ -198,44 +206,61 @@ def merged(mistake: Mistake, stored: Mistake) -> Mistake:
 
 
 def _is_better(stored_fix: Fix, fix: Fix) -> bool:
-    """Return whether a stored fix is believed more than another one."""
+    """Return True if a stored fix is believed more than another one.
+
+    Of two with one origin, that is the one whose run succeeded.
+    """
     if stored_fix.origin != fix.origin:
         return is_below(fix.origin, stored_fix.origin)
     return stored_fix.is_proven and not fix.is_proven
 
 
-def _common(text: str, other: str) -> str:
+def _mask_varying(text: str, other: str) -> str:
     """Return a text with "…" in place of the figures and ids that another one lacks.
 
-    >>> _common("no order ORD-4711, 2 tries", "no order ORD-4712, 2 tries")
+    Texts with different numbers of words are not compared.
+
+    >>> _mask_varying("no order ORD-4711, 2 tries", "no order ORD-4712, 2 tries")
     'no order ORD-…, 2 tries'
     """
     parts = text.split(" ")
     others = other.split(" ")
     if len(parts) != len(others):
         return text
-    return " ".join(map(_common_word, parts, others))
+    return " ".join(map(_mask_varying_word, parts, others))
 
 
-def _common_word(word: str, other: str) -> str:
+def _mask_varying_word(word: str, other: str) -> str:
     """Return a word, with "…" in place of figures or ids if another word varies."""
     if word == other or not compiled(_VARYING_PATTERN).search(word + other):
         return word
     frame = compiled(_VARYING_PATTERN).sub("…", word)
+    # If the words differ in more than figures, nothing of the word stays.
     return frame if frame == compiled(_VARYING_PATTERN).sub("…", other) else "…"
 
 
-def _common_values(values: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:
-    """Return named values with "…" for figures and ids that vary between two runs."""
+def _mask_varying_values(
+    values: Sequence[Any], others: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Return pairs of a name and a value, with "…" for what varies between two runs.
+
+    `others` are the pairs of the other run. A value that it lacks stays, and so does
+    None.
+    """
     by_name = dict(others)
     return tuple(
-        (name, value and _common(value, by_name.get(name) or value))
+        (name, value and _mask_varying(value, by_name.get(name) or value))
         for name, value in values
     )
 
 
 def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:
-    """Return a mistake whose fix is what lay there in an earlier run, too."""
+    """Return a mistake whose fix is what may have been its fix in two runs.
+
+    In each run, several calls lay between the failure and the success, so nobody knew
+    which of them put it right. Those that both runs have become the fix. A mistake that
+    has a fix, or no such call, is returned as it is.
+    """
     common = tuple(call for call in mistake.maybe if call in earlier.maybe)
     if mistake.fix is not None or not common:
         return mistake
@@ -254,7 +279,10 @@ def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:
 
 
 def to_data(record: Mistake | Fix | Call) -> Document:
-    """Return a mistake as JSON data, without what has its default value."""
+    """Return a mistake, or a part of one, as data for JSON.
+
+    Fields that are empty or have their default value are left out.
+    """
     data: Document = {}
     for item in fields(record):
         value = getattr(record, item.name)
@@ -274,13 +302,17 @@ def from_data(data: Fields) -> Mistake:
 
 
 def _from_data(kind: type[T], data: Fields) -> T:
-    """Return a record of this kind with its parts as records."""
+    """Return the record of a class `kind` that `to_data` wrote, with its parts.
+
+    Raises TypeError for a field that the class lacks.
+    """
     values: Document = {}
     for name, value in data.items():
         if name in _PARTS and value is not None:
             value = _from_data(_PARTS[name], value)
         elif name in _CALL_LISTS:
             value = tuple(_from_data(Call, call) for call in value)
+        # JSON has lists in place of tuples, also of pairs.
         elif isinstance(value, list | tuple):
             value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
         values[name] = value

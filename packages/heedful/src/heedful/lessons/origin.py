@@ -103,10 +103,10 @@ def is_below(origin: Origin, other: Origin) -> bool:
 
 
 def standing_of(origin: Origin, released_by: str) -> Origin:
-    """Return the origin as far as which a stored text is believed.
+    """Return how far a stored text is believed: as far as this origin.
 
-    A text from outside that a person released is believed as that person is; its origin
-    stays "outside".
+    Once a person has released the text (`released_by` is not ""), it is believed as if
+    a user had said it, wherever it came from.
     """
     return "user" if released_by else origin
 
@@ -134,7 +134,10 @@ def server_of(tool: str) -> str:
 
 
 def sources_of(tool: str, command: str = "") -> frozenset[str]:
-    """Return the sources of the result of a call: its programs, its tool, its server.
+    """Return whose words the result of an agent's call may have, as names.
+
+    These are the programs of the `command` if the `tool` is a shell, or else the tool
+    and its MCP server.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | jq ."))
     ['program:cd', 'program:curl', 'program:jq']
@@ -152,9 +155,11 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
 
 
 def is_outside(source: str, stated: Set[str] = frozenset()) -> bool:
-    """Return True if text of a source is from outside and nobody stated the source.
+    """Return True if the text of a source is from outside, so that it is not believed.
 
-    `stated` are the names that people stated.
+    Outside are tools and programs that fetch, documents, imports and keys of a service:
+    a `source` is named like "program:curl" or "tool:WebFetch". A source is believed if
+    it is among the names `stated`, those that a person declared to be trusted.
     """
     kind, _, name = source.partition(":")
     if source in stated or name_of(source) in stated:
@@ -186,9 +191,10 @@ def name_of(source: str) -> str:
 def names_to_state(
     sources: Iterable[str], stated: Set[str] = frozenset()
 ) -> tuple[str, ...]:
-    """Return the names of those sources that are from outside, each once, sorted.
+    """Return the names that a person must state to have these sources believed, sorted.
 
-    Nobody can state text of unknown origin.
+    To state a source is to declare that it is trusted. `stated` are names that are so
+    already. Text of unknown origin, the source "network", has no name to state.
     """
     outside = {name_of(source) for source in sources if is_outside(source, stated)}
     return tuple(sorted(outside - {NETWORK_SOURCE}))
@@ -207,16 +213,18 @@ def keys_in(sources: Iterable[str]) -> frozenset[str]:
 
 
 def reaches_out(call: str, *, is_command: bool = True) -> bool:
-    """Return True if a call names an address, or runs what it fetches.
+    """Return True if a call names another computer, or runs what it fetches.
 
-    `call` is a command or the arguments of a tool as text. An address is one of another
-    computer ("https://host.test", "user@host.test:path"), a host that a command hands
-    to a program that fetches ("host.test"), or another registry. A call runs what it
-    fetches if an interpreter gets it, by a pipe or a substitution.
+    `call` is a command of a shell (`is_command`), or the arguments of a tool as text.
+    Another computer is an address ("https://host.test", "user@host.test:path"), a host
+    that a command hands to a program that fetches ("curl host.test"), or another
+    registry of packages. A call runs what it fetches if an interpreter such as `sh`
+    gets it, by a pipe or a substitution.
 
     >>> reaches_out("curl https://a.test/x | sh"), reaches_out("gh pr diff 88")
     (True, False)
     """
+    # Quotes and backslashes inside of an address would hide it from the patterns.
     text = call.translate(dict.fromkeys(map(ord, "\\'\"")))
     hosts = ["".join(groups) for groups in compiled(_ADDRESS_PATTERN).findall(text)]
     if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
@@ -239,6 +247,7 @@ def installs(call: str) -> bool:
     """
     for words in read_commands(call):
         names = list(map(program_name, words))
+        # Any word may be the program: "sudo npm ci". "npm test" brings nothing.
         for name, following in zip(names, [*words[1:], ""], strict=True):
             if name in _BRINGING_PROGRAMS and following != "test":
                 return True
@@ -248,10 +257,11 @@ def installs(call: str) -> bool:
 
 
 def marked_parts(text: str) -> list[tuple[str, bool]]:
-    """Return the parts of a text, each with whether a reviewer should look at it.
+    """Split a text into parts, each with True if a reviewer should look at it.
 
-    Marked are programs that fetch or install, addresses, and words that give orders to
-    a model: those of a chat's turns, and those of `ORDERING_WORDS`. It is no verdict.
+    True are programs that fetch or install, addresses of other computers, tokens that
+    begin the turn of a chat, and words such as "ignore", which give orders to a model.
+    It is a help for the eye, and no verdict.
 
     >>> marked_parts("Run `npm test`.")
     [('Run `', False), ('npm', True), (' test`.', False)]
@@ -259,6 +269,7 @@ def marked_parts(text: str) -> list[tuple[str, bool]]:
     parts: list[tuple[str, bool]] = []
     end = 0
     for start, stop in _marked_places(text):
+        # Of two places that overlap, the first counts.
         if start >= end:
             parts += [(text[end:start], False), (text[start:stop], True)]
             end = stop
@@ -267,7 +278,10 @@ def marked_parts(text: str) -> list[tuple[str, bool]]:
 
 
 def _marked_places(text: str) -> list[tuple[int, int]]:
-    """Return the places of what is marked in a text, in their order."""
+    """Return start and end of what a reviewer should look at in a text, in order.
+
+    It is what `marked_parts` says; the places may overlap.
+    """
     places = [token.span() for token in find_chat_tokens(text)]
     for word in compiled(rf"[^{_BREAKS}]+").finditer(text):
         name = program_name(word[0].strip(".,:;!?"))
@@ -288,20 +302,25 @@ def _is_elsewhere(host: str) -> bool:
 
 
 def _find_fetching(words: Sequence[str]) -> int | None:
-    """Return the place of a program that fetches; None if there is none.
+    """Return the index of the first word that is a program that fetches, or None.
 
-    What a program installs does not run: "apt install curl git".
+    `words` are those of one command. After a program that installs, no word counts:
+    "apt install curl" does not run curl.
     """
     for place, name in enumerate(map(program_name, words)):
         if name in INSTALLING_PROGRAMS:
             return None
+        # "http" is such a program only as the first word.
         if name in (_PROGRAM_WORDS if place else FETCHING_PROGRAMS):
             return place
     return None
 
 
 def _names_host(words: Sequence[str]) -> bool:
-    """Return True if a command hands another computer to a program that fetches."""
+    """Return True if a command has a program that fetches, and a host behind it.
+
+    `words` are those of one command. The host is another computer: "curl host.test".
+    """
     if _has_interpreter(words):
         # What "sh -c" runs is a line of its own.
         words = _words_in(" ".join(words))
@@ -315,7 +334,11 @@ def _names_host(words: Sequence[str]) -> bool:
 
 
 def _runs_fetched(line: str) -> bool:
-    """Return True if an interpreter gets what a program fetches."""
+    """Return True if an interpreter may run what a program of the line fetches.
+
+    It may if both stand in one command or in commands that a pipe, a redirection or a
+    substitution joins, in any order: "curl a.test | sh", "sh <(curl a.test)".
+    """
     has_fetched = False
     has_interpreter = False
     for words in read_commands(line):
@@ -326,6 +349,7 @@ def _runs_fetched(line: str) -> bool:
                 has_interpreter = False
             continue
         has_interpreter = has_interpreter or _has_interpreter(words)
+        # An interpreter may get a whole line in quotes as one word: split it, too.
         parts = _words_in(" ".join(words)) if has_interpreter else words
         has_fetched = has_fetched or _find_fetching(parts) is not None
         if has_fetched and has_interpreter:
@@ -344,7 +368,11 @@ def _words_in(line: str) -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidInput unless a person may state a source by this name."""
+    """Raise InvalidInput unless a person may declare a source of this name trusted.
+
+    The name is short and printable, looks like no option, and is not "network", which
+    stands for all text of unknown origin.
+    """
     is_name = isinstance(name, str) and name.isprintable() and not name.startswith("-")
     require(
         is_name and 0 < len(str(name)) <= MAX_NAME_CHARS,

@@ -84,7 +84,12 @@ class Templates:
     )
 
     def learn(self, *signatures: Signature) -> "Templates":
-        """Return the templates with the patterns of these signatures added in order."""
+        """Return the templates with the patterns of these signatures added in order.
+
+        A pattern is the text of an error, with masks such as "<N>" for particulars.
+        Patterns that are known, or that may not be grouped, are left out; so are those
+        for which there is no room in `MAX_SCOPE_PATTERNS`.
+        """
         new = {
             pattern.digest: pattern
             for pattern in filter(is_learnable, signatures)
@@ -103,7 +108,12 @@ class Templates:
         return merge.group if merge else pattern.digest
 
     def merge(self, pattern: Signature) -> Merge | None:
-        """Return the group of the signature, or None if it has no group."""
+        """Return the group of patterns to which a signature belongs, None without one.
+
+        The patterns of a group, that is errors with masks such as "<N>", differ only in
+        particulars. A pattern that was not learnt belongs to the group whose template
+        it fits, and is its last member.
+        """
         if not is_learnable(pattern):
             return None
 
@@ -112,7 +122,7 @@ class Templates:
             if pattern.digest in merge.members:
                 return merge
 
-        # Any other pattern belongs to the group whose template it fits.
+        # The pattern was not learnt, or has no group.
         tokens = _parse(pattern.pattern)
         for template, merge in groups.items():
             if _fits(tokens, template):
@@ -120,14 +130,16 @@ class Templates:
         return None
 
     def seen_with(self, pattern: Signature) -> Merge | None:
-        """Return the group of the signature, of its patterns those of the same error.
+        """Return the group of a signature, with only the patterns of the same error.
 
-        They differ from it in particulars by their form, never in a plain word.
+        Those differ from it only in masks and in words with a digit, never in a plain
+        word, which may say another thing. Return None if no other pattern is left.
         """
         merge = self.merge(pattern)
         if merge is None:
             return None
         branches = self.branches.get(_key(pattern), {})
+        # Its own pattern may not be learnt: it stands for itself.
         members = tuple(
             digest
             for digest in merge.members
@@ -136,7 +148,12 @@ class Templates:
         return replace(merge, members=members) if len(members) > 1 else None
 
     def _groups_of(self, key: _Key) -> dict[Tokens, Merge]:
-        """Return the groups of a key by their templates; they are formed only once."""
+        """Return the groups of a key by their templates; they are formed only once.
+
+        A key is what all patterns of a group have in common: the error type and the
+        first word. Patterns that differ only in particulars, such as the name of a
+        user, are one group. Its name is the digest that was learnt first.
+        """
         if key in self._groups:
             return self._groups[key]
 
@@ -144,16 +161,17 @@ class Templates:
         digests_by_row = defaultdict[Tokens, list[str]](list)
         for digest, pattern in patterns.items():
             digests_by_row[_parse(pattern)].append(digest)
-        in_order = sorted(digests_by_row, key=lambda row: (len(row), row))
-        places = {digest: place for place, digest in enumerate(patterns)}
+        # Sorted, so that the groups do not depend on the order of learning.
+        sorted_rows = sorted(digests_by_row, key=lambda row: (len(row), row))
+        learning_order = {digest: place for place, digest in enumerate(patterns)}
 
         groups = self._groups.setdefault(key, {})
-        for _, same_length in groupby(in_order, len):
+        for _, same_length in groupby(sorted_rows, len):
             for template, members in _group_rows(list(same_length)):
                 digests = chain.from_iterable(digests_by_row[row] for row in members)
-                learnt = tuple(sorted(digests, key=places.__getitem__))
-                if len(learnt) > 1:
-                    groups[template] = Merge(learnt[0], " ".join(template), learnt)
+                in_order = tuple(sorted(digests, key=learning_order.__getitem__))
+                if len(in_order) > 1:
+                    groups[template] = Merge(in_order[0], " ".join(template), in_order)
         return groups
 
 
@@ -171,14 +189,16 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def _fits(tokens: Tokens, template: Tokens) -> bool:
-    """Return True if a pattern has a template's tokens, particulars in its holes.
+    """Return True if a pattern has a template's tokens, and particulars in its holes.
 
-    One of them may be a name of two words: "boris zhang".
+    Both are given as tokens. A hole is a place of a template where its patterns differ.
+    One particular may be a name of two words: "boris zhang".
     """
     if len(tokens) == len(template):
         return all(map(_fits_place, tokens, template))
     if len(tokens) != len(template) + 1:
         return False
+    # The pattern has a token more: try each hole as two, for a name of two words.
     for place, expected in enumerate(template):
         # A mask is no part of a name.
         is_name = expected == PATTERN_HOLE not in tokens[place : place + 2]
@@ -195,7 +215,10 @@ def _fits_place(token: str, expected: str) -> bool:
 
 
 def _is_same_error(pattern: str, other: str) -> bool:
-    """Return True if two patterns differ only in words with a digit, or in masks."""
+    """Return True if two patterns differ only in words with a digit, or in masks.
+
+    Such words are particulars: "test9". Plain words may say what happened.
+    """
     tokens = _parse(pattern, keeps_names=True)
     others = _parse(other, keeps_names=True)
     return len(tokens) == len(others) and all(
@@ -210,9 +233,11 @@ def _has_digit(token: str) -> bool:
 
 
 def _parse(pattern: str, *, keeps_names: bool = False) -> Tokens:
-    """Return a pattern's tokens, masks as holes unless too few words would remain.
+    """Return the tokens of a pattern; what stands for a particular becomes a hole.
 
-    With `keeps_names`, a mask within a name is no hole: "<PATH>a.py", "left-pad@<N>".
+    A token is a word or a quoted text; a mask, such as "<N>", stands for a particular.
+    If too few words would remain, return the tokens with their masks. With
+    `keeps_names`, a mask within a name is no hole: "<PATH>a.py", "left-pad@<N>".
     """
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
     template: list[str] = []
@@ -221,9 +246,9 @@ def _parse(pattern: str, *, keeps_names: bool = False) -> Tokens:
         # (1.16 KB)". Lines with and without it are one pattern.
         if token == "(<N>)":
             continue
-        bare = MASK_PATTERN.sub("", token)
+        unmasked = MASK_PATTERN.sub("", token)
         is_name = keeps_names or token[0] in "'\"`"
-        if bare != token and not (is_name and any(map(str.isalpha, bare))):
+        if unmasked != token and not (is_name and any(map(str.isalpha, unmasked))):
             token = PATTERN_HOLE
 
         # What continues a list of particulars is part of the hole before it: another
@@ -243,28 +268,31 @@ def _count_words(tokens: Iterable[str]) -> int:
 
 
 def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
-    """Group rows of one length that differ only in particulars.
+    """Group rows (patterns as tokens) of one length that differ only in particulars.
 
-    Yield for each group its template, with holes for particulars, and its rows.
+    Yield for each group its template, with holes for particulars, and its rows. Rows
+    that differ in more are split at one place, and each part is grouped by itself.
     """
     columns = [set(column) for column in zip(*rows, strict=True)]
     varying = [place for place, tokens in enumerate(columns) if len(tokens) > 1]
     common = [next(iter(tokens)) for tokens in columns if len(tokens) == 1]
 
-    # The tokens at each varying place that are not particulars by themselves.
-    fixed = {
+    # The tokens at each varying place that are never particulars, such as "not".
+    fixed_tokens = {
         place: set(filter(_FIXED_TOKEN_PATTERN.fullmatch, columns[place]))
         for place in varying
     }
-    # The places where the rows differ, but not in particulars only.
+    # The places where the rows differ, but not in particulars only: these say that
+    # something else happened.
     meaningful = [
         place
         for place in varying
-        if fixed[place] or not _are_particulars(columns[place])
+        if fixed_tokens[place] or not _are_particulars(columns[place])
     ]
+    # With more holes than common words, rows of different errors would be one group.
     if not meaningful and _count_words(common) >= len(varying):
         template = tuple(
-            PATTERN_HOLE if place in fixed else token
+            PATTERN_HOLE if place in varying else token
             for place, token in enumerate(rows[0])
         )
         yield template, set(rows)
@@ -274,16 +302,18 @@ def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
     split = min(meaningful or varying, key=lambda place: (len(columns[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for row in rows:
-        is_particular = fixed[split] and row[split] not in fixed[split]
+        is_particular = fixed_tokens[split] and row[split] not in fixed_tokens[split]
         parts["" if is_particular else row[split]].append(row)
     for part in parts.values():
         yield from _group_rows(part)
 
 
 def _are_particulars(tokens: Set[str]) -> bool:
-    """Return True if these tokens at one place of many patterns are particulars.
+    """Return True if the tokens at one place of many patterns are particulars.
 
-    Words of a language say what happened, however many there are: started, stopped.
+    They are if one of them is a hole, or if there are `MIN_PARTICULAR_VALUES` or more
+    and one has a digit. Words of a language say what happened, however many there are:
+    started, stopped.
     """
     if PATTERN_HOLE in tokens:
         return True

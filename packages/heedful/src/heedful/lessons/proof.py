@@ -48,14 +48,15 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return what a loop's result `value`, 0..1, adds to the log of each bet's wealth.
+    """Return what the result of one loop adds to the log of each bet's wealth.
 
-    `share` is the probability that the lesson is withheld, and `shown` says whether it
-    was shown.
+    Each bet says that a lesson helps. `value` is the result, 0..1. `share` is the
+    probability that the lesson is withheld, and `shown` says whether it was shown.
     """
-    sign = 1 / (1 - share) if shown else -1 / share
+    # A rare draw weighs more, so that on average a lesson without effect wins nothing.
+    weight = 1 / (1 - share) if shown else -1 / share
     bets = zip(BET_GRID, stakes(share), strict=True)
-    return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
+    return tuple(log1p(stake * weight * (value - m)) for (m, _), stake in bets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,21 @@ class Wealth:
 
     @classmethod
     def of(cls, cells: Cells) -> "Wealth":
-        """Return the wealth after the outcomes that `cells` counts, in any order."""
+        """Return what bets on a lesson have won by the results of loops.
+
+        `cells` counts the loops by: the probability that the lesson was withheld,
+        whether it was shown, and the result of the loop.
+        """
         logs = list(BET_LOG_WEIGHTS)
-        tosses: dict[float, int] = {}
+        tosses: dict[float, int] = {}  # the number of loops by that probability
+        # Sorted, because a sum of floats depends on the order.
         for (share, was_shown, value), n in sorted(cells.items()):
             tosses[share] = tosses.get(share, 0) + n
-            gains = payoffs(share, was_shown, value)
-            logs = [old + n * gain for old, gain in zip(logs, gains, strict=True)]
+            payoffs_of_bets = payoffs(share, was_shown, value)
+            logs = [
+                old + n * payoff
+                for old, payoff in zip(logs, payoffs_of_bets, strict=True)
+            ]
 
         stakes_tossed = tuple((stakes(share), n) for share, n in tosses.items())
         return cls(tuple(logs), stakes_tossed)
@@ -85,34 +94,36 @@ class Wealth:
     def at(self, gain: float) -> tuple[float, float]:
         """Return the log of the evidence for a gain above `gain`, and its slope.
 
-        The evidence is the wealth of all bets together.
+        The evidence is the wealth of all bets together, and the slope is by how much
+        its log changes per unit of `gain`.
         """
+        # Take from each bet what it wins on average if `gain` is the true gain.
         logs = list(self.logs)
         slopes = [0.0] * len(BET_GRID)
-        for staked, n in self.tosses:
-            for i, stake in enumerate(staked):
+        for stakes_of_bets, n in self.tosses:
+            for i, stake in enumerate(stakes_of_bets):
                 logs[i] -= n * log1p(stake * gain)
                 slopes[i] -= n * stake / (1 + stake * gain)
 
         # The wealth of each bet as a part of the largest, so that nothing overflows.
-        top = max(logs)
-        parts = [exp(log_wealth - top) for log_wealth in logs]
+        largest = max(logs)
+        parts = [exp(log_wealth - largest) for log_wealth in logs]
         slope = sum(part * slope for part, slope in zip(parts, slopes, strict=True))
-        return top + log(sum(parts)), slope / sum(parts)
+        return largest + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """Return the smallest gain that is not refuted at the significance `level`.
+        """Return the smallest gain, -1..1, that the significance `level` leaves open.
 
         A gain is refuted if the evidence for more than it exceeds 1 / `level`. Newton's
-        method finds the gain with just this evidence.
+        method finds the gain with just this evidence, from the smallest one upwards.
         """
         gain = -1.0
-        enough = -log(level)
+        needed_log = -log(level)
         for _ in range(100):
-            evidence, slope = self.at(gain)
-            if evidence - enough < 1e-9 or gain >= 1:
+            evidence_log, slope = self.at(gain)
+            if evidence_log - needed_log < 1e-9 or gain >= 1:
                 break
-            gain -= (evidence - enough) / slope
+            gain -= (evidence_log - needed_log) / slope
         return min(gain, 1.0)
 
 
@@ -196,22 +207,28 @@ class Comparison:
     missing: int | None = None
 
     def __str__(self) -> str:
-        """Return one sentence: shares in percent, the uplift in percentage points."""
+        """Return one sentence for a person.
+
+        It compares loops that were shown the lesson with the others: the shares are in
+        percent, the gains and their intervals in percentage points.
+        """
         uplift = self.uplift
         counts = f"shown {self.shown}, withheld {self.withheld}"
         if uplift.gain is None:
             return f"{counts}: nothing to compare; {self.conclusion}"
 
-        share = 100 * (uplift.shown or 0.0)
-        base = without(share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
-        fewer = self.recurrence
+        shown = 100 * (uplift.shown or 0.0)
+        # Rounded so that the printed gain is the difference of the printed shares.
+        base = without(shown, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
+        recurrence = self.recurrence
+        # The gain of a recurrence is its reduction, so the signs are exchanged.
         return (
             f"{counts}: right at the first try {percent(uplift.shown)} against "
             f"{percent(base / 100)}; {points(uplift.gain)} points, between "
             f"{points(uplift.low)} and {points(uplift.high)}; the same error again "
-            f"{percent(fewer.shown)} against "
-            f"{percent(fewer.withheld)}, between {points(-fewer.high)} and "
-            f"{points(-fewer.low)}; {self.conclusion}"
+            f"{percent(recurrence.shown)} against "
+            f"{percent(recurrence.withheld)}, between {points(-recurrence.high)} and "
+            f"{points(-recurrence.low)}; {self.conclusion}"
         )
 
 
@@ -354,7 +371,11 @@ class CasesByModel:
     costs: Mapping[str, Sequence[CostSum]] = field(default_factory=dict)
 
     def cases_of(self, model: str = "") -> Cases:
-        """Return the cases of the loops of a model; of all loops without a name."""
+        """Return how often each case occurred in loops of a model, by lesson.
+
+        A case is a loop with or without a lesson, and how it ended. With the name "",
+        the counts of all models are added up.
+        """
         if model:
             return self.cases.get(model, {})
 
@@ -373,7 +394,8 @@ class CasesByModel:
 def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
     """Return the mean cost of loops with and without memory; None if no loop has one.
 
-    As in a comparison, loops without a holdout count only if there are no others.
+    Loops for which no draw decided whether memory was withheld count only if there are
+    no others.
     """
     if not any(cost.cost for cost in costs):
         return None
@@ -386,23 +408,26 @@ def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
 
 
 def usefulness(comparison: Comparison) -> float:
-    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its uplift.
+    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its effect.
 
-    The proven uplift is the end of its interval that is closer to 0, or that of the
-    recurrence if it is larger. Without proof it is 0.
+    A lesson that helps or hurts is taken to do so at least as much as the interval of
+    its effect allows: by the end closer to 0. Of uplift, that is more first tries that
+    pass, and recurrence, the larger effect counts. Without proof the factor is 1.
     """
-    ends = {
+    proven_effects = {
         "helps": max(comparison.uplift.low, comparison.recurrence.low),
         "hurts": min(comparison.uplift.high, comparison.recurrence.high),
     }
-    return 1 + ends.get(comparison.conclusion, 0.0) / 2
+    return 1 + proven_effects.get(comparison.conclusion, 0.0) / 2
 
 
 def prove(evidence: CasesByModel, model: str = "") -> Proof:
-    """Return what all loops prove, or only those of a `model`, as `prove_cases` does.
+    """Return what loops prove about each lesson and about memory as a whole.
 
-    Memory as a whole is compared for each model, last for the loops that named none.
+    With a `model`, only its loops count for this, otherwise all. In `models`, memory as
+    a whole is compared for each model by itself, whatever `model` is.
     """
+    # By name; the loops that named no model come last.
     models = {
         name: compare_pooled(evidence.cases[name])
         for name in sorted(evidence.cases, key=lambda name: (not name, name))
@@ -422,26 +447,34 @@ def compare_pooled(cases: Cases) -> Comparison:
 
 
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
-    """Return what memory as a whole changed in all loops that were shown it."""
-    table = _Table.of(None, cases.get(None, {}))
+    """Return how many right answers and saved calls memory as a whole has brought.
+
+    The sums are over all loops that were shown it. `pooled` compares these loops with
+    those that were shown nothing.
+    """
+    table = _Table.of(None, cases.get(None, {}))  # None is memory as a whole
     right = sum(
         n for (_, is_shown, value), n in table.right.items() if is_shown and value
     )
-    net = Total.of(pooled.uplift, pooled.shown)
+    right_added = Total.of(pooled.uplift, pooled.shown)
     # Without memory, each loop would have made from none to `MAX_COUNTED_CALLS` calls.
     calls_made = pooled.shown * (pooled.calls.shown or 0.0)
     most_saved = pooled.shown * MAX_COUNTED_CALLS - calls_made
-    saved = Total.of(pooled.calls, pooled.shown)
+    calls_saved = Total.of(pooled.calls, pooled.shown)
     return Balance(
         right=right,
-        net=net.within(right - pooled.shown, right),
-        calls_saved=saved.within(-calls_made, most_saved),
+        # At most, memory made all right answers right, or all wrong ones wrong.
+        net=right_added.within(right - pooled.shown, right),
+        calls_saved=calls_saved.within(-calls_made, most_saved),
         missing=pooled.missing,
     )
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return what cases prove; `pending` is the number of loops without an outcome.
+    """Return what loops prove about each lesson, and about memory as a whole.
+
+    `cases` counts loops with and without each lesson, and how they ended. `pending` is
+    the number of loops without an outcome.
 
     Each interval is valid at all times at once, with a probability of at least 95 %,
     those of uplift and recurrence together. A lesson helps or hurts if one of these two
@@ -451,7 +484,8 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     discovery rate control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at
     most 2.5 % of the lessons said to hurt, or to help, are expected not to. "no
     difference shown" means that the interval of uplift is within `MIN_RELEVANT_UPLIFT`
-    of 0. Loops without a holdout count only if there are no others.
+    of 0. Loops for which no draw decided what they were shown count only if there are
+    no others.
     """
     tables, low, high = _tables(cases)
     lessons = tuple(table.compare(low, high) for table in tables)
@@ -461,14 +495,19 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
         lessons,
         pending,
         balance=_weigh(cases, pooled),
+        # A case begins with the probability of being shown nothing: 0 without a draw.
         coins=sum(n for case, n in cases.get(None, {}).items() if case[0] > 0),
     )
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """Compare only the lessons that help or hurt; faster than `prove_cases`."""
+    """Return the comparisons of those lessons that are proven to help or to hurt.
+
+    They are as in `prove_cases`, but found faster.
+    """
     tables, low, high = _tables(cases)
-    # The intervals take most of the time: compute them only if one may exclude 0.
+    # The intervals take most of the time. They can exclude 0, which is the proof, only
+    # with this evidence; the small number allows for rounding.
     comparisons = [
         table.compare(low, high)
         for table in tables
@@ -490,9 +529,10 @@ def hurting(comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
 
 
 def find_unfit(evidence: CasesByModel) -> Mapping[str, Sequence[Comparison]]:
-    """Return, for each model, the lessons that hurt its loops.
+    """Return, for each model, the comparisons of the lessons that hurt its loops.
 
-    Of loops of one model only, all of them prove the same: there is nothing to split.
+    If all loops are of one model, the result is empty: what hurts them is then found
+    as what hurts all loops. Loops whose model is unknown are left out.
     """
     return {
         model: hurting(find_proven(cases))
@@ -502,28 +542,37 @@ def find_unfit(evidence: CasesByModel) -> Mapping[str, Sequence[Comparison]]:
 
 
 def _tables(cases: Cases) -> "tuple[list[_Table], float, float]":
-    """Return each lesson's table, by name, and the e-BH levels for help and harm."""
+    """Return the results of loops for each lesson, and two levels of significance.
+
+    The lessons are sorted by name. The levels are those at which a lesson helps, and at
+    which it hurts. They are lower the more lessons are tested, so that few are said to
+    help or hurt by chance.
+    """
     names = sorted(name for name in cases if name is not None)
     tables = [_Table.of(name, cases[name]) for name in names]
+    # Only with loops of both kinds can a lesson be tested.
     tested = [table for table in tables if _difference(table.right) is not None]
-    low = _level([table.evidence(better=True) for table in tested])
-    high = _level([table.evidence(better=False) for table in tested])
-    return tables, low, high
+    level_of_help = _level([table.evidence(better=True) for table in tested])
+    level_of_harm = _level([table.evidence(better=False) for table in tested])
+    return tables, level_of_help, level_of_harm
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the significance level of each source of a lesson by e-BH.
+    """Return the level of significance for one lesson of several that are tested.
 
-    `evidence` has the log of the evidence for each lesson.
+    `evidence` has the log of the evidence for each lesson. By the e-BH procedure, the
+    level depends on how many lessons have enough evidence: so it limits the share of
+    false ones among those that are found, and not the chance of a single false one.
     """
     count = max(len(evidence), 1)
 
-    # How many lessons have enough evidence, those with the most first; at least one.
-    proven = 1
+    # The largest number of lessons, those with the most evidence first, of which the
+    # last has enough for this number; the level is that of at least one.
+    count_with_enough = 1
     for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
         if log_evidence >= log(count / (SOURCE_ERROR_LEVEL * rank)):
-            proven = rank
-    return SOURCE_ERROR_LEVEL * proven / count
+            count_with_enough = rank
+    return SOURCE_ERROR_LEVEL * count_with_enough / count
 
 
 def _drawn(counts: Mapping[K, int]) -> Mapping[K, int]:
@@ -547,7 +596,11 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> "_Table":
-        """Return the table of the cases that a draw decided, or else of all cases."""
+        """Return how often each value of each measure occurred in a lesson's loops.
+
+        `cases` counts loops with and without the lesson, and how they ended. Those for
+        which no draw decided what they were shown count only if there are no others.
+        """
         results: defaultdict[str, Counter[tuple[float, bool, float]]]
         results = defaultdict(Counter)
         for case, n in _drawn(cases).items():
@@ -560,7 +613,7 @@ class _Table:
                 "climbs": climbed,
             }
             for measure, value in values.items():
-                if value is not None:
+                if value is not None:  # without a ladder, a loop cannot climb
                     results[measure][share, was_shown, float(value)] += n
         return cls(lesson, results)
 
@@ -572,8 +625,11 @@ class _Table:
     def evidence(self, better: bool) -> float:
         """Return the log of the evidence that the lesson helps (`better`) or hurts.
 
-        It is that of its best source.
+        Two measures can show it: more first tries that pass, and fewer errors that come
+        again. The one with more evidence counts; a measure with a difference in the
+        other direction has none.
         """
+        # Mirrored counts have shown and withheld exchanged, so that less is better.
         sources = (self.right, mirror(self.results["again"]))
         sided = sources if better else map(mirror, sources)
         return max(
@@ -588,8 +644,9 @@ class _Table:
     def compare(self, low: float, high: float) -> Comparison:
         """Compare the loops with and without the lesson.
 
-        `low` and `high` are the significance levels of the two ends of the uplift, and
-        of the recurrence.
+        `low` and `high` are the significance levels of the two ends of the interval of
+        the uplift, that is more first tries that pass, and of the recurrence, fewer
+        errors that come again. Only these two lead to a conclusion.
         """
         uplift = _effect(self.right, low, high)
         recurrence = _effect(self.results["again"], low, high, fewer=True)
@@ -627,10 +684,12 @@ class _Table:
 
 
 def _conclude(uplift: Effect, *others: Effect) -> Conclusion:
-    """Return the conclusion that the intervals of an uplift and of others allow.
+    """Return whether a lesson helps or hurts, as the intervals of its effects show.
 
-    Others decide only if the uplift is no relevant loss or gain: memory that puts one
-    error in the place of another does not help.
+    The `uplift`, that is more first tries that pass, decides if its interval is wholly
+    above or below 0. Another effect decides in the same way, unless the uplift may be a
+    relevant change to the contrary: memory that puts one error in the place of another
+    does not help.
     """
     for effect in (uplift, *others):
         if effect.low > 0 and uplift.low > -MIN_RELEVANT_UPLIFT:
@@ -671,20 +730,23 @@ class TrialProof:
 def prove_trial(
     source: str, results: Cells, pending: int, pairs: Pairs | None = None
 ) -> TrialProof:
-    """Return what the results of loops prove about the texts of a source.
+    """Return whether the texts of a source on trial help loops.
 
-    The interval is valid at all times at once, with a probability of at least 95 %.
-    Loops without a holdout count only if there are no others, and `pairs` only if no
-    other loop ended.
+    `results` counts the ended loops with and without the texts, `pending` the others.
+    `pairs` counts tasks that were done both with and without the texts; they count only
+    if no other loop ended. Loops for which no draw decided count only if there are no
+    others. The interval is valid however often one looks, with a probability of at
+    least 95 %.
     """
     cells = _drawn(results)
     uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
     shown_loops = _count_shown(cells)
     withheld_loops = sum(cells.values()) - shown_loops
-    tasks = 0
+    paired_tasks = 0
     if pairs and not results:
         uplift = compare_pairs(pairs)
-        shown_loops = withheld_loops = tasks = sum(pairs.values())
+        # Each task was done by one loop with the texts, and by one without.
+        shown_loops = withheld_loops = paired_tasks = sum(pairs.values())
     return TrialProof(
         source=source,
         shown=shown_loops,
@@ -695,35 +757,39 @@ def prove_trial(
         missing=_missing_loops(
             [cells], uplift, low=END_ERROR_LEVEL, high=END_ERROR_LEVEL
         ),
-        pairs=tasks,
+        pairs=paired_tasks,
     )
 
 
 def compare_pairs(pairs: Pairs) -> Effect:
-    """Return the gain of the first results over the second ones.
+    """Return the mean gain of tasks that were done twice, with and without some texts.
 
-    The interval holds whenever one stops, also if tasks depend on each other: a task
-    may rest on what an earlier task taught.
+    A pair has both results, with the texts first. The interval of the gain holds
+    whenever one stops, also if tasks depend on each other: a task may rest on what an
+    earlier task taught.
     """
     tasks = sum(pairs.values())
     counts = pairs.items()
-    first = fsum(n * with_texts for (with_texts, _), n in counts) / tasks
-    second = fsum(n * without_texts for (_, without_texts), n in counts) / tasks
+    mean_with = fsum(n * with_texts for (with_texts, _), n in counts) / tasks
+    mean_without = fsum(n * without_texts for (_, without_texts), n in counts) / tasks
     gains = Counter[float]()
     for (with_texts, without_texts), n in counts:
         gains[with_texts - without_texts] += n
     gain = fsum(n * gain for gain, n in gains.items()) / tasks
+    # The interval includes the observed gain. Its upper end is found as the lower end
+    # of the losses.
     low = min(_least_pair_gain(gains), gain)
     losses = {-gain: n for gain, n in gains.items()}
     high = max(-_least_pair_gain(losses), gain)
-    return Effect(first, second, gain=gain, low=low, high=high)
+    return Effect(mean_with, mean_without, gain=gain, low=low, high=high)
 
 
 def _least_pair_gain(gains: Mapping[float, int]) -> float:
-    """Return the smallest mean gain of pairs that is not refuted.
+    """Return the lower end of the interval of the mean gain of pairs.
 
-    Both results of a pair were observed on the same task, so a bet is a part of the
-    gain of a pair.
+    `gains` counts the pairs by their gain: the result of a task with some texts less
+    that without them. The method is that of `Wealth`: bets on a gain. As both results
+    are known, each bet stakes a part of the gain itself, and no draw is weighed.
     """
     stake_parts = tuple(part for _, part in BET_GRID)
     logs = list[float]()
@@ -737,15 +803,21 @@ def _least_pair_gain(gains: Mapping[float, int]) -> float:
 def _missing_loops(
     sources: Sequence[Cells], *effects: Effect, low: float, high: float
 ) -> int | None:
-    """Return about how many more loops like these a conclusion needs; None if unknown.
+    """Return about how many more loops like these a conclusion needs.
 
-    `sources` have the results of the `effects`, and `low` and `high` are the
-    significance levels of the two ends of each. See `_conclude`.
+    It is 0 if the `effects` allow one (see `_conclude`), and None if nothing can be
+    compared or the number is too large to tell. `sources` have the results of loops
+    behind the effects, in the same order; `low` and `high` are the significance levels
+    of the two ends of each interval.
     """
-    if effects[0].gain is None or _conclude(*effects) != NO_CONCLUSION:
-        return None if effects[0].gain is None else 0
+    if effects[0].gain is None:
+        return None
+    if _conclude(*effects) != NO_CONCLUSION:
+        return 0
 
+    # The loops needed to exclude a relevant loss, or gain; for "no difference" both.
     margins = list[float]()
+    # Those needed to prove help or harm: one effect, and no relevant uplift against it.
     proofs = list[float]()
     for sided, level in ((sources, low), ([*map(mirror, sources)], high)):
         margin = _loops_until(sided[0], -MIN_RELEVANT_UPLIFT, level)
@@ -756,13 +828,15 @@ def _missing_loops(
 
 
 def _loops_until(cells: Cells, excluded: float, level: float) -> float:
-    """Return with how many loops like these a gain of `excluded` is refuted.
+    """Return with how many loops like these a gain of `excluded` would be refuted.
 
-    That is not before their gain exceeds `excluded`. Each loop adds as much to the log
-    of a bet's wealth as the loops so far did on average. The first bet that has won
-    enough decides.
+    The number includes the loops so far. It is infinite if their own gain is not above
+    `excluded`. It assumes that each further loop adds as much to the log of a bet's
+    wealth as the loops so far did on average. The first bet that has won enough for the
+    significance `level` decides.
     """
     wealth = Wealth.of(cells)
+    # Which part of what is enough each bet has won; not 0, because it divides.
     rates = [1e-9]
     for i, log_weight in enumerate(BET_LOG_WEIGHTS):
         lost = fsum(n * log1p(staked[i] * excluded) for staked, n in wealth.tosses)
@@ -775,10 +849,13 @@ def _loops_until(cells: Cells, excluded: float, level: float) -> float:
 def forecast_verdict(
     pooled: Comparison, holdout: float, recent: int, of_days: int
 ) -> Forecast | None:
-    """Return the forecast for memory as a whole, None if it has a conclusion.
+    """Return about how many more loops a verdict on memory as a whole needs.
 
-    Without a `holdout`, more loops are of no use. Below `PROOF_HOLDOUT`, it is taken
-    for that of the loops so far. `recent` loops ended on the last `of_days` days.
+    `pooled` compares the loops so far; the result is None if they allow a conclusion
+    already, or if the number is unknown. `holdout` is the share of loops from which
+    memory is withheld from now on. If it is 0, more loops are of no use; below
+    `PROOF_HOLDOUT`, it is taken for that of the loops so far. `recent` loops ended on
+    the last `of_days` days.
     """
     if not pooled.missing:
         return None
@@ -805,17 +882,20 @@ def forecast_verdict(
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return the effect that `cells` show, and its interval at these levels.
+    """Return by how much a measure differs in loops with and without a lesson.
 
-    With `fewer`, less is better. A value of 1 counts as `unit` in the result, such as
-    10 calls.
+    `cells` counts the loops by the value of the measure, 0..1. `low` and `high` are the
+    significance levels of the two ends of the interval. With `fewer`, less is better. A
+    value of 1 counts as `unit` in the result, such as 10 calls.
     """
+    # With shown and withheld exchanged, a reduction becomes a gain.
     better = mirror(cells) if fewer else cells
     gain_low = -1.0
     gain_high = 1.0
     gain = _difference(better)
     if gain is not None:
         gain_low, gain_high = interval(better, low, high)
+        # The interval includes the observed gain.
         gain_low = min(gain_low, gain)
         gain_high = max(gain_high, gain)
 
@@ -834,7 +914,10 @@ def _scaled(value: float | None, unit: float) -> float | None:
 
 
 def _difference(cells: Cells) -> float | None:
-    """Return the mean with the lesson less that without; None if one is missing."""
+    """Return the mean result of loops with the lesson less that of loops without it.
+
+    It is None if there are no loops of one kind.
+    """
     with_lesson = _mean(cells, was_shown=True)
     without = _mean(cells, was_shown=False)
     if with_lesson is None or without is None:
@@ -844,9 +927,10 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, was_shown: bool) -> float | None:
-    """Return the mean over loops with or without a lesson; None without such loops.
+    """Return the mean result of loops with or without a lesson; None if there are none.
 
-    The loops are weighted as `Effect` says.
+    Each loop is weighted by 1 divided by the probability of what was drawn for it, so
+    that the mean stays fair when the probability, the `share`, changes in between.
     """
     weights = []
     weighted_values = []

@@ -53,9 +53,11 @@ class ProofWords:
 
 
 def word_gain(uplift: Effect) -> ProofWords:
-    """Return a gain at the first try, its interval, and the shares with and without.
+    """Return words for how many more loops were right at the first try with memory.
 
-    A gain that may be 0 is not said to be one.
+    `uplift` has the shares of loops that were right, with memory and without, and the
+    gain between them with its interval. The words have all of these. If the interval
+    has 0 in it, they say that nothing is proven.
 
     >>> word_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63)).sentence
     '+52 points right at the first try (+35 to +63): 63 % with, 11 % without'
@@ -77,11 +79,11 @@ def word_gain(uplift: Effect) -> ProofWords:
 def word_effects(
     uplift: Effect, recurrence: Effect, conclusion: Conclusion
 ) -> ProofWords:
-    """Return the gain at the first try, then in repeats of known errors, if proven.
+    """Return words for what memory changed: at the first try, and in known errors.
 
-    Known errors are those that the lessons are about.
-
-    If the conclusion comes from the second one, it stands first.
+    `uplift` is the gain at the first try. `recurrence` is how much less often errors
+    came again that lessons are about; it is left out unless it is proven. If it alone
+    is the reason for the `conclusion` that memory helps or hurts, it stands first.
 
     >>> gain = Effect(0.17, 0.13, gain=0.04, low=-0.05, high=0.2)
     >>> repeats = Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72)
@@ -95,6 +97,7 @@ not proven yet at the first try (−5 to +20 points): 17 % right with, 13 % with
 
     figure = _say_fewer(recurrence, "{:.0f} points {}", unit=100)
     ends = _say_fewer(recurrence, "({2:.0f} to {3:.0f})", unit=100)
+    # Without a conclusion, or if the first try alone allows one, it stands first.
     if conclusion not in ("helps", "hurts") or not say_doubt(uplift.low, uplift.high):
         return replace(gain, facts=(f"known errors again: {figure} {ends}",))
     return ProofWords(
@@ -106,7 +109,10 @@ not proven yet at the first try (−5 to +20 points): 17 % right with, 13 % with
 
 
 def say_shares(uplift: Effect, of: str = "") -> str:
-    """Return the shares with and without, as they are printed beside their gain.
+    """Return the shares with and without memory, as they are printed beside their gain.
+
+    `of` follows the first percentage, such as " right". The second is rounded so that
+    the two differ by the printed gain. Without shares, returns "".
 
     >>> say_shares(Effect(0.626, 0.104, gain=0.522, low=0.35, high=0.63))
     '63 % with, 11 % without'
@@ -118,7 +124,10 @@ def say_shares(uplift: Effect, of: str = "") -> str:
 
 
 def say_calls(calls: Effect) -> str:
-    """Return how many model calls fewer a loop makes, and the interval of that.
+    """Return how many fewer model calls a loop makes with memory, and the interval.
+
+    `calls` are the mean calls of a loop with memory and without. If the interval has 0
+    in it, the words say that nothing is proven.
 
     >>> say_calls(Effect(1.6, 2.2, gain=0.62, low=0.1, high=0.9))
     '0.62 calls fewer a loop (0.10 to 0.90)'
@@ -136,7 +145,11 @@ def say_calls(calls: Effect) -> str:
 
 
 def _say_fewer(effect: Effect, form: str, unit: float = 1) -> str:
-    """Return how much fewer or more there is, in a form with the size and its ends."""
+    """Return how much fewer or more there is, in words.
+
+    `form` is a format: it gets the size of the gain, "fewer" or "more", and the two
+    ends of the interval, the smaller size first. Each is multiplied by `unit`.
+    """
     gain = unit * (effect.gain or 0.0)
     sizes = sorted(unit * abs(end) for end in (effect.low, effect.high))
     direction = "fewer" if gain > 0 else "more"
@@ -144,7 +157,9 @@ def _say_fewer(effect: Effect, form: str, unit: float = 1) -> str:
 
 
 def say_net(net: float, shown: int) -> str:
-    """Return how many more loops with memory were right at the first try.
+    """Return how many more loops were right at the first try because of memory.
+
+    `net` is this number, below 0 if fewer were, of the `shown` loops that had memory.
 
     >>> say_net(84.6, 317)
     '85 more right at the first try, of 317 loops'
@@ -158,11 +173,12 @@ def say_net(net: float, shown: int) -> str:
 def say_missing(
     shown: int, withheld: int, missing: int | None, *, bare: bool = False
 ) -> str:
-    """Return what a conclusion lacks that loops of so many kinds cannot allow.
+    """Return what is missing for a conclusion about memory, or about a lesson.
 
-    With `bare`, it does not say how many loops there are.
-
-    `missing` is about how many compared loops it needs, None if more than are forecast.
+    A conclusion compares loops that were `shown` it with those from which it was
+    `withheld`; without loops of one sort, these are missing. With `bare`, the words do
+    not say how many there are of the other sort. Otherwise about `missing` more loops
+    are; None stands for more than can be forecast.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
     ('loops without it (19 had it)', 'about 44 to 390 more loops')
@@ -180,9 +196,10 @@ def say_missing(
 
 
 def _say_range(loops: float) -> str:
-    """Return the least and the largest value of a forecast.
+    """Return the least and the largest value of a forecast of a number, in words.
 
-    The loops so far are few: their shares, and so the forecast, are off by this much.
+    They are a `FORECAST_SPREAD`-th of it and so many times it. The forecast is off by
+    this much, because the shares of the few loops so far are.
     """
     if loops > MAX_FORECAST_LOOPS:
         return f"more than {MAX_FORECAST_LOOPS:,}"
@@ -191,7 +208,10 @@ def _say_range(loops: float) -> str:
 
 
 def say_forecast(forecast: Forecast) -> str:
-    """Return about how many more loops and days a verdict needs, and what shortens it.
+    """Return about how many more loops and days a verdict on memory needs, in words.
+
+    If a larger holdout, that is share of loops without memory, would bring the verdict
+    clearly sooner, the words say so.
 
     >>> week = Forecast(loops=130, sooner=56, recent=310, of_days=7)
     >>> print(say_forecast(week))
@@ -209,14 +229,17 @@ with holdout=0.3 about 19 to 168
         days = _say_range(forecast.loops / forecast.recent * forecast.of_days)
         pace = f"{forecast.recent:,} in {counted(forecast.of_days, 'day')}"
         words += f", {days} days at the latest pace ({pace})"
-    # Nearly as many: the loops so far had this holdout, up to chance.
+    # Not if it is nearly as many: the loops so far had this holdout, up to chance.
     if forecast.sooner < forecast.loops * 0.8 or not forecast.loops:
         words += f"; with holdout={PROOF_HOLDOUT} {_say_range(forecast.sooner)}"
     return words
 
 
 def say_draws(holdout: float, verdict: MemoryVerdict) -> str:
-    """Return when draws withhold one lesson by itself, and when all of memory.
+    """Return in words when a random draw withholds one lesson, and when all of them.
+
+    `holdout` is the share of lessons that draws withhold, and `verdict` is what the
+    last proof concluded on memory as a whole, "" if it could not conclude.
 
     >>> say_draws(0.1, "")
     'one random draw decides over all lessons of a loop, until memory as a whole has a \
@@ -240,7 +263,11 @@ conclusion; such a loop counts for no lesson by itself'
 
 
 def word_trial(trial: TrialProof) -> ProofWords:
-    """Return what a trial found: its gain, and in which loops."""
+    """Return words for what a trial found: its gain, and in which loops.
+
+    A trial compares loops that had the texts of its source with loops that had none, or
+    the same tasks with these texts and without.
+    """
     loops = f"{trial.shown:,} loops with {trial.source}, {trial.withheld:,} without"
     if trial.pairs:
         loops = f"the same {trial.pairs:,} tasks with memory and without"
@@ -248,7 +275,11 @@ def word_trial(trial: TrialProof) -> ProofWords:
 
 
 def _why_no_verdict(proof: Proof, holdout: float, ended: int) -> str:
-    """Return why there are no two kinds of loops to compare."""
+    """Return why there are no loops with memory and loops without it to compare.
+
+    `holdout` is the share of loops without memory that was asked for, and `ended`
+    counts the loops with lessons that have an outcome.
+    """
     if proof.pooled.withheld:
         return "no loop was shown lessons, so there is nothing to compare with"
     if proof.pooled.shown:
@@ -259,15 +290,17 @@ def _why_no_verdict(proof: Proof, holdout: float, ended: int) -> str:
 
 
 def word_proof(proof: Proof, *, holdout: float, ended: int) -> ProofWords:
-    """Return what is proven of memory as a whole, or else by one of the trials.
+    """Return words for what is proven of memory as a whole, and what is still missing.
 
-    `holdout` is the share that was asked for, and `ended` counts the loops of the scope
-    with lessons and an outcome.
+    If its loops cannot be compared, the words are about the first trial that can speak
+    for them, or say why there is no verdict. `holdout` is the share of loops without
+    memory that was asked for, and `ended` counts the loops of the scope with lessons
+    and an outcome.
     """
     pooled = proof.pooled
     if pooled.uplift.gain is None:
         for trial in proof.trials:
-            # Another memory does not speak for the loops of this one.
+            # A trial of another memory does not speak for loops that had this one.
             if trial.uplift.gain is not None and (trial.pairs or not pooled.shown):
                 return word_trial(trial)
         return ProofWords("No verdict yet", _why_no_verdict(proof, holdout, ended))

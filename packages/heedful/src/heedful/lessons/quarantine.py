@@ -39,11 +39,12 @@ class Provenance:
     rulings: tuple[Fields, ...] = ()
 
     def names_to_state(self, stated: Set[str]) -> tuple[str, ...]:
-        """Return the names of sources that free the example, once they are stated.
+        """Return the sources that an operator can trust by name to free the example.
 
-        `stated` are those that are stated already. There is none for text of unknown
-        origin, for what derives from another example, and if only the caller said that
-        the text is from outside: about these, a person decides one by one.
+        `stated` are the sources that are trusted by name already. There is none for
+        text of unknown origin, for what derives from another example, and if only the
+        caller said that the text is from outside: about these, a person decides one by
+        one.
         """
         if self.parents or NETWORK_SOURCE in self.sources:
             return ()
@@ -95,10 +96,11 @@ class QuarantinedLesson:
 
 
 def freed_texts(parts: Fields) -> tuple[FreedText, ...]:
-    """Return all texts in the parts of an entry, which may be records.
+    """Return all texts that prompts may have once a person releases an entry.
 
-    Each is returned once, without digests and the words by which heedful names kinds
-    and origins.
+    `parts` has the parts of the entry by name; a part may be a record or a list, and
+    its texts are joined by line ends. Each text is returned once. Digests are left out,
+    and heedful's own words for kinds and origins, which nobody from outside wrote.
     """
     freed: list[FreedText] = []
     for part, value in parts.items():
@@ -113,7 +115,11 @@ def freed_texts(parts: Fields) -> tuple[FreedText, ...]:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a part of an entry, with those that name other values."""
+    """Yield all texts in a value: in records, lists and mappings at any depth.
+
+    The keys of mappings are yielded too, because they may be from outside as well. Of
+    other values, such as numbers, there is nothing to yield.
+    """
     if isinstance(value, str):
         yield value
     elif is_dataclass(value):
@@ -133,15 +139,17 @@ def initial_state(
 ) -> State:
     """Return the state of a new lesson: "quarantined" if from outside, else `state`.
 
-    A text from outside does not wait if a person released it.
+    In quarantine a text waits for a person to release it. A text from outside does not
+    wait if `released_by` names the person who did so already.
     """
     return "quarantined" if origin == "outside" and not released_by else state
 
 
 def clip_lesson(lesson: Lesson) -> Lesson:
-    """Return a lesson for quarantine, with all its texts clipped.
+    """Return a lesson for quarantine, its texts redacted and cut to the stored length.
 
-    Tags after the first `MAX_QUARANTINE_TAGS` are left out.
+    Whoever sends texts from outside must not fill the store. Tags after the first
+    `MAX_QUARANTINE_TAGS` are left out.
     """
     example = lesson.example
     if example is not None:

@@ -76,16 +76,17 @@ def rank(
 
     The order is by `relevance` times `worth` at the time `now`, in seconds since 1970;
     with `now` 0, age does not count. Among equals, verified ones, those seen more
-    often, and newer ones win.
+    often, and newer ones win. Of matches that tell the same, the best is returned.
     """
     related = [match for match in keep_fitting(task, found) if is_related(match)]
     related.sort(key=lambda match: _sort_key(match.relevance, match, now))
 
     distinct: dict[tuple[str, str], Match] = {}
     for match in related:
+        # An example tells a task and the verdict on it; without one, the words tell.
         verdict = match.example.accepted or match.refusal
-        key = (match.example.task, verdict) if verdict else ("", match.lesson)
-        distinct.setdefault(key, match)
+        told = (match.example.task, verdict) if verdict else ("", match.lesson)
+        distinct.setdefault(told, match)
     return list(distinct.values())[:limit]
 
 
@@ -94,13 +95,16 @@ def rank_answers(
 ) -> list[Match]:
     """Return at most `limit` lessons of at least `least` importance, best first.
 
-    The importance is what the author of a lesson claims, if the author claims any.
-    Unrelated lessons are left out, unless `every` lesson that was found is wanted. Each
-    text of a lesson is returned once.
+    The importance is what the author of a lesson claims, if the author claims any. The
+    order is by relevance times worth at the time `now`; worth is a factor of proven
+    usefulness, importance and age. Lessons that are not related to `text` are left out,
+    unless `every` lesson that was found is wanted. Each text of a lesson is returned
+    once.
     """
 
     def order(match: Match) -> tuple[float, float, float]:
         claimed = replace(match, importance=claimed_importance(match))
+        # Rounded, so that importance and then age decide between near equals.
         value = round(match.relevance * worth(claimed, now), 6)
         return -value, -claimed.importance, -match.at
 
@@ -117,8 +121,9 @@ def rank_answers(
 def has_evidence(match: Match) -> bool:
     """Return True if what a lesson says was shown to hold, or a person confirmed it.
 
-    A failure that came back in another run was. What rules wrote about a run without a
-    mistake says nothing, and that a call failed holds no longer once it has worked.
+    A failure that was seen in two runs was shown to hold. Otherwise its `evidence` must
+    be strong enough, such as a whole run that failed. A lesson from a run in which
+    nothing failed does not count, nor one about a call that has worked since.
     """
     if match.evidence == "nothing failed" or match.has_ended:
         return False
@@ -187,7 +192,11 @@ class Likeness:
 
 
 def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches; rules get the overlap of words that what was found has."""
+    """Yield the matches, rules with their likeness to the task as `overlap`.
+
+    A rule, a match with a `cause`, was found by its key and not by words, so nobody has
+    compared its words with the task yet.
+    """
     task_words = frozenset(words(task))
     for match in found:
         if match.cause is not None:
@@ -197,29 +206,33 @@ def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
 
 
 def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches without lessons of runs that do not fit.
+    """Yield the matches without those lessons of runs that do not fit the task.
 
-    Where lessons of many runs are near, the tasks are alike, and do not tell which
-    lesson helps: then one that shares fewer than two words with the task is left out,
-    unless its task differs in figures only. Words that most of the lessons have tell
-    nothing.
+    If the tasks of many earlier runs are near, they are all alike, and likeness does
+    not tell which lesson helps. Then a lesson of a run is left out if it shares fewer
+    than two words with the task, unless the two tasks differ in numbers only. A word
+    that most of the near lessons have does not count as shared.
     """
     task_words = frozenset(words(task))
-    frame = _without_figures(task)
+    words_without_figures = _without_figures(task)
     matches = list(found)
     near = [m for m in matches if _is_of_run(m) and Likeness.of(m).nearness]
-    texts = {match.lesson_id: frozenset(words(match.lesson)) for match in near}
-    counts = Counter(chain.from_iterable(texts.values()))
-    telling = {word for word in task_words if counts[word] * 2 <= len(texts)}
-    is_crowded = len(texts) > MAX_NEAR_LESSONS
+    words_by_lesson = {m.lesson_id: frozenset(words(m.lesson)) for m in near}
+    counts = Counter(chain.from_iterable(words_by_lesson.values()))
+    rare_words = {
+        word for word in task_words if counts[word] * 2 <= len(words_by_lesson)
+    }
+    is_crowded = len(words_by_lesson) > MAX_NEAR_LESSONS
     for match in matches:
         if not is_crowded or not _is_of_run(match):
             yield match
             continue
 
-        shared = telling.intersection(words(match.lesson))
-        is_same_but_figures = frame == _without_figures(match.example.task)
-        if is_same_but_figures or len(shared) >= MIN_SHARED_WORDS:
+        shared = rare_words.intersection(words(match.lesson))
+        differs_in_figures_only = words_without_figures == _without_figures(
+            match.example.task
+        )
+        if differs_in_figures_only or len(shared) >= MIN_SHARED_WORDS:
             yield match
 
 
@@ -260,15 +273,17 @@ def choose(
     seed: int = 0,
     rules: Sequence[Match] = (),
 ) -> list[Match]:
-    """Return the nearest matches that fit into a prompt.
+    """Return the matches to put into a prompt: rules, then the nearest lessons.
 
-    They are at most `MAX_PROMPT_LESSONS`, and at most one of them is not verified.
-    Examples that are `own` count as verified. As many of the `rules` as fit come before
-    them and are not counted among them; several rules from one answer have it once.
-    Other matches that are not near enough, or are quarantined, are left out, and so are
-    reflections on a run. Lessons without an accepted output are included only with
-    `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
-    match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    As many of the `rules`, which earlier loops of the same kind broke, are included as
+    fit into `budget` tokens; several rules from one answer show it once. Of `ranked`,
+    at most `MAX_PROMPT_LESSONS` follow, and at most one that is not verified; examples
+    that are `own` count as verified. Left out are matches that are not near enough to
+    the task or wait in quarantine, reflections on a run and, without `advice`, lessons
+    without an accepted output. Nothing is cut: what would exceed the budget is left
+    out whole, and the next one is tried. The tokens are those of `as_text` with this
+    `seed` if `advice` is wanted, else those of chat turns. `now` is as in `rank`.
+    Raises InvalidInput.
     """
     check_integer("budget", budget, least=0)
     near = [
@@ -284,15 +299,17 @@ def choose(
     chosen: list[Match] = []
     has_doubtful = False
     for match in (*_with_each_answer_once(rules), *near):
-        doubtful = not (match.cause or match.verified or match.own)
-        peers = [other for other in chosen if not other.cause]
-        if len(peers) == MAX_PROMPT_LESSONS or (doubtful and has_doubtful):
+        is_doubtful = not (match.cause or match.verified or match.own)
+        # Only rules have a cause; they come first, and are not counted.
+        chosen_lessons = [other for other in chosen if not other.cause]
+        is_full = len(chosen_lessons) == MAX_PROMPT_LESSONS
+        if is_full or (is_doubtful and has_doubtful):
             continue
         if _prompt_tokens([*chosen, match], advice, seed) > budget:
             continue
 
         chosen.append(match)
-        has_doubtful = has_doubtful or doubtful
+        has_doubtful = has_doubtful or is_doubtful
 
     return chosen
 

@@ -140,7 +140,11 @@ class Reason:
         return cls(plain["code"], figures=plain["figures"])
 
     def plain(self) -> Document:
-        """Return JSON data: the fields, and beside them the words and the command."""
+        """Return the reason as JSON data.
+
+        It has the code and its figures, and made of these, for a person, the words and
+        the command that helps.
+        """
         return {
             "code": self.code,
             "figures": dict(self.figures),

@@ -53,6 +53,7 @@ class Scope:
     project: str = "default"
 
     def __post_init__(self) -> None:
+        """Raise InvalidInput unless both names are short, printable and no secret."""
         for name in ("tenant", "project"):
             value = getattr(self, name)
             if not value or len(value) > 200 or not value.isprintable():
@@ -121,7 +122,9 @@ class Remembered:
 
 
 def name_tenant(command: str, tenant: str) -> str:
-    """Return a command that ends with --tenant, unless the tenant is the default.
+    """Return a command line with the option --tenant at its end.
+
+    It is left out for the default tenant, and of the empty command "".
 
     >>> name_tenant("heedful quarantine list", "--help")
     'heedful quarantine list --tenant=--help'
@@ -132,11 +135,11 @@ def name_tenant(command: str, tenant: str) -> str:
 
 
 def name_scope(text: str, scope: Scope) -> str:
-    """Return a text whose commands about lessons begin with tenant and project, as
-    settings.
+    """Return a text whose commands about lessons say of which scope, so that they work.
 
-    Every command reads them, also one without the option --tenant. Those that are the
-    defaults are left out.
+    Before each such command stand its tenant and project as settings of the
+    environment, which every command reads, also one without the option --tenant. A
+    tenant or project that is the default is left out.
 
     >>> name_scope("heedful lessons reembed", Scope("acme", "our docs"))
     "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful lessons reembed"

@@ -55,8 +55,8 @@ class MadeNames:
     def named_in(self, error: str, call: str) -> "MadeNames":
         """Return the names that occur in the error; a file must occur in the call too.
 
-        The error itself may say which branch is checked out. A plain word is a branch
-        only if the call runs git.
+        Branches that the error itself says are checked out count as well. A plain word
+        may be a branch by chance, so it counts only if the call runs git.
         """
         checked_out = BRANCH_PATTERN.findall(error)
         runs_git = "git" in call or "gh " in call
@@ -69,7 +69,11 @@ class MadeNames:
         return MadeNames(frozenset(branches), frozenset(files))
 
     def masked(self, text: str) -> str:
-        """Replace the names in `text` with `<branch>` and `FILE_MASK`."""
+        """Return `text` with `<branch>` and `FILE_MASK` in place of the names.
+
+        Two sessions then have the same text of one error.
+        """
+        # The longest name first, as it may contain a shorter one.
         for branch in sorted(self.branches, key=len, reverse=True):
             text = branch_pattern(branch).sub("<branch>", text)
         for name in sorted(self.files, key=len, reverse=True):
@@ -82,7 +86,7 @@ class MadeNames:
 
 
 def made_names(calls: Iterable[Fields | str]) -> MadeNames:
-    """Return the names that calls with these arguments make, in their order."""
+    """Return all names that calls make, given by their arguments in their order."""
     names = MadeNames()
     for names_of_call in names_by_call(calls):
         names |= names_of_call
@@ -90,9 +94,10 @@ def made_names(calls: Iterable[Fields | str]) -> MadeNames:
 
 
 def names_by_call(calls: Iterable[Fields | str]) -> Iterator[MadeNames]:
-    """Yield for each call the names that it makes.
+    """Yield for each call, given by its arguments, the names that it makes.
 
-    A file that a call writes whole is new if no call before it was about its path.
+    These are branches, folders and files of commands of a shell, and a file that a call
+    writes whole. Such a file is new if no call before it was about its path.
     """
     paths: set[str] = set()
     for call in calls:
@@ -105,12 +110,15 @@ def names_by_call(calls: Iterable[Fields | str]) -> Iterator[MadeNames]:
             continue
         names = MadeNames()
         for words in simple_commands(command_of(arguments)):
-            names |= _made_by(words)
+            names |= _names_made_by(words)
         yield names
 
 
-def _made_by(words: Sequence[str]) -> MadeNames:
-    """Return the names that a simple command makes."""
+def _names_made_by(words: Sequence[str]) -> MadeNames:
+    """Return the names that a simple command makes, given by its words.
+
+    `mkdir` and `touch` make folders and files, `git` makes branches and work trees.
+    """
     program = words[0] if words else ""
     names = [word for word in words[1:] if word[:1] != "-"]
     if program in _MAKING_PROGRAMS:
@@ -118,11 +126,13 @@ def _made_by(words: Sequence[str]) -> MadeNames:
     if program != "git" or _BRANCH_COMMANDS.isdisjoint(words):
         return MadeNames()
 
+    # "git -C app switch -c fix": the command of git may stand after options.
     start = min(words.index(name) for name in _BRANCH_COMMANDS.intersection(words))
     rest = words[start + 1 :]
     branches = {
         name for option, name in pairwise(rest) if option.lower() in _BRANCH_OPTIONS
     }
+    # "git branch fix" needs no option.
     if words[start] == "branch" and rest and rest[0][:1] != "-":
         branches.add(rest[0])
     folders = list[str]()
@@ -132,6 +142,6 @@ def _made_by(words: Sequence[str]) -> MadeNames:
 
 
 def _last_parts(paths: Sequence[str]) -> frozenset[str]:
-    """Return the last parts of paths."""
+    """Return the last parts of paths, without those too short to be found in a text."""
     names = (path.rstrip("/").rpartition("/")[2] for path in paths)
     return frozenset(name for name in names if len(name) > 2)

@@ -57,10 +57,15 @@ def read_commands(line: str) -> list[list[str]]:
 
 
 def split_words(line: str) -> list[str]:
-    """Return the words and operators of a line."""
+    """Return the words of a line and its operators, such as "&&", in their order.
+
+    Quotes around words are removed, and so is the text of a here-document, which is the
+    input of a command. A line that a shell could not read, for example with an open
+    quote, is divided at blanks and operators.
+    """
     line = compiled(_HERE_PATTERN).sub(r"\3", line).replace("\\\n", " ")
     lexer = shlex.shlex(line, posix=True, punctuation_chars=OPERATORS)
-    lexer.whitespace = " \t\r"
+    lexer.whitespace = " \t\r"  # a line break is an operator: it ends a command
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
@@ -80,24 +85,26 @@ def simple_commands(line: str) -> Iterator[list[str]]:
 
 
 def operated_commands(line: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the operator before each command of a line, and the words of the command.
+    """Yield each command of a line: the operator before it, and its words.
 
-    The operator before the first command is "". Assignments and redirections are left
-    out.
+    The operator before the first command is "". Variables that are set before a command
+    ("CI=1 make") and redirections to and from files are left out.
     """
     operator = ""
+    # `read_commands` gives operators, too, each as a list of one text.
     commands = read_commands(line)
     for words, following in zip(commands, [*commands[1:], ["\n"]], strict=False):
         if is_operator(words):
             operator = words[0]
             continue
-        # The number of a file is no word: "2>&1".
+        # In "make 2>&1", the 2 is the number of a file, and no word of the command.
         if _redirects(following[0]) and words[-1].isdecimal():
             words = words[:-1]
+        # What follows a redirection is the name of a file, and no command.
         is_file = _redirects(operator)
         while words and not is_file and _is_assignment(words[0]):
             words = words[1:]
-        # The number of a file is no word: "2>&1".
+        # A 1 or 2 at the end is taken for the number of a file, too.
         words = [word for word in words if word != words[-1] or word not in "12"]
         if words and not is_file:
             yield operator, words

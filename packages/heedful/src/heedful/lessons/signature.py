@@ -30,15 +30,15 @@ CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
 
 
 def signature(error_type: str, text: str) -> Signature:
-    """Return the signature of an error.
+    """Return the signature of an error, by which it is recognised when it comes again.
 
-    The same type and text always have the same signature. Numbers, times, ids and
-    addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An assertion keeps its
-    expression and its expected value; its actual value is masked. An error of a type in
-    `CLAIM_ERROR_TYPES` keeps its figures. In JSON, neither the order of keys nor, if
-    the whole text is a list, the order and number of equal items matters. Errors with
-    the same stack trace may differ in words and values. The signature is that of the
-    redacted text.
+    The same type and text always have the same signature. In its pattern, numbers,
+    times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`. An
+    assertion keeps its expression and its expected value; its actual value is masked.
+    An error of a type in `CLAIM_ERROR_TYPES` keeps its figures. In JSON, neither the
+    order of keys nor, if the whole text is a list, the order and number of equal items
+    matters. Errors with the same stack trace may differ in words and values. Secrets
+    are redacted first.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -47,8 +47,9 @@ def signature(error_type: str, text: str) -> Signature:
     """
     error_type = redact(error_type)
     text = redact(text)
+    # What a terminal would show: without colours, and with straight quotation marks.
     visible_text = text
-    if "[" in text or "\r" in text:
+    if "[" in text or "\r" in text:  # most texts have neither, and need no search
         visible_text = compiled(_SCREEN_CODE_PATTERN).sub(
             "", text.replace("\r\n", "\n")
         )
@@ -59,6 +60,7 @@ def signature(error_type: str, text: str) -> Signature:
     trace = None
     if error_type not in CLAIM_ERROR_TYPES:
         trace = read_trace(visible_text)
+    # Of a stack trace, the pattern also says where it happened, but not each word.
     if trace is None:
         pattern = _pattern_of(error_type, visible_text)
         message = pattern
@@ -75,16 +77,17 @@ def signature(error_type: str, text: str) -> Signature:
 
 
 def lesson_signature(error_type: str, text: str, lesson: str) -> Signature:
-    """Return the signature of an error and of a person's lesson about it.
+    """Return the signature under which a person's lesson about an error is stored.
 
-    Figures of the error that the lesson has, too, are part of it: "batch size 64" and
-    "batch size 128" are two lessons.
+    It is that of the error. Only if the lesson repeats numbers of the error, these are
+    part of the digest, too: "batch size 64" and "batch size 128" are two lessons.
     """
     error = signature(error_type, text)
-    shared = sorted(_figures(text) & _figures(lesson))
-    if not shared or error.figures != "particulars":
+    shared_figures = sorted(_figures(text) & _figures(lesson))
+    # Numbers that are part of the pattern already need not be added.
+    if not shared_figures or error.figures != "particulars":
         return error
-    name = "\0".join([error.pattern, *shared])
+    name = "\0".join([error.pattern, *shared_figures])
     return replace(error, digest=digest_of(error_type, name))
 
 
@@ -139,9 +142,11 @@ _DISTINGUISHING_PATTERN = (
 
 
 def _pattern_of_trace(error_type: str, trace: StackTrace) -> str:
-    """Return what identifies an error with a stack trace.
+    """Return what identifies an error with a stack trace: words, and where it happened.
 
-    If no exception or no function is named, these are all words of the messages.
+    If exceptions and functions are named, these identify the error, and of the messages
+    only names, codes and expected values are taken. Else all words of the messages are.
+    The frames, which are calls such as "total (cart.py)", follow after "at".
     """
     errors = _named_errors(trace)
     if errors and any(frame.function for frame in trace.frames):
@@ -151,21 +156,25 @@ def _pattern_of_trace(error_type: str, trace: StackTrace) -> str:
     else:
         words = _pattern_of(error_type, "\n".join(errors or trace.messages))
 
-    places = list(dict.fromkeys(_named_frames(trace)))
+    # A recursion repeats its frames; each is named once.
+    frames = list(dict.fromkeys(_named_frames(trace)))
+    # Of many frames, those next to the error are taken: in Python the last ones.
     if trace.ends_with_error:
-        places = places[-MAX_NAMED_FRAMES:]
-    if not places:
+        frames = frames[-MAX_NAMED_FRAMES:]
+    if not frames:
         return words
-    return f"{words} at {', '.join(places[:MAX_NAMED_FRAMES])}".strip()
+    return f"{words} at {', '.join(frames[:MAX_NAMED_FRAMES])}".strip()
 
 
 def _named_frames(trace: StackTrace) -> Iterator[str]:
-    """Yield the frames of a trace: "total (cart.py)".
+    """Yield the frames of a stack trace, each as function and file: "total (cart.py)".
 
-    Of a function without a name there is the file, unless another frame has it.
+    An anonymous function is named by its file alone, unless a named function is in the
+    same file. Numbers and ids in the names of files are masked.
     """
     files = {frame.file for frame in trace.frames if frame.function}
     for frame in trace.frames:
+        # A browser may add "?v=3" to the address of a file.
         file = _mask_file_name(frame.file.partition("?")[0])
         if frame.function:
             yield f"{frame.function} ({file})"
@@ -174,21 +183,26 @@ def _named_frames(trace: StackTrace) -> Iterator[str]:
 
 
 def _distinguishing_parts(error_type: str, text: str) -> Iterator[str]:
-    """Yield what messages have of exceptions, codes, names, and expected values."""
-    for piece, is_asserted in split_assertions(error_type, text):
+    """Yield the parts of messages that distinguish errors with the same stack trace.
+
+    These are names of exceptions, codes, names in quotes, and what assertions expect.
+    """
+    for passage, is_asserted in split_assertions(error_type, text):
         if is_asserted:
-            yield " ".join(piece.split())
+            yield " ".join(passage.split())
             continue
-        masked = compiled(_PARTICULAR_PATTERN).sub(_mask, piece)
+        masked = compiled(_PARTICULAR_PATTERN).sub(_mask, passage)
         for match in compiled(_DISTINGUISHING_PATTERN).finditer(masked):
+            # A quotation at the end is a value of this run: "invalid literal: 'x'".
             if match["value"] is None:
                 yield match[0]
 
 
 def _named_errors(trace: StackTrace) -> list[str]:
-    """Return the messages that name an exception, without what is before it.
+    """Return the messages of a stack trace that name an exception, from its name on.
 
-    If the name is not before the message, as in Ruby, they have the whole line.
+    If something other than a colon follows the name, as in Ruby's "no key (KeyError)",
+    the message begins at the start of the line.
     """
     errors = []
     for message in trace.messages:
@@ -197,6 +211,7 @@ def _named_errors(trace: StackTrace) -> list[str]:
             continue
         start = match.start()
         end = match.end()
+        # Usually a colon or nothing follows: "KeyError: 'a'".
         if message[end : end + 1].strip(":\n"):
             start = message.rfind("\n", 0, start) + 1
         errors.append(message[start:])
@@ -211,7 +226,11 @@ def _error_fields(trace: StackTrace) -> list[str]:
 
 
 def _error_message(trace: StackTrace) -> str:
-    """Return the message of the error itself, without those of its causes."""
+    """Return the message of the error itself, without those of its causes.
+
+    Python prints causes first, other languages last. If no message names an exception,
+    all are returned.
+    """
     errors = _named_errors(trace)
     if not errors:
         return "\n".join(trace.messages)
@@ -228,7 +247,11 @@ def _pattern_of(error_type: str, text: str) -> str:
 
 
 def _mask_text(error_type: str, text: str) -> str:
-    """Return an error's text, or JSON data, with its particulars masked."""
+    """Return an error's text, which may be JSON, with its particulars masked.
+
+    Particulars are what differs each time, such as numbers, ids and paths. Of a long
+    text, only the beginning and the end are read, so it is not parsed as JSON.
+    """
     if len(text) > MAX_READ_CHARS:
         return _mask_particulars(error_type, _read_ends(text))
 
@@ -247,9 +270,10 @@ def _read_ends(text: str) -> str:
 
 
 def _data_pattern(error_type: str, value: Any) -> str:
-    """Return the pattern of JSON data.
+    """Return JSON data as a text with its particulars masked, such as numbers and ids.
 
-    Of a list, it has the different patterns of the items, sorted.
+    Of a list, it has each different masked item once, sorted, so that neither order nor
+    number of equal items matters.
     """
     if isinstance(value, list) and value:
         patterns = {_mask_particulars(error_type, _as_text(item)) for item in value}
@@ -265,13 +289,17 @@ def _as_text(value: Any) -> str:
 
 
 def _mask_particulars(error_type: str, text: str) -> str:
-    """Return a text with its particulars masked, but not what an assertion expects."""
+    """Return a text with its particulars masked, but not what an assertion expects.
+
+    Particulars are what differs each time, such as numbers, ids and paths. In a claim,
+    as the `error_type` says, figures stay: with another figure it is another claim.
+    """
     particular = compiled(_PARTICULAR_PATTERN)
     mask = _mask_in_claim if error_type in CLAIM_ERROR_TYPES else _mask
-    pieces = split_assertions(error_type, text)
+    passages = split_assertions(error_type, text)
     return "".join(
-        piece if is_asserted else particular.sub(mask, piece)
-        for piece, is_asserted in pieces
+        passage if is_asserted else particular.sub(mask, passage)
+        for passage, is_asserted in passages
     )
 
 
@@ -359,9 +387,11 @@ _EXPECTED_VALUE_PATTERN = (
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a text, each with True if it is asserted and stays unmasked.
+    """Yield the text in passages, each with whether it must stay as it is.
 
-    In the pieces, actual values are masked, and repetitions by pytest are left out.
+    True stands beside what an assertion states or expects, because it identifies the
+    error; the caller masks the other passages. Actual values have become `<ACTUAL>`,
+    and what pytest repeats below a statement is left out.
     """
     if not compiled(_ASSERTION_WORD_PATTERN).search(f"{error_type} {text}"):
         yield text, False
@@ -374,6 +404,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
         after = text[statement.end() : end]
         values = compiled(_WHERE_LINE_PATTERN).findall(after)
         text_of_statement = _without_values(statement[2], values)
+        # If nothing is expected, the actual value says what is wrong, so it is masked.
         yield text_of_statement, not _expects_nothing(text_of_statement)
 
         # pytest repeats the values of the statement below it; they are left out.
@@ -385,10 +416,12 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return an assertion with each of its values replaced by the expression behind it.
+    """Return an assertion without the actual values, which differ each time.
 
-    `values` are pairs of a value and its expression. Without any, "assert 5 == 4"
-    becomes "assert <ACTUAL> == 4".
+    `values` are pairs of a value and the expression that gave it, as pytest prints
+    them: the expression takes the place of the value. Without pairs, the actual value
+    is masked: "assert 5 == 4" becomes "assert <ACTUAL> == 4". It stays if an empty
+    value was expected, because then it alone says what is wrong.
     """
     if not values and not _expects_nothing(statement):
         statement = compiled(_SEARCHED_TEXT_PATTERN).sub(
@@ -398,8 +431,10 @@ def _without_values(statement: str, values: Sequence[tuple[str, str]]) -> str:
         return f"assert <ACTUAL>{comparison['rest']}" if comparison else statement
 
     for value, expression in values:
-        literal = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
-        statement = literal.sub(expression.replace("\\", r"\\"), statement, count=1)
+        value_pattern = re.compile(rf"(?<![\w.]){re.escape(value)}(?![\w.])")
+        # In a replacement, a backslash would begin the number of a group.
+        replacement = expression.replace("\\", r"\\")
+        statement = value_pattern.sub(replacement, statement, count=1)
     return statement
 
 
@@ -412,9 +447,10 @@ def _expects_nothing(statement: str) -> bool:
 
 
 def _split_values(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a text, each with True if it is an expected value.
+    """Yield the text in passages, each with True if it is an expected value.
 
-    Actual values are masked, unless nothing is expected.
+    Actual values are replaced by `<ACTUAL>`. If an empty value is expected, the text is
+    one passage without a change: then the actual value says what is wrong.
     """
     if compiled(_NOTHING_EXPECTED_PATTERN).search(text):
         yield text, False
@@ -425,6 +461,7 @@ def _split_values(text: str) -> Iterator[tuple[str, bool]]:
 
     end = 0
     for expected in compiled(_EXPECTED_VALUE_PATTERN).finditer(text):
+        # Only the named group that matched is the value; words before it are not.
         start, stop = expected.span(expected.lastgroup or 0)
         yield text[end:start], False
         yield text[start:stop], True
@@ -562,7 +599,12 @@ def mask_moments(text: str) -> str:
 
 
 def _mask(match: re.Match[str]) -> str:
-    """Return the mask of a particular; a number that names an error stays."""
+    """Return the mask for a particular, that is for what differs each time.
+
+    The group that matched says what it is, such as "PATH" or "N3", a number. Of a word
+    only the ids in it are masked, and of a field only its value. A number that names an
+    error stays, as in "exit status 127".
+    """
     if match.lastgroup == "WORD":
         return compiled(_ID_SEGMENT_PATTERN).sub("<N>", match[0])
     if match.lastgroup == "VALUE":
@@ -574,10 +616,12 @@ def _mask(match: re.Match[str]) -> str:
     number_match = compiled(_ERROR_NUMBER_PATTERN).search(before)
     is_number = match[0].isdecimal() or match.lastgroup == "N2"
     if number_match is not None and is_number:
+        # In "error: 5 items match", the number counts things and names no error.
         is_count = compiled(_COUNTED_PATTERN).match(match.string, match.end())
         if not (number_match["counting"] and is_count):
             return match[0]
 
+    # The digit of a group only distinguishes the shapes with one mask.
     mask = (match.lastgroup or "").rstrip("12345678")
     return _mask_path(match) if mask == "PATH" else f"<{mask}>"
 
@@ -588,9 +632,10 @@ _LINE_PATTERN = r"[\"']?,? line \d|\(\d"
 
 
 def _mask_path(match: re.Match[str]) -> str:
-    """Return the mask of a path.
+    """Return the mask for the path that was matched.
 
-    Its last name stays, unless the path is an address or the number of a line follows.
+    The name of the file stays, as in `<PATH>/cart.py`. But a web address, and a path
+    with the number of a line, is only a place, and is masked whole.
     """
     path = match[0]
     after = match.string[match.end() : match.end() + 10]
@@ -631,7 +676,8 @@ MAX_ERROR_TITLES = 3  # titles of one error that are read
 def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
     """Yield a pattern as it is, then without its first title, without its first two …
 
-    Each comes as a pair: the set of titles left out, in lower case, and what remains.
+    A title is a tool, a type of error or a place before the words of an error. Each
+    result is a pair: the set of titles left out, in lower case, and what remains.
 
     >>> [words for _, words in untitled("Bash: cp: no such file")]
     ['Bash: cp: no such file', 'cp: no such file', 'no such file']
@@ -643,7 +689,7 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
         if title is None:
             return
 
-        if title[1]:
+        if title[1]:  # a masked place, such as "<PATH>:<N>", names nothing
             titles |= {title[1].lower()}
         pattern = pattern[title.end() :]
         yield titles, pattern
@@ -652,8 +698,9 @@ def untitled(pattern: str) -> Iterator[tuple[frozenset[str], str]]:
 def untitled_digest(error_type: str, pattern: str, titled: bool) -> str:
     """Return the digest by which an error is found whatever its type or tool.
 
-    It is the digest of the pattern. The pattern's first title is left out before, if it
-    is the error type or if the pattern is `titled`.
+    It is the digest of the pattern's words. A title before them, as "cp: " in "cp: no
+    such file", is left out first if it is the error type, or if the caller knows that
+    the pattern is `titled`, that is begins with a title.
     """
     title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
     is_type = title is not None and (title[1] or "").lower() == error_type.lower()
@@ -671,6 +718,7 @@ def bare_digest(words: str) -> str:
 
     Final dots and the case of words outside quotes make no difference.
     """
-    pieces = compiled(_SAID_PATTERN).split(words)
-    pieces[::2] = [piece.casefold() for piece in pieces[::2]]
-    return digest_of("words", "".join(pieces).rstrip("."))
+    # Every second part is a quotation, whose case may be the error.
+    parts = compiled(_SAID_PATTERN).split(words)
+    parts[::2] = [unquoted.casefold() for unquoted in parts[::2]]
+    return digest_of("words", "".join(parts).rstrip("."))

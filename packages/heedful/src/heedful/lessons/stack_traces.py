@@ -145,7 +145,10 @@ class StackTrace:
 
 
 def read_trace(text: str) -> StackTrace | None:
-    """Return the stack trace in a text, or None if it has none.
+    """Return the stack trace in a text, or None if no line of it is a frame.
+
+    The frames are those of the program's own code, without libraries. The messages are
+    the other lines between frames, without source lines and headings.
 
     >>> trace = read_trace("TypeError: no\\n    at total (/srv/app/cart.js:3:5)")
     >>> trace.frames, trace.messages
@@ -164,17 +167,19 @@ def read_trace(text: str) -> StackTrace | None:
             continue
 
         line = line.strip().lstrip(_MARGIN_CHARS)
+        # Only Python prints the source of a frame below it.
         is_below_frame = line.startswith('File "')
         match = _match_frame(line)
         if match is not None:
             messages.append([])
             if not compiled(_LIBRARY_PATTERN).search(line):
                 frames.append(_frame(match))
+            # Some languages write the message into the line of the frame.
             line = match.groupdict().get("message") or ""
         if line and not compiled(_REMARK_PATTERN).fullmatch(line):
             messages[-1].append(line)
 
-    if len(messages) == 1:
+    if len(messages) == 1:  # each frame has added one
         return None
     return StackTrace(
         frames=tuple(frames),
@@ -184,10 +189,15 @@ def read_trace(text: str) -> StackTrace | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a trace, each frame in one, without generated names."""
+    """Return the lines of a stack trace, prepared so that each frame is one line.
+
+    Left out are the middle of a long text, the stacks of further goroutines of Go,
+    lines that mark a place in the source, and what compilers add to names.
+    """
     if len(text) > MAX_TRACE_CHARS:
         half = MAX_TRACE_CHARS // 2
         text = f"{text[:half]}\n{text[-half:]}"
+    # Keep the text before the first heading, and the first goroutine: it failed.
     text = _GOROUTINE_HEADING.join(text.split(_GOROUTINE_HEADING, 2)[:2])
     text = compiled(_PLACE_LINE_PATTERN).sub(" ", text)
     text = compiled(_MARKED_LINE_PATTERN).sub("", text)
@@ -196,8 +206,11 @@ def _lines(text: str) -> list[str]:
 
 
 def _match_frame(line: str) -> re.Match[str] | None:
-    """Return the match of the first notation of which a line is a frame, or None."""
-    if len(line) > MAX_FRAME_CHARS:
+    """Return the match if a line is a frame of a stack trace in any language, or None.
+
+    The first notation that fits the whole line counts.
+    """
+    if len(line) > MAX_FRAME_CHARS:  # matching would be slow
         return None
     for notation in FRAME_NOTATIONS.values():
         match = compiled(notation).fullmatch(line)
@@ -207,7 +220,11 @@ def _match_frame(line: str) -> re.Match[str] | None:
 
 
 def _frame(match: re.Match[str]) -> Frame:
-    """Return the frame that a notation matched, its function without the class."""
+    """Return the frame of a stack trace that a notation matched.
+
+    Its function is the last name of what the line says, without class or "async"; ""
+    if the function is anonymous.
+    """
     groups = match.groupdict()
     file = groups["file"] or ""
     function = groups.get("function") or ""

@@ -39,7 +39,9 @@ TRANSITIONS: Mapping[Change, Mapping[State, State]] = {
 
 
 def after(change: Change, state: State) -> State:
-    """Return the state after a change; a state that it does not concern stays.
+    """Return the state of a lesson after a change.
+
+    A state that the change does not concern stays.
 
     >>> after("retire", "verified"), after("retire", "quarantined")
     ('retired', 'quarantined')

@@ -66,7 +66,7 @@ _REFUSAL_PATTERN = (
     rf"(?i)\s*(?:(?:{_MARKERS['refusal']})\s*[,.:!—–-]\s*)+"
     r"(?:you (?:should |must |have to |need to )?(?=(?:always|never)\b))?"
 )
-_STATES_PATTERN = rf"(?i)\b(?:{_MARKERS['states']})\b"
+_GENERAL_PATTERN = rf"(?i)\b(?:{_MARKERS['states']})\b"
 # What begins with a definite article is about the matter in hand, and so is a figure.
 _MOMENT_PATTERN = (
     rf"(?i)\b(?:{_MARKERS['moment']})\b|[\d?]"
@@ -141,7 +141,11 @@ class StatedRule:
         return f"told at the start, and before a call with {' or '.join(names)}"
 
     def named_in(self, tool: str, arguments: Fields | str) -> set[str]:
-        """Return what the rule names of a call: its tool, programs and arguments."""
+        """Return the names in the rule that stand in a call of `tool`.
+
+        A name may be the tool, a program, an option, or a file or a part of its path.
+        One of several words, such as "git push", stands there if all its words do.
+        """
         names = names_in(self.text)
         words = _words_of_call(tool, arguments) if names else set[str]()
         return {
@@ -151,10 +155,10 @@ class StatedRule:
         }
 
     def supersedes(self, older_text: str) -> bool:
-        """Return True if an older rule is about the same thing, and so ends.
+        """Return True if this rule ends an older one, because both are about one thing.
 
-        Then one names all that the other names, and they speak of no different actions:
-        a rule that forbids to edit a file stands beside one that says how to check it.
+        They are if one names all that the other names, and if they have a verb in
+        common or one has none. So "never edit x.py" does not end "run x.py with uv".
         """
         verbs = _verbs_in(self.text)
         older_verbs = _verbs_in(older_text)
@@ -169,7 +173,10 @@ class StatedRule:
 
 
 def read_rules(message: str) -> tuple[str, ...]:
-    """Return the rules in a message of a user, in their order.
+    """Return the sentences of a user's message that are rules, in their order.
+
+    A correction, a sentence that refuses an answer, comes first. Code between fences is
+    skipped. A message with more than `MAX_MESSAGE_RULES` is a document, and has none.
 
     >>> read_rules("No, we use pnpm, never npm. Thanks!")
     ('No, we use pnpm, never npm.',)
@@ -184,15 +191,17 @@ def read_rules(message: str) -> tuple[str, ...]:
     rules = dict.fromkeys(filter(None, [correction]))
     for sentence in compiled(_RULE_END_PATTERN).split(text):
         rule = sentence.strip().removeprefix("- ")
+        # The correction is in the list already.
         if rule not in correction and _is_rule(rule):
             rules[rule] = None
     return tuple(rules) if len(rules) <= MAX_MESSAGE_RULES else ()
 
 
 def _is_rule(sentence: str) -> bool:
-    """Return True if a sentence is short and begins as a rule, and not only for now.
+    """Return True if a sentence is short and begins as a rule, such as "never" does.
 
-    A question and a quotation are no rules.
+    Questions and quotations are no rules. Nor is "don't do that", which is said only
+    for the moment, unless the sentence names a program, a path or the like.
     """
     is_asked_or_quoted = sentence.endswith("?") or sentence.startswith(">")
     if is_asked_or_quoted or len(sentence) > MAX_SHOWN_LINE_CHARS:
@@ -206,6 +215,7 @@ def _is_rule(sentence: str) -> bool:
 def read_correction(message: str) -> str:
     """Return the rule with which a user's message refuses an answer; "" without one.
 
+    The message begins with a refusal, such as "No", and then says what holds always.
     A sentence about the user himself, or about this answer only, is no rule.
 
     >>> read_correction("That's wrong: ACME is billed in euros. Do it again.")
@@ -217,8 +227,10 @@ def read_correction(message: str) -> str:
     if refusal is None:
         return ""
     statement, *_ = compiled(_RULE_END_PATTERN).split(message[refusal.end() :])
+    # A verb such as "must" or "is" says what holds in general; a word such as "my" or
+    # "now" is about the speaker or the moment.
     begins_as_rule = compiled(_RULE_PATTERN).match(statement)
-    is_general = begins_as_rule or compiled(_STATES_PATTERN).search(statement)
+    is_general = begins_as_rule or compiled(_GENERAL_PATTERN).search(statement)
     if not is_general or compiled(_MOMENT_PATTERN).search(statement):
         return ""
     correction = f"{refusal[0]}{statement}".strip()
@@ -226,7 +238,9 @@ def read_correction(message: str) -> str:
 
 
 def names_in(rule: str) -> tuple[tuple[str, ...], ...]:
-    """Return what a rule names that a call may have, each name with its words.
+    """Return the names in a rule, such as of programs or paths, each as its words.
+
+    A call is about the rule if it has one of them. Those between backticks come first.
 
     >>> names_in("never use git push, and not `rm -rf`")
     (('rm', '-rf'), ('git', 'push'))
@@ -235,16 +249,19 @@ def names_in(rule: str) -> tuple[tuple[str, ...], ...]:
         tuple(quoted.split()): None
         for quoted in compiled(_BACKTICK_PATTERN).findall(rule)
     }
+    # A comma stands for each of these, so that no name reaches across it.
     names.update(dict.fromkeys(_bare_names(compiled(_BACKTICK_PATTERN).sub(",", rule))))
     return tuple(name for name in names if name)
 
 
 def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
-    """Yield the names that stand in no quotes: after a word such as "use", or as code.
+    """Yield the names in a rule that has no text between backticks, each as its words.
 
-    A word that the first search has yielded is not yielded again by the second.
+    The first search finds what stands after a word such as "use", with a verb that it
+    takes ("git", "push"). The second finds words that look like code, such as an option
+    or a path; what the first has yielded is not yielded again.
     """
-    yielded_starts = set[int]()
+    yielded_starts = set[int]()  # where the words of these names begin
     for match in compiled(_NAMED_PATTERN).finditer(rule):
         name = match["name"].rstrip(".")
         if name.lower() not in INDEX_STOP_WORDS:
@@ -258,18 +275,20 @@ def _bare_names(rule: str) -> Iterator[tuple[str, ...]]:
 
 
 def _subjects(rule: str) -> set[tuple[str, str]]:
-    """Return each name in a rule with the word after it, "" for one that joins words.
+    """Return what a rule is about: each name in it, with the word that follows.
 
-    The word may be a command of the program: "never run terraform destroy".
+    The word may be a command of the program, as in "never run terraform destroy". It is
+    "" if none follows, or one such as "and" that only joins words. A name that is a
+    verb, such as "commit", is left out.
     """
     subjects = set[tuple[str, str]]()
     for name in names_in(rule):
         if _COMMAND_VERBS.issuperset(name):
             continue
-        words = " ".join(name)
-        match = re.search(rf"{re.escape(words)}`?\s+(\w[\w-]*)", rule)
-        after = match[1].lower() if match else ""
-        subjects.add((words.lower(), "" if after in INDEX_STOP_WORDS else after))
+        text = " ".join(name)
+        match = re.search(rf"{re.escape(text)}`?\s+(\w[\w-]*)", rule)
+        next_word = match[1].lower() if match else ""
+        subjects.add((text.lower(), "" if next_word in INDEX_STOP_WORDS else next_word))
     return subjects
 
 
@@ -280,9 +299,11 @@ def _verbs_in(rule: str) -> set[str]:
 
 
 def _words_of_call(tool: str, arguments: Fields | str) -> set[str]:
-    """Return the words of a call: its tool, and the words and paths of its arguments.
+    """Return the words of a call with which the names in a rule are compared.
 
-    Of an argument of several lines, only a command counts.
+    These are the tool and the parts of its name, the words of the arguments, and of a
+    path, each folder, the file and its ending. An argument of several lines is mostly
+    the content of a file, so it counts only if it is the command.
     """
     fields = {"command": arguments} if isinstance(arguments, str) else arguments
     words = {_folded(tool), *map(_folded, re.split(r"[\W_]+", tool))}
@@ -292,8 +313,9 @@ def _words_of_call(tool: str, arguments: Fields | str) -> set[str]:
             continue
         for word in split_words(text):
             path = word.strip("/").split("/")
+            # Of "--tag=1", also the option alone.
             words.update(map(_folded, (word, word.partition("=")[0], *path)))
-            # The ending of a file: ".lock" of "yarn.lock".
+            # The endings of a file: ".tar.gz" and ".gz" of "data.tar.gz".
             stem, dot, ending = path[-1].partition(".")
             words.add(_folded(f"{dot}{ending}"))
             words.add(_folded(f".{ending.rpartition('.')[2]}" if stem else word))
@@ -313,7 +335,11 @@ def _folded(word: str) -> str:
 
 
 def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str:
-    """Return rules between random delimiters, after a heading; "" without rules."""
+    """Return rules as a text for an agent, after a heading; "" without rules.
+
+    They stand between random delimiters, which no rule can imitate. These are at most
+    `MAX_SHOWN_ITEMS` rules.
+    """
     lines = [f"- {stated.text}" for stated in rules[:MAX_SHOWN_ITEMS]]
     if not lines:
         return ""
@@ -322,7 +348,11 @@ def rules_text(rules: Sequence[StatedRule], heading: str = RULES_HEADING) -> str
 
 
 def stored_lines(rules: Sequence[StatedRule]) -> list[str]:
-    """Return what a person reads when rules are stored, with what removes each."""
+    """Return the lines that tell a person which of his rules were stored.
+
+    Each says when agents are told the rule, and by which command it is removed; further
+    lines name the older rules that it ends.
+    """
     lines = []
     for stated in rules:
         lines.append(

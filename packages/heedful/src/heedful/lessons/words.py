@@ -99,11 +99,17 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the words of a text in any script, as `words` describes them."""
+    """Yield the words of a text in any script, for an index of words.
+
+    In a dense script, that is one without spaces between words, each pair of
+    neighbouring characters is a word, and so is each Chinese one. In other scripts, a
+    run of letters is a word. A symbol such as an emoji is one; other signs are not.
+    """
     for part in compiled(_INDEX_PART_PATTERN).finditer(text):
         run = part[0]
         if part["dense"]:
             for n, character in enumerate(run):
+                # A single character has no neighbour to make a pair with.
                 if len(run) == 1 or compiled(_HAN_PATTERN).match(character):
                     yield character
                 if n + 1 < len(run):
@@ -114,7 +120,11 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    """Remove a common English ending from the word; return any other word unchanged."""
+    """Return a word without common English endings, so that its forms become equal.
+
+    What is left need be no word: "queries" and "query" become "queri". A word of under
+    four letters, or with other letters than those of ASCII, is returned unchanged.
+    """
     if len(word) < 4 or not word.isascii():
         return word
 
@@ -133,6 +143,7 @@ def _stem(word: str) -> str:
                 word = word[:-1]
             break
 
+    # "study" becomes "studi", as "studied" does, and "make" "mak", as "making" does.
     if len(word) > 3 and word[-1] == "y":
         return word[:-1] + "i"
     return word.removesuffix("e") if len(word) > 3 else word
@@ -152,12 +163,12 @@ _DIFFERENCE_TOKEN_PATTERN = (
 
 
 def difference(rejected: str, accepted: str) -> str:
-    """Return a line `old -> new` for each part that differs, in any script.
+    """Return how two answers differ: a line `old -> new` for each part that does.
 
     Words and numbers, with the signs around them, and blanks are compared; in scripts
     without spaces, characters. Each line begins and ends with about one word that both
     texts have. There are at most `MAX_LISTED_ITEMS` lines, and one that says how
-    many more parts differ.
+    many more parts differ. Equal texts have no line.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
     is 12 km long, I think -> is 12.0 km long
@@ -188,14 +199,20 @@ def difference(rejected: str, accepted: str) -> str:
 
 
 def _first_lines(lines: Sequence[str]) -> str:
-    """Return the first lines of a difference, and how many more there are."""
+    """Return the first lines of a difference, and a line with how many more there are.
+
+    These are at most `MAX_LISTED_ITEMS`.
+    """
     more = len(lines) - MAX_LISTED_ITEMS
     ending = [f"and {more} more"] if more > 0 else []
     return "\n".join([*lines[:MAX_LISTED_ITEMS], *ending])
 
 
 def _changed_fields(rejected: str, accepted: str) -> list[str]:
-    """Return a line for each field that differs in two JSON objects; [] for others."""
+    """Return a line `name: old -> new` for each field that differs in two JSON objects.
+
+    If one of the texts is no object in JSON, returns no lines.
+    """
     try:
         old, new = json.loads(rejected), json.loads(accepted)
     except (ValueError, RecursionError):
@@ -206,6 +223,7 @@ def _changed_fields(rejected: str, accepted: str) -> list[str]:
     lines = []
     for name in {**old, **new}:
         before, after = (
+            # A field that one object lacks shows as "(nothing)".
             _one_line([plain_text(fields[name])] if name in fields else [])
             for fields in (old, new)
         )

@@ -34,14 +34,17 @@ async def accept(
     by: str,
     checks: Sequence[Check],
 ) -> tuple[str, list[Lesson]]:
-    """Judge the accepted answer of a loop that did not pass, as `Memory.correct`.
+    """Judge the answer that a person accepts for a loop, and make its lessons.
 
-    Returns its text, and the lessons that it gives.
+    The loop must have ended without passing. No check may refuse the answer: none of
+    `checks`, none that refused it in an attempt of the loop, and none that a lesson
+    became. `by` names the person. Nothing is stored. Returns the answer as text, and
+    the lessons. Raises NotFound, InvalidInput.
     """
     stored_loop = await store.read(scope, loops.read, loop)
     verdict = stored_loop.verdict
-    is_open = not isinstance(verdict, Done) or verdict.passed
-    if is_open or stored_loop.is_run or not stored_loop.loop.attempts:
+    goes_on_or_passed = not isinstance(verdict, Done) or verdict.passed
+    if goes_on_or_passed or stored_loop.is_run or not stored_loop.loop.attempts:
         raise InvalidInput("loop", loop, "a loop that ended without passing")
 
     candidate = Candidate.of(redact_data(accepted))
@@ -59,12 +62,14 @@ async def accept(
 
     number = len(stored_loop.loop.attempts) + 1
     attempt = Attempt(number, candidate, evaluation=Evaluation())
-    # Nobody has measured the answer.
+    # The loop as if its next attempt had given the answer and passed. It has no goals,
+    # because nobody has measured the answer.
     passed = replace(stored_loop.loop.then(attempt), goals=())
     task = redact(text_of(stored_loop.head.task))
     memory_key = stored_loop.head.memory_key
     learnt = learn(passed, task, memory_key=memory_key)
     if not learnt:
+        # Its earlier attempts teach nothing; the answer alone is still an example.
         passed = replace(passed, attempts=(replace(attempt, number=1),), ladder=None)
         learnt = learn(passed, task, memory_key=memory_key)
     lessons = [
@@ -81,15 +86,19 @@ async def _refusal_of(
     accepted: Any,
     checks: Sequence[Check],
 ) -> Finding | None:
-    """Return why the loop refuses an answer: an error of a check, None if it does not.
+    """Return the first error that speaks against an answer, None if there is none.
 
-    The checks of an attempt with the same answer refused it, or one of the `checks`
-    does, or the check of a lesson.
+    An error comes from an earlier attempt of the loop that gave the same answer, from
+    one of `checks`, or from a check that a lesson became.
     """
     digest = Candidate.of(accepted).digest
     for attempt in stored_loop.loop.attempts:
-        is_same = attempt.candidate.digest == digest
-        if is_same and attempt.evaluation is not None and attempt.evaluation.errors:
+        is_same_answer = attempt.candidate.digest == digest
+        if (
+            is_same_answer
+            and attempt.evaluation is not None
+            and attempt.evaluation.errors
+        ):
             return attempt.evaluation.errors[0]
 
     head = stored_loop.head
@@ -119,12 +128,16 @@ def store_answer(
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Store what an accepted `answer` teaches, with a note on its loop.
+    """Store the lessons of an accepted `answer`, and a note with it on its loop.
 
-    The same answer for the same loop is stored once: then nothing is returned. `most`
-    and `quota` are as in `exposures.remember`. Raises NotFound, InvalidInput.
+    The loop has this `id`; `by` is who accepted the answer, and `why` his reason. Above
+    `most` lessons, if it is not 0, the least useful ones are removed, and at most
+    `quota` texts of one source may wait for a review. Returns what became of each
+    lesson: nothing if the same answer was stored for the loop before. Raises NotFound,
+    InvalidInput.
     """
     now = time.time()
+    # It stands for the name of a loop: each teaches once, and so does each correction.
     correction = f"{id} corrected {digest_of('answer', answer)}"
     if not exposures.is_first_lesson(db, scope, correction, now):
         return []
@@ -137,7 +150,7 @@ def store_answer(
         db, scope, lessons=lessons, now=now, quota=quota, most=most
     )
     for remembered in answers:
-        # The loop was counted when it ended.
+        # A lesson that the loop taught when it ended has counted this loop already.
         sightings = {"lesson_id": remembered.id, "loop": id}
         if len(db.select("1", "occurrence", sightings)) > 1:
             counted_once = {"seen": remembered.seen - 1}

@@ -54,9 +54,10 @@ async def appraise(episode: Episode, *, judge: Model | str) -> Evaluation:
     task = "\n".join(texts[name] for name in ("task", "goal") if name in texts)
 
     answer = NO_ANSWER_TEXT
+    # The study has the position of the answer among the events.
     if study.course.answer is not None:
         answer = episode.events[study.course.answer].content
-    # The run is cut already, to what the context of the judge holds.
+    # The excerpt fits the context of the judge, so nothing more is cut from it.
     max_chars = max(len(data), MAX_STORED_TEXT_CHARS)
     run_judge = replace(opened_judge, max_chars=max_chars)
     return await run_judge.opinion(answer, Context(task, data=data))

@@ -25,7 +25,8 @@ _log = logging.getLogger("heedful")
 def log_failure(event: str, error: Exception, scope: Scope | None = None) -> None:
     """Log the type of an error and where it was raised, with the scope if it is known.
 
-    Its text is left out, because it may quote data.
+    `event` is the message of the log record. The text of the error is left out, because
+    it may quote data.
     """
     frames = "".join(traceback.format_tb(error.__traceback__))
     place = asdict(scope) if scope else {}
@@ -45,6 +46,13 @@ class CallMemory:
         strict: bool = False,
         trust: Collection[str] = (),
     ) -> None:
+        """Open the memory of `scope` in a store, which may be given by its name.
+
+        `holdout` is the share of lessons that is withheld at random, `strict` makes
+        more fixes wait for a review, and `trust` are names of sources whose texts need
+        none. Raises InvalidInput.
+        """
+        # One text would pass for a list of its characters.
         require(not isinstance(trust, str), "trust", trust, "a list of names")
         for name in trust:
             check_name(name)
@@ -70,10 +78,11 @@ class CallMemory:
         """Return how calls like this one failed, and what fixed them.
 
         Ask before a tool runs. `arguments` are the arguments of the call as data, or
-        the text of a command; paths are those of the repository in `folder`. A call is
-        told of that failed and has not worked since, a command once it failed in two
-        runs; so is a name in the arguments that an error quoted and that never worked.
-        All reads use an index. Raises InvalidInput, StoreError.
+        the text of a command; paths are relative to the repository in `folder`. The
+        result tells of the same call if it failed and has not worked since; of a
+        command, only once it failed in two runs. It also tells of names and paths in
+        the arguments that an error was about and that never worked. All reads use an
+        index. Raises InvalidInput, StoreError.
         """
         check_texts(tool=tool)
         require(

@@ -102,7 +102,11 @@ class RunFacts:
 
     @classmethod
     def of(cls, run: Course) -> "RunFacts":
-        """Return the facts of a run: of its task, its error and all its events."""
+        """Return the facts of a run: of its task, its error and all its events.
+
+        The counts are those of like events, of all failures, and of the failures of
+        each tool. A text may name any of them as a figure.
+        """
         episode = run.episode
         fault = episode.fault or Fault("")
         texts = [episode.task, episode.goal]
@@ -117,7 +121,7 @@ class RunFacts:
                 counts.update(["a failure", ("a failure of", event.tool)])
 
         run_text = "\n".join(texts)
-        # Here the numbers in words count, too.
+        # Of the run, a number inside a word counts too: a text may name it by itself.
         numbers = re.sub(r"[^\d.,%]", " ", run_text)
         figures = chain.from_iterable(values for _, values, _ in _figures(numbers))
         return cls(
@@ -128,11 +132,17 @@ class RunFacts:
         )
 
     def missing(self, text: str) -> Iterator[str]:
-        """Yield the quotations and the figures of a text that the run lacks."""
+        """Yield the quotations and the figures of a text that the run lacks.
+
+        Of a quotation only letters and digits are compared. A figure is compared by its
+        value, and one without a unit may also be a count of the run.
+        """
         for match in _QUOTATION_PATTERN.finditer(text):
             quotation = next(filter(None, match.groups()))
-            pieces = quotation.replace("...", "…").split("…")
-            is_missing = any(_letters(piece) not in self.letters for piece in pieces)
+            # "…" may stand for what a quotation leaves out.
+            parts = quotation.replace("...", "…").split("…")
+            is_missing = any(_letters(part) not in self.letters for part in parts)
+            # A single word in quotation marks is a name, and no quotation.
             if is_missing and len(quotation.split()) > 1:
                 yield quotation
 
@@ -143,10 +153,15 @@ class RunFacts:
 
 
 def _figures(text: str) -> Iterator[tuple[str, set[float | str], str]]:
-    """Yield each figure of a text, its values and its unit; a percentage has two."""
+    """Yield each figure of a text as it is written, its values and its unit.
+
+    The values are what it may be compared with: 1200.0 for "1,200", and both 12.0 and
+    0.12 for "12 %". A figure that stands for no amount, such as a version or the "03"
+    of a date, has itself as its value, as a text.
+    """
     for number, percent, unit in _RUN_FIGURE_PATTERN.findall(text):
         values: set[float | str] = {number}
-        # But for a version, and a part of a date or of a time such as 03.
+        # A number that begins with 0 is a part of a date or of a time.
         is_part = number[0] == "0" and number[1:2].isdecimal()
         if number.count(".") < 2 and not is_part:
             value = float(number.replace(",", ""))

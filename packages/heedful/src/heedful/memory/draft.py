@@ -152,7 +152,7 @@ class Draft:
     mistake: Mistake | None = None
 
     def text(self, episode: Episode) -> str:
-        """Return the sentences as one text, without any how the run ended."""
+        """Return the sentences as one text; if there are none, how the run ended."""
         if self.claims:
             return " ".join(claim.text for claim in self.claims)
         text = f"The run ended as {episode.outcome} after {len(episode.events)} events."
@@ -165,9 +165,9 @@ Score = Callable[[Draft, Episode], float]
 
 
 def by_outcome(draft: Draft, episode: Episode) -> float:
-    """Return the importance of a reflection by the outcome of its episode.
+    """Return the importance of a reflection, 0..1, by how its episode ended.
 
-    What worked is as important as what failed, however the episode ended.
+    A draft that says what worked is at least as important as one about a failure.
     """
     outcome = OUTCOME_IMPORTANCE[episode.outcome]
     return max(outcome, MENDED_IMPORTANCE) if draft.mended else outcome
@@ -178,12 +178,14 @@ async def by_model(
 ) -> tuple[Draft, Usage]:
     """Let a model write the reflection; return it with what the model used.
 
-    `instruction` says what to look for. `rules` is the draft without a model: its
-    record of the mistake stays, and its words stand where the model gives none. `tried`
-    is the rule that earlier runs were told and that did not help. Raises
-    MalformedAnswer, ModelError, and AnswerRefused if a small model leaves out what went
-    wrong. Without a mistake, a small model is not asked.
+    `study` is the run with the mistakes found in it, and `instruction` says what to
+    look for. `rules` is the draft that was made without a model: its record of the
+    mistake stays, and its words stand where the model gives none. `tried` is the rule
+    that earlier runs were told and that did not help. A small model is not asked about
+    a run without a mistake. Raises MalformedAnswer, ModelError, and AnswerRefused if a
+    small model writes what the run lacks, or leaves out what went wrong.
     """
+    # The words of a small model are used only if they fit a mistake that rules found.
     is_small = not is_capable(model)
     if is_small and rules.mistake is None:
         return rules, NO_USAGE
@@ -193,6 +195,7 @@ async def by_model(
         instruction = f"{instruction} {_TRIED_REQUEST}"
         texts = {**texts, "tried": make_safe(tried, MAX_DECISIVE_CHARS)}
     facts = await asyncio.to_thread(RunFacts.of, study.course)
+    # No text has the mark, so that none can pass for an instruction.
     mark = delimiter("reflector", texts)
     wishes = _CAUTIOUS_REQUEST if is_small else _GENERAL_REQUEST
     instruction = _fill(instruction, study, texts, mark)
@@ -208,15 +211,15 @@ async def by_model(
     )
 
     if is_small and rules.mistake is not None:
-        faults = [claim.why for claim in draft.dropped]
-        faults += _left_out(draft, rules.mistake, study.asked)
-        if faults:
+        complaints = [claim.why for claim in draft.dropped]
+        complaints += _left_out(draft, rules.mistake, study.asked)
+        if complaints:
             reason = (
-                f"the text of model {model.name!r} is not used: {'; '.join(faults)}"
+                f"the text of model {model.name!r} is not used: {'; '.join(complaints)}"
             )
             raise AnswerRefused(reason, draft.text(study.episode), usage)
 
-    # It may quote all that it was shown.
+    # The model may quote all that it was shown: one event from outside is enough.
     is_outside = any(map(study.is_outside, positions)) or reaches_out(draft.strategy)
     trust: Origin = "outside" if is_outside or study.origin == "outside" else "local"
     draft = replace(
@@ -228,6 +231,7 @@ async def by_model(
         mended=True,
         mistake=rules.mistake,
     )
+    # Without a rule of the model, that of the draft by rules stands, with its origin.
     if not draft.strategy:
         draft = replace(
             draft,
@@ -239,12 +243,14 @@ async def by_model(
 
 
 def _left_out(draft: Draft, mistake: Mistake, task: str) -> list[str]:
-    """Return what a text leaves out of a mistake: the call, the error, the fix.
+    """Return one complaint for each part of a mistake that a model's draft leaves out.
 
-    Words of the task do not count: a model can repeat them without reading the run.
+    The parts are the failed call, its error and its fix. The draft keeps a part if it
+    shares a few words with it. Words of the task, and of the parts before, count only
+    if a part has no others: a model can repeat them without reading the run.
     """
     texts = [*(claim.text for claim in draft.claims), draft.strategy]
-    author_words = {*words(" ".join(texts))}
+    draft_words = {*words(" ".join(texts))}
     action = mistake.action
     parts = {
         "the failed call": render.call_words(action) if action else mistake.check,
@@ -253,22 +259,24 @@ def _left_out(draft: Draft, mistake: Mistake, task: str) -> list[str]:
     }
 
     earlier_words = {*words(task)}
-    lost = []
+    complaints = []
     for name, part in parts.items():
         part_words = {*words(part)}
         own_words = (part_words - earlier_words) or part_words
-        # A small model must keep words of the call, of its error and of its fix.
+        # Half of its words are enough, and of a long part a few. A part without words,
+        # as where there is no fix, needs none.
         needed = min(MIN_SHARED_WORDS, (len(own_words) + 1) // 2)
-        if len(own_words & author_words) < needed:
-            lost.append(f"it leaves out {name} “{clean(part, 80)}”")
+        if len(own_words & draft_words) < needed:
+            complaints.append(f"it leaves out {name} “{clean(part, 80)}”")
         earlier_words |= part_words
-    return lost
+    return complaints
 
 
 def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -> str:
-    """Return an instruction with the texts that its places, `{task_goal}` …, name.
+    """Fill the places of an instruction, such as `{task_goal}`, with texts of the run.
 
-    They are between the same marks as below, because they are data.
+    `texts` are what the model is shown, by name. Each text stands between tags with the
+    `mark`, because it is data and no instruction.
     """
     fault = study.episode.fault or Fault("")
     places = {
@@ -281,14 +289,14 @@ def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -
         "error_context": texts.get("error_context", ""),
     }
 
-    def shown(place: re.Match[str]) -> str:
+    def delimited(place: re.Match[str]) -> str:
         """Return the text for a place; a place with another name stays."""
         name = place[1]
         if name not in places:
             return place[0]
         return delimit(mark, {name: places[name]})[0]
 
-    return _PLACE_PATTERN.sub(shown, instruction)
+    return _PLACE_PATTERN.sub(delimited, instruction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,9 +312,12 @@ class _AnswerReader:
     mark: str
 
     def read(self, answer: Fields) -> Draft:
-        """Return the model's own words and figures. Raises InvalidInput without words.
+        """Return a model's answer as a draft, without sentences that it invented.
 
-        The keys may be in capitals.
+        `answer` is the JSON object that the model wrote; its keys may be in capitals.
+        Sentences about the run with a figure or a quotation that it lacks are put among
+        the `dropped` ones. Raises InvalidInput without a reflection, or if no sentence
+        is left.
         """
         answer = {key.casefold(): value for key, value in answer.items()}
         reflection = _read_text(answer.get("reflection"))
@@ -316,6 +327,7 @@ class _AnswerReader:
         strategy = _read_text(answer.get("strategy"))
         claims = [self._claim(sentence) for sentence in sentences(reflection)]
         advice = [self._advice(sentence) for sentence in sentences(strategy)]
+        # What the run lacks of a sentence makes the sentence unsupported.
         dropped = tuple(claim for claim in (*claims, *advice) if claim.unsupported)
         supported = tuple(claim for claim in claims if not claim.unsupported)
         if any(claim.unsupported for claim in advice):
@@ -360,7 +372,10 @@ def _read_text(value: object) -> str:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts and figures in a value of an answer."""
+    """Yield the texts and figures in a value of an answer, also those within lists.
+
+    Of an object, the values are read and the names are not; null is nothing.
+    """
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
@@ -392,7 +407,12 @@ FIXED_CONFIDENCE = 0.9
 
 
 def by_rules(study: Study) -> Draft:
-    """Write a reflection without a model."""
+    """Write a reflection on a run without a model, about its main mistake.
+
+    It has one sentence on the mistake, and as the strategy a rule for the next time,
+    unless a rule would help nobody. Without a mistake, both are empty, and only the
+    tags say how the run ended.
+    """
     main = study.main
     category = study.category
     tags = [study.episode.outcome, category, category.removesuffix("_error")]
@@ -400,15 +420,16 @@ def by_rules(study: Study) -> Draft:
         return Draft((), tags=tuple(filter(None, tags)))
 
     mistake = study.record(main)
-    # A rule with words from outside waits as a whole, as do all lessons of such a run.
-    released = with_origin(mistake, "local")
-    rule = render.rule(released)
-    readable = released if study.origin == "outside" else mistake
+    # Rendering leaves out words from outside. A rule with such words waits as a whole
+    # in quarantine, as do all lessons of a run from outside: these keep the words.
+    complete = with_origin(mistake, "local")
+    rule = render.rule(complete)
+    readable = complete if study.origin == "outside" else mistake
     if _needs_no_rule(study, main, mistake):
         rule = ""
     tool = mistake.action.tool if mistake.action else ""
     tags.append(clean(tool, MAX_LABEL_CHARS))
-    # The sentence quotes what the calls said.
+    # The sentence quotes what the calls returned, so it rests on their results, too.
     results = (study.course.result[position] for position in main.positions)
     events = sorted({*main.positions, *(n for n in results if n is not None)})
     return Draft(
@@ -424,13 +445,18 @@ def by_rules(study: Study) -> Draft:
 
 
 def _needs_no_rule(study: Study, main: FoundMistake, mistake: Mistake) -> bool:
-    """Return True if a rule about the main mistake would help nobody next time."""
+    """Return True if a rule about the main mistake of a run would help nobody.
+
+    A fix makes a rule, unless the failure passed by itself. A failure without a fix, or
+    with a wait that no run has tried, needs none if the run succeeded anyway, or if the
+    user then asked for something else.
+    """
     fix = mistake.fix
     is_wait = fix is not None and fix.kind == "waiting"
+    # The steps are those until it was put right: a wait without any is untried.
     if fix is not None and (mistake.steps or not is_wait):
         # What passed by itself needs no rule.
         return is_wait and not (fix.calls or fix.seconds)
-    # It did not keep the run from its success, or the user asked for another thing.
     if study.episode.outcome == "success":
         return True
     return bool(main.positions) and was_dropped(study.course, main.failed)

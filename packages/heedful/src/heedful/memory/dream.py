@@ -115,7 +115,10 @@ class Dreams:
         self._scope = memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """Return the newest dreams, with ids below `before`. Raises InvalidInput."""
+        """Return the newest dreams, newest first, with ids below `before`.
+
+        Raises InvalidInput.
+        """
         check_integer("limit", limit)
         return await self._store.read(self._scope, read_log, limit, before=before)
 
@@ -140,11 +143,12 @@ async def consolidate(
 ) -> Dream:
     """Reflect on what recurs in a scope, and end the rules that newer ones contradict.
 
-    Failures that recur with one tool, file or error become a reflection of the
-    outcome "partial", which cites their lessons and leaves them as they are. All
-    changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
-    nothing is written. A call that is made again with its `key` within a day returns
-    the dream of the first one.
+    Returns what was found and done, a "dream". Failures that recur with one tool, file
+    or error become a reflection of the outcome "partial", which cites their lessons and
+    leaves them as they are. All changes are one recorded transaction, which
+    `Dreams.rollback` undoes. With `dry_run` nothing is written. `by` is who asked. A
+    call that is made again with its `key` within a day returns the dream of the first
+    one.
 
     Raises InvalidInput, StoreError, ModelError of the embedder, and Conflict if the key
     belongs to another call.
@@ -164,7 +168,7 @@ async def consolidate(
         )
 
     async def dream() -> int:
-        """Carry out a plan; return the id of the dream."""
+        """Make a plan and carry it out; return the id of the dream."""
         plan = await _plan(memory, time.time())
         return await memory.store.write(
             memory.scope,
@@ -176,6 +180,7 @@ async def consolidate(
             reflections=plan.drafts,
         )
 
+    # A call with the same key gets the id that is stored already.
     request = "consolidate", by
     id = await memory.store.once(
         memory.scope, store_dream, dream, key=key, request=request
@@ -198,10 +203,15 @@ class _Plan:
 
 
 async def _plan(memory: Memory, now: float) -> _Plan:
-    """Read the lessons of a scope; return what a dream proposes for them."""
+    """Read the lessons of a scope; return what a dream proposes for them.
+
+    It proposes to replace rules that newer ones contradict, and to write a reflection
+    on each thing that recurs. `now` is the time in seconds since 1970.
+    """
     material = await memory.store.read(memory.scope, read_material)
     # A dream looks at all lessons but its own reflections.
     sources = [lesson for lesson in material if lesson.by != DREAM_AUTHOR]
+    # The search may take long, so it runs in a thread.
     superseded = await asyncio.to_thread(list, find_superseded(sources))
     recurrences = await _find_recurrences(memory, sources, superseded, now)
     drafts = await _draft_reflections(memory, recurrences)
@@ -223,9 +233,10 @@ async def _find_recurrences(
     superseded: Sequence[Proposal],
     now: float,
 ) -> list[Recurrence]:
-    """Return what recurs among the lessons without a part in quarantine.
+    """Return what recurs among the `sources`: failures with the same thing.
 
-    A lesson that `superseded` proposes to replace is left out.
+    Lessons with a part in quarantine are left out, as what waits for a review is shown
+    nowhere; so are those that `superseded` proposes to replace.
     """
     members = [
         proposal.members for proposal in superseded if proposal.outcome == "proposed"
@@ -246,7 +257,10 @@ async def _find_recurrences(
 async def _draft_reflections(
     memory: Memory, recurrences: Sequence[Recurrence]
 ) -> dict[int, Lesson]:
-    """Return a reflection on each recurrence; its key is below 0, as no id is."""
+    """Return a reflection on each recurrence, by ids below 0 until they are stored.
+
+    Each has the vector of its text if the memory has an embedder.
+    """
     texts = [recurrence.text for recurrence in recurrences]
     vectors: Sequence[Sequence[float] | None] = [None] * len(texts)
     if memory.embedder is not None and texts:
@@ -280,7 +294,7 @@ def _texts_of(
     lessons: Lessons,
     drafts: Mapping[int, Lesson],
 ) -> dict[int, str]:
-    """Return the texts of the lessons and drafts that proposals name, by id."""
+    """Return the texts of the lessons that proposals name and of all drafts, by id."""
     members = chain.from_iterable(proposal.members for proposal in proposals)
     named_ids = {*members, *(proposal.survivor for proposal in proposals)}
     texts = {id: lessons[id].text for id in named_ids & lessons.keys()}
@@ -288,7 +302,10 @@ def _texts_of(
 
 
 def read_material(db: Db, scope: Scope) -> list[DreamLesson]:
-    """Return the lessons that recall may find, sorted by name."""
+    """Return the lessons that recall may find, sorted by kind and signature.
+
+    Their mistakes are without the parts from outside, which nobody has reviewed.
+    """
     lessons = []
     for row in db.all("material", scope):
         mistake = from_json(row["mistake"])
@@ -322,13 +339,14 @@ def store_dream(
 ) -> int:
     """Store a dream's report and carry out its proposals; return the dream's id.
 
-    The report has the outcome of each proposal. `expected` holds the lessons as the
-    dream read them: a proposal is skipped if one of its lessons has changed since.
-    `reflections` are those to write, by the survivor of their proposal, which becomes
-    their id.
+    The stored report has the outcome of each proposal, too. `expected` holds the
+    lessons as the dream read them, by id: a proposal is skipped if one of its lessons
+    has changed since. `reflections` are those to write, each by the id below 0 that is
+    the survivor of its proposal; once one is written, its own id is the survivor.
     """
     key = key_of(scope)
-    # The report comes last, because it has the outcomes.
+    # The row comes first, as the changes name its id; the report comes last, because it
+    # has the outcomes.
     ruling = {
         **key,
         "action": "dream",
@@ -371,7 +389,9 @@ def _carry_out(
 ) -> str:
     """Replace the members of a proposal by its survivor; return the outcome.
 
-    A proposal that has an outcome keeps it, and nothing is replaced.
+    Members are the ids of lessons that end, and the survivor is the one that stays.
+    Nothing is replaced if one of them has changed since the dream read them. A proposal
+    that has an outcome already, such as one for a person, keeps it.
     """
     if proposal.outcome != "proposed":
         return proposal.outcome
@@ -406,9 +426,10 @@ def _supersede(db: Db, id: int, link: Document) -> None:
 
 
 def _is_unchanged(db: Db, key: Document, lesson: DreamLesson, is_member: bool) -> bool:
-    """Return True if a lesson is as the dream read it.
+    """Return True if a lesson is still as the dream read it, and free of quarantine.
 
-    A lesson that `is_member` is replaced by another one, so it must not be pinned.
+    `key` selects the scope. A lesson that `is_member` would be replaced by another one,
+    so it must not be pinned, either.
     """
     values = {
         **key,
@@ -430,21 +451,27 @@ def _write_reflection(
     reflection: Lesson,
     expected: Lessons,
 ) -> list[Proposal]:
-    """Write a reflection that cites the members; return the proposals with outcomes.
+    """Write a reflection that cites the lessons in a proposal; return what was done.
 
-    It replaces an earlier reflection about the same thing, which is a proposal of its
-    own. A reflection that is stored already is only counted.
+    That is the proposal with its outcome and, for each earlier reflection about the
+    same thing that was replaced, a proposal more. A reflection that is stored already
+    in the same words is only counted. Nothing is written if a cited lesson has changed
+    since the dream read it as in `expected`.
     """
     key = key_of(scope)
     cited = [expected[id] for id in proposal.members]
     if not all(_is_unchanged(db, key, lesson, is_member=False) for lesson in cited):
         return [replace(proposal, survivor=0, outcome=CHANGED_LESSON_OUTCOME)]
 
+    # A revocation of what a cited lesson says must find the reflection, too: it derives
+    # from their authors, the examples whose words they show.
     cited_rows = db.all("lessons_of", scope, ids=json.dumps(proposal.members))
     authors = {row["author"] for row in cited_rows} - {None}
     reflection = replace(reflection, parents=tuple(authors))
     name = {"kind": reflection.kind, "signature": reflection.signature.digest}
-    for row in db.select("*", "lesson", {**key, **name}):
+    stored = db.select("*", "lesson", {**key, **name})
+    if stored:
+        row = stored[0]
         last_seen = max(lesson.last_seen for lesson in cited)
         outcome = _count_reflection(db, scope, reflection, row=row, last_seen=last_seen)
         return [replace(proposal, survivor=row["id"], outcome=outcome)]
@@ -459,6 +486,7 @@ def _write_reflection(
             "dream": dream_id,
         }
         db.insert("link", link)
+    # A person has refused these words before.
     if answer.state == "quarantined":
         return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
 
@@ -470,9 +498,10 @@ def _write_reflection(
 def _supersede_earlier(
     db: Db, key: Document, reflected: Proposal, reflection: Lesson, dream_id: int
 ) -> Iterator[Proposal]:
-    """Supersede the earlier reflections about the same thing; yield what was done.
+    """End the earlier reflections about the same thing; yield a proposal for each.
 
-    `reflected` is the proposal that wrote the new `reflection`.
+    `reflected` is the proposal that wrote the new `reflection`, which stands in their
+    place. A rollback of the dream `dream_id` restores them.
     """
     kind = reflection.kind
     same_thing = {
@@ -504,15 +533,18 @@ def _supersede_earlier(
 def _count_reflection(
     db: Db, scope: Scope, reflection: Lesson, row: Row, last_seen: float
 ) -> str:
-    """Count a stored reflection if what it cites came back; return the outcome.
+    """Count a stored reflection if a lesson that it cites was seen since.
 
-    `row` is its lesson, and `last_seen` is when the newest of the lessons was seen.
+    Returns the outcome. `row` is the stored reflection, and `last_seen` is the last
+    time that one of the cited lessons was seen. A reflection that was retired or rolled
+    back is not counted.
     """
     if row["state"] not in ("unverified", "verified"):
         return WITHDRAWN_OUTCOME
     if last_seen <= row["last_seen"]:
         return KNOWN_OUTCOME
 
+    # The stored words and their trust stay, as somebody may have edited them.
     same = replace(
         reflection,
         text=row["text"],
@@ -528,9 +560,10 @@ def _count_reflection(
 def read_log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Dream]:
-    """Return up to `limit` dreams, newest first.
+    """Return up to `limit` reports of consolidation ("dreams"), newest first.
 
-    With `id`, returns only this dream; with `before`, only dreams with lower ids.
+    With `id`, returns only this dream; with `before`, only dreams with lower ids. Each
+    has the texts of its lessons that still exist and that need no review.
     """
     dreams = []
     for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
@@ -578,6 +611,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         raise RollbackRefused(id, f"{event}; {remedy}", later["dream"])
 
     key = key_of(scope)
+    # To delete the links restores the lessons: a trigger does so.
     restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
     cites = {**key, "relation": "cites", "dream": id}
     for row in db.select("distinct child", "link", cites):
@@ -585,6 +619,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         reflection = {**key, "kind": kind, "signature": signature}
         db.update("lesson", reflection, {"state": "superseded"})
 
+    # This checks `by`, too: its error undoes all of the transaction.
     rule(
         db,
         scope,

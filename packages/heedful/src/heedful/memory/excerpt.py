@@ -47,10 +47,12 @@ def excerpt_tokens(model: Model) -> int:
 
 
 def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
-    """Return the positions of the events that a model is shown, and its input by name.
+    """Choose what a model is shown of a run.
 
-    All texts have at most `budget` tokens, unless task and error alone have more.
-    Secrets, control characters and role tokens are removed.
+    Returns the positions of the events that it is shown, and the texts that it is shown
+    by their names, "events" among them. All texts have at most `budget` tokens, unless
+    those beside the events, such as the task and the error, alone have more. Secrets,
+    control characters and role tokens are removed.
     """
     episode = study.episode
     signals = sorted(study.signals, key=lambda signal: -signal.strength)
@@ -71,7 +73,11 @@ def excerpt(study: Study, budget: int) -> tuple[list[int], dict[str, str]]:
 def _texts_without_events(
     episode: Episode, signals: Sequence[Signal]
 ) -> dict[str, str]:
-    """Return what a model is shown beside the events, and the strongest signals."""
+    """Return what a model is shown beside the events, by name; some may be empty.
+
+    These are the goal, the task, the error and the outcome of the run, and the first of
+    the `signals`, that is signs of a mistake, the strongest first.
+    """
     fault = episode.fault or Fault("")
     error = f"{fault.category}: {fault.message}".strip(": ")
     signal_lines = [
@@ -89,12 +95,14 @@ def _texts_without_events(
 
 
 def _decisive_positions(study: Study, signals: Sequence[Signal]) -> dict[int, None]:
-    """Return the positions of the decisive events, the most telling first.
+    """Return the positions of the decisive events as keys, the most telling first.
 
-    These are the events of the main mistake, of the other mistakes and of the signals,
-    then the answer, the last event and the first one.
+    These are the events of the main mistake, of the other mistakes and of the signals
+    (signs of a mistake), then the answer, the last event and the first one. The keys
+    are in this order, each once.
     """
     positions: list[int | None] = []
+    # The main mistake comes first, because False is less than True.
     for mistake in sorted(study.mistakes, key=lambda mistake: mistake != study.main):
         positions += [mistake.failed, study.course.result[mistake.failed]]
         positions += [*mistake.positions, *mistake.fix_steps]
@@ -115,8 +123,9 @@ def _event_lines(
     not fit is left out; any other event that does not fit is the last one looked at.
     """
     events = study.episode.events
+    # The role of an event says whether it acts, that is calls a tool.
     calls = [n for n, role in enumerate(study.course.roles) if role == "act"]
-    # An equal share for each event; a token has two characters or more.
+    # An equal share for each event; a token is taken to have two characters.
     share_chars = 2 * budget // max(1, len(events))
 
     lines: dict[int, str] = {}
@@ -138,15 +147,17 @@ def _event_lines(
 
 
 def _describe_event(event: Event, max_chars: int, detail_chars: int) -> str:
-    """Return type, agent and tool of an event, and its text in at most `max_chars`.
+    """Return one line or more about an event: its type, agent and tool, then its text.
 
-    Its code and its other data follow, without their middle if they and the text have
-    more than `detail_chars`.
+    The text has at most `max_chars` characters. Its error code and its other data
+    follow in parentheses if there is room; with the text, they have at most
+    `detail_chars`. What is too long is cut in the middle.
     """
     agent = f"of {event.agent}" if event.agent else ""
     names = filter(None, (event.type, agent, event.tool))
     title = " ".join(clean(name, MAX_LABEL_CHARS) for name in names)
 
+    # Cutting at the middle takes 200 characters at least; `clean` cuts further.
     text = make_safe(trace.event_text(event), max(max_chars, MAX_SHOWN_LINE_CHARS))
     if len(text) > max_chars:
         text = clean(text, max_chars)
@@ -160,6 +171,9 @@ def _describe_event(event: Event, max_chars: int, detail_chars: int) -> str:
 
 
 def make_safe(text: str, max_chars: int) -> str:
-    """Return a text without secrets and role tokens, a long one without its middle."""
+    """Return a text that a prompt may have: without secrets and role tokens, and short.
+
+    A text of more than `max_chars` characters loses its middle.
+    """
     short = cut_middle(redact(trace.ends(text)), max_chars)
     return sanitize(short).strip()

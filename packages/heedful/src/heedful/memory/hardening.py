@@ -62,40 +62,43 @@ class LessonChecks:
         return await self._store.read(self._scope, read_checks, limit)
 
     async def propose(self, lesson: int) -> LessonCheck:
-        """Propose the check of a lesson; a check that judges already is returned.
+        """Propose a check that finds the mistake of a lesson; return it.
 
-        The check of a lesson that a person wrote or released is accepted at once. A
-        check that was rejected stays so, unless new examples make another one. Raises
+        `lesson` is its id. A check that was accepted already is returned as it is. The
+        check of a lesson that a person wrote or released is accepted at once. A check
+        that was rejected stays so, unless new examples make another one. Raises
         InvalidInput with the reason if the examples are too few, or no check separates
         the rejected outputs from the accepted ones.
         """
-        earlier = await self._read(lesson)
+        earlier = await self._read_check(lesson)
         if earlier is not None and earlier.state == "accepted":
             return earlier
 
-        check = await self._make(lesson)
+        check = await self._make_check(lesson)
+        # It was proposed or rejected before, and no new examples have changed it.
         if earlier is not None and earlier.rule == check.rule:
             return earlier
         if standing_of(check.trust, check.released_by) == "user":
-            return await self._settle(
+            return await self._store_check(
                 check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
             )
-        return await self._settle(check, "proposed", "", "")
+        return await self._store_check(check, "proposed", "", "")
 
     async def accept(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
     ) -> LessonCheck:
         """Let the check of a lesson judge from now on, and reset its counts.
 
-        It is made from the current examples. All calls with one `key` reset and record
-        once a day. Raises what `propose` raises, InvalidInput without an actor, and
-        Conflict if the key belongs to another call.
+        It is made from the current examples. The decision is recorded with its actor
+        `by` and the reason `why`. A call that is made again with its `key` within a day
+        changes nothing. Raises what `propose` raises, InvalidInput without an actor,
+        and Conflict if the key belongs to another call.
         """
         check_actor(by, why)
 
         async def decide() -> LessonCheck:
-            check = await self._make(lesson)
-            return await self._settle(check, "accepted", by, why)
+            check = await self._make_check(lesson)
+            return await self._store_check(check, "accepted", by, why)
 
         request = "accept", lesson, by, why
         return await self._store.once(
@@ -105,15 +108,17 @@ class LessonChecks:
     async def reject(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
     ) -> LessonCheck:
-        """Stop the check of a lesson from judging; the `key` is as in `accept`.
+        """Stop the check of a lesson from judging; return it.
 
-        Raises InvalidInput without an actor, and Conflict.
+        `by`, `why` and `key` are as in `accept`. Raises InvalidInput without an actor,
+        and Conflict if the key belongs to another call.
         """
         check_actor(by, why)
 
         async def decide() -> LessonCheck:
-            check = await self._read(lesson) or await self._make(lesson)
-            return await self._settle(check, "rejected", by, why)
+            # It may be rejected before it was ever proposed.
+            check = await self._read_check(lesson) or await self._make_check(lesson)
+            return await self._store_check(check, "rejected", by, why)
 
         request = "reject", lesson, by, why
         return await self._store.once(
@@ -123,12 +128,13 @@ class LessonChecks:
     async def false_alarm(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
     ) -> LessonCheck:
-        """Say that the last finding of a check was wrong.
+        """Record that the last finding of a check was wrong; return the check.
 
-        A check that was wrong in more than a fifth of its findings is retired. A call
-        that is made again with its `key` within a day counts nothing. Raises
-        InvalidInput without an actor, and without a finding that may have been wrong;
-        Conflict if the key belongs to another call.
+        `lesson` is the id of its lesson, and `by` is who says so. A check that was
+        wrong in more than a fifth of its findings is retired. A call that is made again
+        with its `key` within a day counts nothing. Raises InvalidInput without an
+        actor, and without a finding that may have been wrong; Conflict if the key
+        belongs to another call.
         """
         check_actor(by, why)
         check_integer("lesson", lesson)
@@ -136,22 +142,27 @@ class LessonChecks:
             key, self._scope, report_false_alarm, lesson, by=by, why=why
         )
 
-    async def _read(self, lesson: int) -> LessonCheck | None:
+    async def _read_check(self, lesson: int) -> LessonCheck | None:
         """Return the stored check of a lesson, or None."""
         check_integer("lesson", lesson)
         checks = await self._store.read(self._scope, read_checks, 1, lesson)
         return checks[0] if checks else None
 
-    async def _make(self, lesson: int) -> LessonCheck:
-        """Make the check of a lesson and execute it. Raises InvalidInput."""
+    async def _make_check(self, lesson: int) -> LessonCheck:
+        """Return a new check, made from a lesson's examples and tried on them.
+
+        It is not stored. Raises NotFound, and InvalidInput if the lesson is not trusted
+        or not in use, or if no check can be made from it.
+        """
         check_integer("lesson", lesson)
         memory_key, row, material = await self._store.read(
             self._scope, read_material, lesson
         )
         _check_examples(lesson, material)
+        # Each candidate is executed on all examples, so this runs in a thread.
         proposed = await asyncio.to_thread(propose, material)
         if proposed is None:
-            raise InvalidInput("lesson", lesson, _separable(material))
+            raise InvalidInput("lesson", lesson, _hardenable_lessons(material))
 
         return LessonCheck(
             lesson=lesson,
@@ -166,10 +177,13 @@ class LessonChecks:
             released_by=row["released_by"],
         )
 
-    async def _settle(
+    async def _store_check(
         self, check: LessonCheck, state: CheckState, by: str, why: str
     ) -> LessonCheck:
-        """Store a check in a state; return it as it is stored."""
+        """Store a check in a state; return it as it is stored.
+
+        `by` decided so, and said `why`; both are "" for a check that is proposed.
+        """
         return await self._store.write(
             self._scope,
             settle,
@@ -179,8 +193,12 @@ class LessonChecks:
         )
 
 
-def _separable(material: Material) -> str:
-    """Return which lessons can become a check, if the material of one cannot."""
+def _hardenable_lessons(material: Material) -> str:
+    """Return in words which lessons can become a check, for an error message.
+
+    `material` is that of a lesson that cannot: no check separates its rejected outputs
+    from its accepted ones.
+    """
     if material.is_call:
         return (
             "one whose failed calls all begin with words that no call has which worked"
@@ -200,7 +218,10 @@ def _separable(material: Material) -> str:
 
 
 def _check_examples(lesson: int, material: Material) -> None:
-    """Raise InvalidInput if a lesson has too few outputs."""
+    """Raise InvalidInput if a lesson has too few outputs to make a check from.
+
+    It needs `MIN_EXAMPLES` rejected and as many different accepted ones.
+    """
     rejected = len(material.rejected)
     accepted = len(material.accepted)
     if min(rejected, accepted) >= MIN_EXAMPLES:
@@ -225,24 +246,26 @@ def _check_examples(lesson: int, material: Material) -> None:
 
 
 def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Row, Material]:
-    """Return the memory key and the row of a lesson, and what its check is made from.
+    """Return three values: a memory key, a lesson's row, and what its check is made of.
 
-    The check of a strategy, which a run taught, is made from the commands that it
-    replaced; that of another lesson, from its examples. What belongs to neither must
-    pass the check, so it is `harmless`. Raises NotFound, and InvalidInput for a lesson
-    that is not trusted or not in use.
+    The check judges only loops with the memory key, "" for a check of calls. The check
+    of a strategy, which a run taught, is made from the commands that failed and those
+    that worked instead; that of another lesson, from its examples. What other lessons
+    accepted must pass the check, so it is `harmless`. Raises NotFound, and InvalidInput
+    for a lesson that is not trusted or not in use, or that does not say what to do.
     """
     lesson = _trusted_lesson(db, scope, id)
     if lesson["kind"] == "reflection":
-        raise _no_rule(db, scope, id)
+        raise _reflection_error(db, scope, id)
 
+    # Its check judges the calls of an agent, not loops, so it has no memory key.
     if lesson["kind"] == "strategy":
         own_calls, other_calls = _replaced_calls(db, scope, id)
         commands = Material(
             text=lesson["text"],
             rejected=tuple(call.failed for call in own_calls),
-            accepted=_different(call.worked for call in own_calls),
-            harmless=_different(call.worked for call in other_calls),
+            accepted=_unique_texts(call.worked for call in own_calls),
+            harmless=_unique_texts(call.worked for call in other_calls),
             is_call=True,
         )
         return "", lesson, commands
@@ -261,8 +284,8 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Row, Material]:
         rejected=tuple(
             example.rejected for example in same_rule if example.rejected.strip()
         ),
-        accepted=_different(example.accepted for example in same_rule),
-        harmless=_different(harmless),
+        accepted=_unique_texts(example.accepted for example in same_rule),
+        harmless=_unique_texts(harmless),
         keyed=bool(memory_key),
         is_call=is_call,
     )
@@ -272,10 +295,11 @@ def read_material(db: Db, scope: Scope, id: int) -> tuple[str, Row, Material]:
 def _examples_by_rule(
     db: Db, scope: Scope, id: int, memory_key: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return the examples that broke a rule of a lesson, and all other examples.
+    """Return the examples that broke a rule of a lesson, and then all others.
 
-    Those of the lesson itself belong to the first, and so do rejected outputs of other
-    lessons of the memory key that broke the same rule.
+    `id` is that of the lesson. Its own examples belong to the first, and so do rejected
+    outputs of other lessons of the `memory_key` that broke the same rule. Without a
+    key, the first has only its own. Quarantined examples are left out.
     """
     values = {
         "scope": token(scope),
@@ -301,8 +325,13 @@ def _examples_by_rule(
     return same_rule, others
 
 
-def _no_rule(db: Db, scope: Scope, id: int) -> InvalidInput:
-    """Return the error that a lesson says what went wrong in a run, not what to do."""
+def _reflection_error(db: Db, scope: Scope, id: int) -> InvalidInput:
+    """Return the error that a lesson says only what went wrong, not what to do.
+
+    A check cannot be made from it. The error says what to do instead: to harden the
+    rule that was drawn from the lesson, if there is one with commands.
+    """
+    # Not the lesson itself, nor a rule that waits in quarantine.
     rules = [
         row["id"]
         for row in db.all("lesson_and_rules", scope, id=id)
@@ -322,7 +351,10 @@ def _no_rule(db: Db, scope: Scope, id: int) -> InvalidInput:
 def _replaced_calls(
     db: Db, scope: Scope, id: int
 ) -> tuple[list[ReplacedCall], list[ReplacedCall]]:
-    """Return the commands that runs replaced: those of one lesson, and the others."""
+    """Return the commands that failed in runs, each with the one that worked instead.
+
+    The first list has those of the lesson `id`, the second those of other lessons.
+    """
     own_calls: list[ReplacedCall] = []
     others: list[ReplacedCall] = []
     for row in db.all("trusted_rules", scope, id=id, limit=1_000):
@@ -334,9 +366,10 @@ def _replaced_calls(
 
 
 def _rule_of(lesson: Row, example: Example) -> str:
-    """Return the digest of the rule that an example broke.
+    """Return the digest of the rule that an example broke; `lesson` is its row.
 
-    The message of a finding may quote the answer, so that each answer is a lesson.
+    The message of a finding may quote the answer, so each answer may have a lesson of
+    its own. The digest leaves the quotation out, so they all have one rule.
     """
     check = lesson["error_type"]
     key = f"{check}: {example.wrong}"
@@ -344,7 +377,11 @@ def _rule_of(lesson: Row, example: Example) -> str:
 
 
 def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
-    """Return a lesson with its memory key. Raises NotFound, InvalidInput."""
+    """Return the row of a lesson that is trusted and in use, with its memory key.
+
+    Raises NotFound, and InvalidInput for a lesson that waits in quarantine, or that was
+    retired or superseded.
+    """
     row = db.one("hardenable", scope, id=id)
     if row is None:
         raise NotFound("lesson", str(id), f"the lessons of {scope}")
@@ -358,7 +395,7 @@ def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
     return row
 
 
-def _different(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts that are not blank, each once."""
     return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
 
@@ -375,11 +412,12 @@ def read_checks(db: Db, scope: Scope, limit: int, lesson: int = 0) -> list[Lesso
 def settle(
     db: Db, scope: Scope, check: LessonCheck, *, by: str, why: str
 ) -> LessonCheck:
-    """Store a check in its state, which is a decision of `by` unless it is "proposed".
+    """Store a check in the state that it has, with its counts reset; return it.
 
-    Accepting a check resets its counts. Raises NotFound, and InvalidInput for a
-    lesson that is not trusted any more.
+    Every state but "proposed" is a decision of `by`, and is recorded. Raises NotFound,
+    and InvalidInput for a lesson that is not trusted any more.
     """
+    # Somebody may have changed the lesson while its check was made.
     lesson = _trusted_lesson(db, scope, check.lesson)
     now = time.time()
     key = {**key_of(scope), "lesson_id": check.lesson}
@@ -399,6 +437,7 @@ def settle(
         "by": storable(by),
         "why": storable(why),
     }
+    # The row of an earlier check of the lesson is replaced.
     if not db.update("hardened", key, columns):
         db.insert("hardened", {**key, **columns})
     if check.state != "proposed":
@@ -420,9 +459,11 @@ def settle(
 def report_false_alarm(
     db: Db, scope: Scope, id: int, *, by: str, why: str
 ) -> LessonCheck:
-    """Count the last finding of a check as wrong; return the check.
+    """Count the last finding of a lesson's check as wrong; return the check.
 
-    Raises NotFound, and InvalidInput if all that it found is counted as wrong already.
+    `id` is that of the lesson, and `by` is who says so. Raises NotFound, and
+    InvalidInput if all that the check found is counted as wrong already, or if the
+    lesson is not trusted any more.
     """
     checks = read_checks(db, scope, limit=1, lesson=id)
     if not checks:
@@ -435,6 +476,7 @@ def report_false_alarm(
     allowed = "one whose check found something that is not yet a false alarm"
     require(check.false_alarms < check.hits, "lesson", id, allowed)
 
+    # A check of a lesson that is not trusted any more does not judge.
     lesson = _trusted_lesson(db, scope, id)
     db.update(
         "hardened",

@@ -133,6 +133,10 @@ class Memory(CallMemory):
         strict: bool = False,
         trust: Collection[str] = (),
     ) -> None:
+        """Open the memory of `scope` in a store, which may be given by its name.
+
+        The text of the class says what the options mean. Raises InvalidInput.
+        """
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)
@@ -214,9 +218,12 @@ class Memory(CallMemory):
 
     @telemetry.upsert
     async def keep(self, lesson: Lesson, *, key: str = "") -> Remembered:
-        """Store a lesson unchanged, with a `key` as in `remember`.
+        """Store a lesson as it is, or count a sighting if its pattern is known.
 
-        Raises InvalidInput, QuotaExceeded, StoreError, Conflict.
+        The result says which, and whether the lesson waits in quarantine. A call that
+        is made again with its `key` within a day stores nothing and gets the first
+        answer. Raises InvalidInput, QuotaExceeded, StoreError, and Conflict if the key
+        belongs to another call.
         """
         (answer,) = await self.store.once(
             self.scope,
@@ -226,7 +233,7 @@ class Memory(CallMemory):
             request=("remember", lesson),
         )
 
-        message = "skipped"
+        message = "skipped"  # nothing was stored, and so there is no id
         if answer.id:
             message = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
             if answer.created:
@@ -254,12 +261,13 @@ class Memory(CallMemory):
     async def seen(self, error_type: str, text: str = "") -> "Seen":
         """Return how often an error was seen, and its lessons, with what fixed it.
 
-        `error_type` is the type of the error, the tool that failed, or "". A single
-        argument is the text. `text` may be a message, or the whole output of a command:
-        its error lines are looked up, and an error is found under its type, its tool or
-        neither. What a check found is found by its exact words, whichever check it was.
-        Of a very long text, the middle is left out. All reads use an index. Raises
-        InvalidInput, StoreError.
+        `text` is a message, or the whole output of a command, whose error lines are
+        looked up. `error_type` is the type of the error, the tool that failed, or "";
+        with a single argument, it is the text. An error that is stored under another
+        type or tool is found if none is stored under this one. What a check of a loop
+        reported is found by its exact words, whichever check it was. Of a very long
+        text, the middle is left out. All reads use an index. Raises InvalidInput,
+        StoreError.
         """
         from heedful.store import patterns as pattern_store  # few hooks look up errors
 
@@ -268,7 +276,8 @@ class Memory(CallMemory):
             text = error_type
             error_type = ""
 
-        if len(text) > MAX_STORED_TEXT_CHARS:  # the output of a command
+        # The output of a command takes long, and other tasks of the loop go on.
+        if len(text) > MAX_STORED_TEXT_CHARS:
             pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
         else:
             pattern, lines = _signatures(error_type, text)
@@ -293,20 +302,18 @@ class Memory(CallMemory):
     ) -> Matches:
         """Return examples, and lessons without examples, for a task, best first.
 
-        A function or a stage is shown rules, too; with its memory key, `brief` returns
-        them.
-
-        If there are none, `silence` of the result says what keeps the nearest lesson
-        back; only an asker who `reviews` is told that it waits in quarantine. Lessons
-        of a run are returned if they have evidence: they say what worked, or are the
-        strategy of a success, or the run failed, or the failure came back in another
-        run, or a person confirmed them. A filter by tag, kind or importance finds the
-        others, too. Rules of a memory key are left out, because only loops of
-        that key are shown them: `brief` with a `memory_key` has these.
-
         Only lessons that match the filters are returned: any of the `tags`
         (`match="all"`: all of them), the `kind`, the `error_type`, at least this
-        `importance` (0..1), stored `since` this time (seconds since 1970). Raises
+        `importance` (0..1), stored `since` this time (seconds since 1970).
+
+        Lessons of a run are returned if they have evidence: they say what worked, or
+        are the strategy of a success, or the run failed, or the failure came back in
+        another run, or a person confirmed them. A filter by tag, kind or importance
+        finds the others, too. Rules of a memory key, that is the name under which a
+        function or a stage learns, are left out: `brief` with a `memory_key` has them.
+
+        If there are none, `silence` of the result says what keeps the nearest lesson
+        back; only an asker who `reviews` is told that it waits in quarantine. Raises
         InvalidInput, StoreError.
         """
         check_integer("limit", limit)
@@ -367,6 +374,7 @@ class Memory(CallMemory):
         check_share("importance", importance)
 
         lists_all = bool(only.tags) or not text.strip()
+        # Where the text is among the vectors, for a search by its meaning.
         place = await self._embed(text)
         candidates = max(MIN_QUERY_CANDIDATES, limit)
         matches = await self._search(
@@ -388,10 +396,10 @@ class Memory(CallMemory):
         if answers:
             return Matches(answers)
 
+        # Nothing is found: look for lessons without the filters, to say why.
         is_blank = not text.strip()
         others = await self._search(text, place, candidates, ANY_LESSON, every=is_blank)
         silence = explain_silence(
-            text,
             others,
             await self._find_hidden(text, place, reviews=reviews),
             only=only,
@@ -419,15 +427,17 @@ class Memory(CallMemory):
     ) -> tuple[Message, ...] | str:
         """Return at most 3 near examples as chat turns for a prompt.
 
-        At most 1 of them is not verified. The turns have at most `budget` tokens, as
-        heedful estimates them; an example that does not fit is left out. The `source`
-        of each turn names its origin. With the `form` "text", return examples and
-        lessons as one text between random delimiters, "" if nothing is near.
+        `found` are the results of `recall` or `query`. At most 1 of the examples is not
+        verified. The turns have at most `budget` tokens, as heedful estimates them; an
+        example that does not fit is left out. The `source` of each turn names its
+        origin. With the `form` "text", return examples and lessons as one text between
+        random delimiters, "" if nothing is near. Raises InvalidInput.
         """
         require(form in ("messages", "text"), "form", form, "messages or text")
         now = time.time()
         if form == "messages":
             return render.as_messages(ranking.choose(found, budget=budget, now=now))
+        # Random delimiters: the author of a lesson cannot guess them to end its text.
         seed = secrets.randbits(64)
         chosen = ranking.choose(found, budget=budget, now=now, advice=True, seed=seed)
         return render.as_text(render.as_messages(chosen), seed, chosen)
@@ -450,21 +460,25 @@ class Memory(CallMemory):
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
-        What is withheld depends only on scope, loop and lesson. Where memory is proven
-        to hurt, one loop in 40 is shown lessons. If the store has exposures of the
-        loop, the loop is shown the same lessons again. If not, it is
-        shown lessons only if it `begins`. Unless it `withholds`, nothing is withheld.
-        Rules of the `memory_key`, by default that of
-        the stored loop, are shown only to loops with a check that may find their
-        mistake: `checks` are names, and without names all rules are shown. The
-        `check_ids` of its checks find rules that loops of other keys broke. `tell` is
-        "rules" (lessons without an accepted output), "examples" (with one) or "both".
-        The choices are about lessons that are shown or withheld, rules that rest, and
-        the nearest miss if no lesson is shown for a similar task; with `every`, about
-        all lessons that the search found. What a proof says hurts loops of the `model`,
-        by default that of the stored loop, is not shown. Nor is an accepted answer that
-        a new loop now `refuses`. The checks of lessons judge the loop, whatever it is
-        shown.
+        A loop lets an agent try a task until its checks accept the answer. A part of
+        the lessons is withheld, so that loops with and without them can be compared.
+        The draw depends only on scope, loop and lesson; unless the loop `withholds`,
+        all are shown. Where memory is proven to hurt, one loop in 40 is shown lessons.
+        A loop whose exposures are stored, that is what was shown or withheld, is shown
+        the same again; another one is shown lessons only if it `begins`.
+
+        Rules of the `memory_key`, by default that of the stored loop, are shown only to
+        loops with a check that may find their mistake: `checks` are names, and without
+        names all rules are shown. The `check_ids` of its checks find rules that loops
+        of other keys broke. `tell` is "rules" (lessons without an accepted output),
+        "examples" (with one) or "both". Lessons that are proven to hurt loops of the
+        `model`, by default that of the stored loop, are not shown. Nor is an accepted
+        answer that a new loop now `refuses`. The checks that lessons became judge the
+        loop, whatever it is shown.
+
+        The result also says of lessons why they were chosen or not: of those shown or
+        withheld, of rules left out for now, and of the nearest miss if no lesson is
+        shown for a similar task; with `every`, of all that the search found.
         """
         space, vector = await self._embed(task)
         find = partial(
@@ -507,6 +521,7 @@ class Memory(CallMemory):
             selection, matches, refused = await _without_refused(
                 choose, matches, refuses
             )
+        # A near lesson that may not be told explains why nothing is shown.
         if every or not selection.chosen:
             hidden = await self._find_hidden(task, (space, vector))
             selection = choose(matches, hidden=hidden)
@@ -534,9 +549,11 @@ class Memory(CallMemory):
         return replace(briefing, prompt=text)
 
     async def prove(self, model: str = "") -> "Proof":
-        """Return what exposures and outcomes of this scope prove about its lessons.
+        """Return what the loops of this scope prove about its lessons.
 
-        With a `model`, only loops of this model count.
+        Loops that were shown a lesson are compared with those from which it was
+        withheld at random, by how they ended. With a `model`, only loops of this model
+        count. Raises InvalidInput, StoreError.
         """
         from heedful.memory import proving  # slow to import
 
@@ -544,7 +561,7 @@ class Memory(CallMemory):
         return await proving.prove(self.store, self.scope, model, self.holdout)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
-        """Retire lessons proven to hurt, and update the usefulness of others.
+        """Retire lessons proven to hurt, and update how useful the others are.
 
         A lesson that hurts only loops of one model is no longer shown to these. Record
         the verdict on memory as a whole, if it changed: where memory hurts, it is
@@ -581,9 +598,10 @@ class Memory(CallMemory):
 
         check_integer("id", id, least=0)
         check_integer("limit", limit)
-        row = await self.store.read(self.scope, lesson_store.shown, id)
+        row = await self.store.read(self.scope, lesson_store.shown, id)  # or NotFound
         lessons = await self.store.read(self.scope, link_store.read_words)
-        unread = links.LessonWords(
+        # A lesson that is not among those compared gets no words, and so no links.
+        wordless = links.LessonWords(
             id=id,
             kind=row["kind"],
             text="",
@@ -591,7 +609,7 @@ class Memory(CallMemory):
             state=row["state"],
             trust=row["trust"],
         )
-        subject = next((lesson for lesson in lessons if lesson.id == id), unread)
+        subject = next((lesson for lesson in lessons if lesson.id == id), wordless)
         return await asyncio.to_thread(links.relate, subject, lessons, limit=limit)
 
     @refuses_unknown_options
@@ -600,9 +618,10 @@ class Memory(CallMemory):
     ) -> None:
         """Protect a lesson from eviction, pruning and retirement.
 
-        `pinned=False` ends the protection. The decision is recorded, for all calls with
-        one `key` once a day. Raises NotFound, Conflict if the key belongs to another
-        call, InvalidInput without an actor.
+        `pinned=False` ends the protection. The decision is recorded with its author
+        `by` and the reason `why`; calls with one `key` are recorded once a day. Raises
+        NotFound, Conflict if the key belongs to another call, and InvalidInput without
+        an author.
         """
         check_integer("id", id, least=0)
         await self.store.write_once(
@@ -611,12 +630,13 @@ class Memory(CallMemory):
 
     @refuses_unknown_options
     async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
-        """Give a lesson new words of a person.
+        """Give a lesson the new words of a person, `by` whom and `why`.
 
         The old words stay as a version. What was measured for the old words does not
         count for the new ones. A lesson in quarantine keeps waiting, with the new
-        words. Returns their id there, or else 0. The edit is recorded. Raises NotFound,
-        InvalidInput (also for a superseded lesson, and for the same words).
+        words: then the id of these in quarantine is returned, and else 0. The edit is
+        recorded. Raises NotFound, and InvalidInput without an author, for a superseded
+        lesson and for the same words.
         """
         check_integer("id", id, least=0)
         check_texts(text=text)
@@ -643,11 +663,12 @@ class Memory(CallMemory):
     ) -> Sequence[Remembered]:
         """Store the answer that a person accepts for a loop that did not pass.
 
-        It becomes a worked example in the words of the user, which the next loops of
-        the memory key are told, and a note on the loop. The same answer is stored once;
-        then nothing is returned. Raises NotFound, and InvalidInput for a loop that goes
-        on or passed, and for an answer that the loop has refused, or that one of the
-        `checks` or the check of a lesson refuses.
+        The answer becomes a worked example in the words of the user, which later loops
+        with the same memory key are told, and a note on the loop. Returns what was
+        stored: nothing if the same answer was stored before. Raises NotFound, and
+        InvalidInput without an author `by`, for a loop that goes on or passed, and for
+        an answer that the loop has refused, or that one of the `checks` or the check of
+        a lesson refuses.
         """
         from heedful.memory import accepting  # slow to import: it runs checks
 
@@ -675,13 +696,13 @@ class Memory(CallMemory):
         dry_run: bool = False,
         key: str = "",
     ) -> Sequence[Fields]:
-        """Remove unused lessons, and the least useful ones beyond `keep`.
+        """Remove unused lessons, and the least useful ones beyond the number `keep`.
 
         Unused means neither seen nor shown for `unused_for` seconds. Pinned and proven
-        lessons stay. Return the removed lessons as plain data with the reason `why`;
-        with `dry_run`, return what would be removed. The removal is one recorded
-        transaction, for all calls with one `key` once a day. Raises InvalidInput, and
-        Conflict if the key belongs to another call.
+        lessons stay. Returns the removed lessons as plain data, each with the reason
+        `why`; with `dry_run`, those that would be removed. The removal is one
+        transaction, recorded with its author `by`. Calls with one `key` remove once a
+        day. Raises InvalidInput, and Conflict if the key belongs to another call.
         """
         from heedful.store import retention  # a hook prunes nothing
 
@@ -693,7 +714,7 @@ class Memory(CallMemory):
         if keep is not None:
             check_integer("keep", keep, least=0)
 
-        # For the store, 0 seconds and -1 lessons mean no limit.
+        # For the store, 0 seconds and -1 lessons mean no limit: None becomes these.
         unused_seconds = unused_for or 0.0
         max_lessons = -1 if keep is None else keep
         if dry_run:
@@ -719,17 +740,18 @@ class Memory(CallMemory):
     ) -> "Forgotten":
         """Delete the texts of a lesson, a person or a loop, or all that are old.
 
-        Exactly one of the four is given. A `lesson` goes by its id, with its examples
-        and sightings. A `person` is a name: what has this name as its source, alone or
-        as in "user:ada", and what came through keys of this name. A `loop` goes with
-        the stages of a run, and with what only it taught. What nobody has changed or
-        said since `before`, in seconds since 1970, goes, pinned lessons, too.
+        Exactly one of these four is given. A `lesson` is given by its id; it goes with
+        its examples and sightings. Of a `person`, given by name, all goes that has the
+        name as its source, alone or as in "user:ada", or that came through keys of this
+        name. A `loop` goes with the stages of a run, and with what only it taught. With
+        `before`, in seconds since 1970, all goes that nobody has changed or said since,
+        pinned lessons, too.
 
         What derives from these texts goes, but not what others said. One transaction
-        deletes it, and records who asked and how many rows went; then the texts are
-        removed from the files of the database, which the same call completes if it was
-        interrupted. The result says what went and what may remain; with `dry_run`,
-        nothing is deleted, and no actor is needed. Raises
+        deletes it, and records who asked (`by`), `why` and how many rows went. Then the
+        texts are removed from the files of the database; if that is interrupted, the
+        same call, made again, completes it. The result says what went and what may
+        remain. With `dry_run`, nothing is deleted, and no author is needed. Raises
         NotFound for an unknown lesson or loop, InvalidInput, StoreError.
         """
         from heedful.lessons.forgetting import Target  # few processes forget
@@ -747,8 +769,8 @@ class Memory(CallMemory):
         """Delete all lessons, loops and runs of this scope; return how many lessons.
 
         Loops go with their tasks and answers. What people decided stays on record,
-        without their reasons. The texts leave the files of the database, too, as far as
-        `forget` says.
+        without their reasons. Then the deleted texts are removed from the files of the
+        database, as far as it allows that.
         """
         from heedful.store import forgetting  # few processes clear a memory
 
@@ -819,7 +841,10 @@ class Memory(CallMemory):
     ) -> list[Match]:
         """Return the unranked results of a search by words and by vectors.
 
-        `place` is the space and the vector of the text.
+        `place` is the vector of the text, after the name of the space of its embedder;
+        without a vector, only words are compared. Each of the two searches finds at
+        most `limit` lessons that pass the filter `only`. With `waiting`, lessons in
+        quarantine are found, too; with `every`, all that pass the filter.
         """
         space, vector = place
         return await self.store.read(
@@ -843,7 +868,8 @@ class Memory(CallMemory):
     ) -> list[Match]:
         """Return the retired lessons and, to who `reviews`, those in quarantine.
 
-        `place` is the space and the vector of the text.
+        No other search finds them. They are compared with `text`, and with its vector:
+        `place` is the name of the embedder's space and this vector, None without one.
         """
         space, vector = place
         return await self.store.read(
@@ -856,7 +882,11 @@ class Memory(CallMemory):
         )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
-        """Return the space and the vector of a text; ("", None) without an embedder."""
+        """Return the name of the embedder's space, and the vector of a text in it.
+
+        Secrets are removed first. Without an embedder, or for a blank text, return
+        ("", None).
+        """
         if self.embedder is None or not text.strip():
             return "", None
 
@@ -865,10 +895,10 @@ class Memory(CallMemory):
 
 
 def open_memory(memory: Memory | Store | str, scope: Scope | None = None) -> Memory:
-    """Return `memory` itself, or a Memory in this store.
+    """Return `memory` itself, or a new Memory if it is a store or the name of one.
 
-    A string is the name of a store; its memory uses the embedder that is installed, if
-    any.
+    The memory of a store that is given by its name uses the embedder that is installed,
+    if any. Raises InvalidInput for anything else.
     """
     if isinstance(memory, Memory):
         return memory
@@ -889,7 +919,9 @@ def _recall(
 ) -> Matches:
     """Return the lessons for a task, or what keeps the nearest back, in one read.
 
-    `place` is the space and the vector of the task.
+    Lessons of runs are left out without evidence, unless the filter `only` asks for
+    them. `place` is the name of the embedder's space and the vector of the task in it.
+    Only an asker who `reviews` is told that the nearest lesson waits in quarantine.
     """
     space, vector = place
     find = partial(
@@ -905,10 +937,12 @@ def _recall(
     if ranked:
         return Matches(ranked)
 
+    # To say why there is none, look for lessons that the filter left out, and for those
+    # that nobody may be told.
     if only != ANY_LESSON:
         matches = find(db, scope)
     hidden = search.hidden(db, scope, task, space=space, vector=vector, reviews=reviews)
-    return Matches(silence=explain_silence(task, matches, hidden, only=only))
+    return Matches(silence=explain_silence(matches, hidden, only=only))
 
 
 def _signatures(
@@ -916,14 +950,18 @@ def _signatures(
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature.
 
-    A text without an error line is looked up as a whole.
+    A signature is what stays of an error without its particulars. Each line is given
+    twice if it has names that its session made, such as a branch: without the names
+    first, then with them. A text without an error line is its only line.
     """
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text)
     raw_lines = error_lines(output(text).splitlines()) or [text.strip()]
-    # A lesson of a session has no branch that git says is checked out.
-    bare_lines = [MadeNames().named_in(line, "git").masked(line) for line in raw_lines]
-    unique_lines = dict.fromkeys([*bare_lines, *raw_lines])
+    # A lesson of a session has a mask for a branch that git says is checked out.
+    masked_lines = [
+        MadeNames().named_in(line, "git").masked(line) for line in raw_lines
+    ]
+    unique_lines = dict.fromkeys([*masked_lines, *raw_lines])
     lines = [mask_personal(line) for line in unique_lines]
     return pattern, [(line, signature(error_type, line)) for line in lines]
 
@@ -933,19 +971,24 @@ async def _without_refused(
     matches: list[Match],
     refuses: Refuses,
 ) -> tuple[Selection, list[Match], list[Match]]:
-    """Return what is shown without refused answers, what was found, and those answers.
+    """Choose what a loop is shown, without answers that its checks refuse now.
 
-    All that was found is judged at most once.
+    `choose` selects of `matches`, and `refuses` judges the example of one. Returns the
+    selection, the matches without the refused ones, and the refused ones. Each answer
+    is judged at most once, and only if it was selected: to judge may be slow.
     """
     refused: list[Match] = []
     judged = set[int]()
     while True:
         selection = choose(matches)
-        new = [m for m in selection.chosen if m.example.accepted and m.id not in judged]
-        if not new:
+        unjudged = [
+            m for m in selection.chosen if m.example.accepted and m.id not in judged
+        ]
+        if not unjudged:
             return selection, matches, refused
-        judged.update(match.id for match in new)
-        refused += [match for match in new if await refuses(match.example)]
+        judged.update(match.id for match in unjudged)
+        refused += [match for match in unjudged if await refuses(match.example)]
+        # Without the refused ones, others are chosen, which are judged next.
         refused_ids = {match.id for match in refused}
         matches = [match for match in matches if match.id not in refused_ids]
 
@@ -957,10 +1000,12 @@ async def write_lessons(
     *key: Any,
     **options: Any,
 ) -> list[Remembered]:
-    """Embed lessons and store them with `store_function`.
+    """Embed lessons, store them with `store_function`, and return what it answers.
 
-    It gets `key` before the lessons, and `options` by their names. If the memory embeds
-    `later`, the lessons are stored without a vector.
+    The function is called with the arguments `key`, then the lessons, and the limits of
+    the memory and `options` by their names. A lesson is embedded by the task of its
+    example, or by its own text without one. If the memory embeds `later`, the lessons
+    are stored without vectors, and the host is called to embed them.
     """
     if memory.later is None:
         texts = [

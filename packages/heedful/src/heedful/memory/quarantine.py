@@ -85,9 +85,10 @@ class Quarantine:
     async def waiting(
         self, limit: int = 50, after: int | None = None
     ) -> list[QuarantinedLesson]:
-        """Return the newest lessons in quarantine, with ids below `after`.
+        """Return the newest lessons in quarantine, at most `limit`, newest first.
 
-        Raises InvalidInput.
+        For the next page, `after` is the last id of the page before: only older lessons
+        are returned. Raises InvalidInput.
         """
         check_integer("limit", limit)
         return await self._store.read(
@@ -113,9 +114,10 @@ class Quarantine:
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Release lessons from quarantine: agents are told them.
 
-        They stay from outside, with who released them and when. If one lesson cannot be
-        released, none is. Raises NotFound, InvalidInput without an id or an actor, and
-        NotQuarantined after an earlier decision.
+        `ids` are those of the entries. The lessons stay from outside, with who released
+        them (`by`), when and `why`. If one cannot be released, none is. Raises
+        NotFound, InvalidInput without an id or an author, and NotQuarantined after an
+        earlier decision.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
@@ -123,9 +125,12 @@ class Quarantine:
         )
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire lessons in quarantine; refuse their texts in future.
+        """Retire lessons in quarantine, and refuse their texts in future.
 
-        Raises as `release` does.
+        `ids` are those of the entries. If one cannot be rejected, none is. The decision
+        is recorded, with its author `by` and the reason `why`. Raises NotFound,
+        InvalidInput without an id or an author, and NotQuarantined after an earlier
+        decision.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(
@@ -135,9 +140,10 @@ class Quarantine:
     async def undo(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Take back what was decided about lessons; they wait in quarantine again.
 
-        The words of a rejected lesson may be stored again. Prompts that were shown a
-        released lesson keep it. If one decision cannot be taken back, none is. Raises
-        NotFound for a lesson that nobody decided about, InvalidInput.
+        `ids` are those of their entries. The words of a rejected lesson may be stored
+        again. Prompts that were shown a released lesson keep it. If one decision cannot
+        be taken back, none is. Raises NotFound for a lesson that nobody decided about,
+        and InvalidInput without an id or an author.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
         await self._store.write(self._scope, undo, ids, by=by, why=why)
@@ -153,10 +159,11 @@ class Quarantine:
         """State sources by their names: lessons from them no longer wait for a review.
 
         A name is that of a program or a tool that fetches, of an MCP server, `key:ID`
-        or `reviewer:LOGIN`. Releases the lessons that wait only because of stated
-        sources, and returns their ids. With `remove`, the names are stated no more, and
-        nothing is released. All calls with one `key` are recorded once a day. Raises
-        InvalidInput, and Conflict if the key belongs to another call.
+        for a key of the service, or `reviewer:LOGIN`. Releases the lessons that wait
+        only because of stated sources, and returns their ids. With `remove`, the names
+        are stated no more, and nothing is released. All calls with one `key` are
+        recorded once a day. Raises InvalidInput, and Conflict if the key belongs to
+        another call.
         """
         for name in names:
             check_name(name)
@@ -182,19 +189,20 @@ class Quarantine:
         return await self._store.read(self._scope, keys.believed_names, self._stated)
 
     async def has_strict(self, key_sources: Collection[str]) -> bool:
-        """Return True if one of these keys was created as a key from outside.
+        """Return True if one of these keys of the service was made as one from outside.
 
-        What it sends is then read by the strict rules, as with `Memory(strict=True)`.
+        `key_sources` are the keys as names of sources, such as `key:ID`. What a key
+        from outside sends is read by the strict rules, as with `Memory(strict=True)`.
         """
         if not key_sources:
             return False
-        stated = await self._store.read(self._scope, keys.stated_keys)
-        return not stated.issuperset(key_sources)
+        trusted_keys = await self._store.read(self._scope, keys.stated_keys)
+        return not trusted_keys.issuperset(key_sources)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
     ) -> Forgotten:
-        """Remove everything that depends on `source`, and its sightings.
+        """Remove everything that depends on a source, and its sightings of errors.
 
         One transaction also removes what was derived from the source, and what loops
         learnt with its text in their prompts. A lesson that also came from other
@@ -222,21 +230,28 @@ class Quarantine:
 def newest_waiting(
     db: Db, scope: Scope, limit: int = MAX_ROWS, before_id: int | None = None
 ) -> list[QuarantinedLesson]:
-    """Return the newest `limit` entries in quarantine, of those below `before_id`."""
+    """Return the newest entries in quarantine, at most `limit`, newest first.
+
+    With `before_id`, only those with a lower id, which are older, are returned.
+    """
     if before_id is None:
-        before_id = MAX_ROWS
+        before_id = MAX_ROWS  # no id is as high
     values = {"scope": token(scope), "most": limit, "before": before_id}
     return read_entries(db, scope, [row["id"] for row in db.run("waiting_ids", values)])
 
 
 def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[QuarantinedLesson]:
-    """Return the entries with these ids, in any state, newest first."""
+    """Return the examples with these ids as entries of the quarantine, newest first.
+
+    An example is one text of a lesson, with the words that came with it. They may
+    be in any state, also released or rejected. Unknown ids are left out, and the
+    provenance is empty: `provenance` reads it.
+    """
     values = {"scope": token(scope), "ids": json.dumps(list(ids))}
     entries = []
     for row in db.run("quarantine_entries", values).fetchall():
         example = example_of(row)
-        # A prompt shows what was wrong also without an accepted answer, and a task that
-        # is not the lesson.
+        # An example without answers whose task is the lesson says nothing more.
         is_shown = example.accepted or example.wrong or example.task != row["lesson"]
         entry = from_row(
             QuarantinedLesson,
@@ -250,10 +265,11 @@ def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[Quarantined
 
 
 def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
-    """Return every text that the release of an example frees.
+    """Return every text that the release of an example frees, for a person to read.
 
-    Whatever is stored of it may be told afterwards, by a prompt, a page, an answer or
-    an export. Only its sightings stay from outside.
+    Whatever is stored of the example may be told afterwards, by a prompt, a page, an
+    answer or an export. `row` is the row of its entry, with the columns of its lesson.
+    Only the texts in which its error was seen stay from outside.
     """
     mistake = from_json(row["mistake"])
     parts: Document = {"lesson": row["lesson"]}
@@ -272,7 +288,8 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
         "data": "" if row["data"] == "{}" else row["data"],
     }
 
-    # The words by which a search finds it: those of its context stand nowhere else.
+    # The words by which a search finds it, without those that are listed already: those
+    # of its context stand nowhere else.
     listed = "\n".join(text.text for text in freed_texts(parts)).casefold()
     unlisted = [word for word in row["words"].split(" ") if word not in listed]
     parts["found by"] = " ".join(unlisted)
@@ -280,7 +297,11 @@ def _texts_of(row: Row, example: Example) -> tuple[FreedText, ...]:
 
 
 def run_texts(run: LessonRun | None) -> Sequence[str]:
-    """Return the texts that a run brought with its lesson, without heedful's own."""
+    """Return the texts in the record of a run that came with the run itself.
+
+    Words of heedful's own, such as the outcome, are left out. Without a run, return
+    none.
+    """
     if run is None:
         return ()
     own_words = OWN_AUTHORS.union(EPISODE_OUTCOMES)
@@ -295,10 +316,7 @@ def count_waiting(db: Db, scope: Scope) -> int:
 
 
 def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
-    """Map the ids of the examples in quarantine to those of their lessons.
-
-    The newest comes first.
-    """
+    """Map the id of each waiting example to the id of its lesson, newest first."""
     key = {"scope": token(scope), "state": "quarantined"}
     return {
         row["id"]: row["lesson_id"]
@@ -307,16 +325,21 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
 
 
 def read_entry(db: Db, scope: Scope, id: int) -> QuarantinedLesson:
-    """Return an example that is or was in quarantine. Raises NotFound."""
-    for entry in read_entries(db, scope, [id]):
+    """Return an example that is or was in quarantine, with where it comes from.
+
+    Raises NotFound.
+    """
+    for entry in read_entries(db, scope, [id]):  # one at most
         return replace(entry, provenance=provenance(db, scope, entry))
     raise NotFound("example", str(id), f"the memory of {scope}")
 
 
 def provenance(db: Db, scope: Scope, entry: QuarantinedLesson) -> Provenance:
-    """Return where an example comes from, and the rulings on it.
+    """Return where an example comes from, and what people decided about it.
 
-    That is, its sources, parents, children and sightings.
+    Its sources include those of all examples from which it was derived. Its parents and
+    children are the examples that it was derived from and that were derived from it.
+    The sightings are the last 20 texts in which the error of its lesson was seen.
     """
     values = _entry_key(scope, entry)
     sources = db.run("rests_on", {"parents": json.dumps([entry.id])}).fetchall()
@@ -348,10 +371,12 @@ def state_names(
     own: Collection[str] = (),
     is_stated: bool = True,
 ) -> list[int]:
-    """Record that these names are stated; return the ids of the examples released.
+    """Record that a person states sources by name; return the released examples' ids.
 
-    An example is released if each source that it waits for is stated. Unless
-    `is_stated`, the names are stated no more, and nothing is released.
+    What a stated source says no longer waits in quarantine. An example is released if
+    each source for which it waits is stated, in the store or among the names in `own`.
+    Unless `is_stated`, the names are stated no more, and nothing is released. `by` is
+    the person, and `why` the reason.
     """
     now = time.time()
     for name in names:
@@ -380,7 +405,12 @@ def release_stated(
     by: str = "reflect",
     why: str = "the sources of the run are stated now",
 ) -> list[int]:
-    """Release those of the examples whose sources are all stated; return their ids."""
+    """Release the examples that wait only for stated sources; return their ids.
+
+    A source is stated if a person said by its name that what it says need not wait;
+    `own` are such names besides those in the store. The release is recorded as a ruling
+    of `by`, with the reason `why`.
+    """
     released = only_of_stated(db, scope, ids, keys.believed_names(db, scope, own))
     if released:
         settle(
@@ -392,10 +422,11 @@ def release_stated(
 def only_of_stated(
     db: Db, scope: Scope, ids: Collection[int], stated: Set[str]
 ) -> list[int]:
-    """Return those of the examples that wait only for sources that are stated.
+    """Return the ids of those examples that wait only because of stated sources.
 
-    An example without a source from outside waits because it was derived from another
-    example. It is left out, so that a person decides about it.
+    `stated` are names of sources whose texts people let in without a review. An example
+    without a source from outside waits because it was derived from another example. It
+    is left out, so that a person decides about it.
     """
     key = {"scope": token(scope), "ids": json.dumps(list(ids))}
     sources_by_example: dict[int, list[str]] = {}
@@ -403,8 +434,8 @@ def only_of_stated(
         sources_by_example.setdefault(row["example"], []).append(row["source"])
     freed = []
     for example, sources in sources_by_example.items():
-        waits = any(is_outside(source, stated) for source in sources)
-        if any(map(is_outside, sources)) and not waits:
+        has_unstated = any(is_outside(source, stated) for source in sources)
+        if any(map(is_outside, sources)) and not has_unstated:
             freed.append(example)
     return freed
 
@@ -419,28 +450,32 @@ def settle(
     why: str,
     is_stated: bool = False,
 ) -> None:
-    """Release or reject the quarantined examples with these ids.
+    """Release or reject the quarantined examples with these ids: all, or none.
 
-    Records a ruling for each. A released example stays from outside, with who released
-    it and when; if its source `is_stated`, it is local. Raises NotFound,
-    NotQuarantined, InvalidInput.
+    An example is a text from outside, with the words that came with it; it belongs to a
+    lesson. `action` says what is done. The decision is recorded for each example, with
+    its author `by` and the reason `why`. A released example stays from outside, with
+    who released it and when; if its sources are trusted (`is_stated`), it counts as
+    local. Raises NotFound, NotQuarantined if an example no longer waits, and
+    InvalidInput without an id or an author.
     """
     require(ids, "ids", list(ids), "at least one id of the quarantine")
     ids = sorted(set(ids))
     entries = {entry.id: entry for entry in read_entries(db, scope, ids)}
     now = time.time()
     name = storable(by)
-    settled: Document = {"state": after(action, "quarantined")}
+    new_columns: Document = {"state": after(action, "quarantined")}
     if action == "release" and is_stated:
-        settled |= {"trust": "local"}
+        new_columns |= {"trust": "local"}
     elif action == "release":
-        settled |= {"released_by": name, "released_at": now}
+        new_columns |= {"released_by": name, "released_at": now}
+    # An error for one example undoes the whole transaction.
     for id in ids:
         if id not in entries:
             raise NotFound("example", str(id), f"the memory of {scope}")
 
         entry = entries[id]
-        lesson_id = _settle_waiting(db, scope, entry, settled)
+        lesson_id = _settle_waiting(db, scope, entry, new_columns)
         rule(
             db,
             scope,
@@ -465,20 +500,20 @@ def settle(
 
 
 def _entry_key(scope: Scope, entry: QuarantinedLesson) -> Document:
-    """Return the parameters that select an example, and the rulings on it."""
+    """Return the parameters of the statement that finds the decisions on an example."""
     subject = f"{entry.kind}/{entry.signature}"
     return {**scope_key(scope), "example": entry.id, "subject": subject}
 
 
 def _settle_waiting(
-    db: Db, scope: Scope, entry: QuarantinedLesson, settled: Document
+    db: Db, scope: Scope, entry: QuarantinedLesson, new_columns: Document
 ) -> int:
-    """Set these columns of a waiting example; return the id of its lesson.
+    """Set these columns of an example that still waits; return the id of its lesson.
 
-    Raises NotQuarantined.
+    Raises NotQuarantined, with the earlier decision, if it no longer waits.
     """
     waiting = {"id": entry.id, "scope": token(scope), "state": "quarantined"}
-    if db.update("example", waiting, settled):
+    if db.update("example", waiting, new_columns):
         [row] = db.select("lesson_id", "example", {"id": entry.id})
         return int(row["lesson_id"])
 
@@ -491,14 +526,19 @@ def _settle_waiting(
 
 
 def _release(db: Db, values: Document, entry: QuarantinedLesson) -> None:
-    """Allow the words of an entry; its lesson shows them unless its own are better."""
+    """Allow the words of a released entry, and let its lesson show the better ones.
+
+    `values` are the key of the scope, `example` and `lesson_id`. The entry is one
+    example of the lesson; the text of the lesson comes from one of its examples, its
+    author. The entry becomes the author if that text is unreviewed, or says less.
+    """
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
     db.send("allow_words", {**values, "words": digests})
 
     lesson = read_author(db, values)
     shows_entry = lesson["unreviewed"]
-    # The entry is better if it says what fixed the failure, or if the lesson leaves out
-    # a part of its mistake. The words of a person stay.
+    # The entry is better if it says what fixed the failure and the lesson does not, or
+    # if a part of its mistake is from outside. The words of a person stay.
     [row] = db.select("mistake", "example", {"id": entry.id})
     mistake = from_json(row["mistake"])
     stored_mistake = from_json(lesson["mistake"])
@@ -522,7 +562,12 @@ def _release(db: Db, values: Document, entry: QuarantinedLesson) -> None:
 
 
 def _reject(db: Db, values: Document, entry: QuarantinedLesson) -> None:
-    """Refuse the words of an entry; its lesson shows its best other example."""
+    """Refuse the words of a rejected entry in future, and show none of them.
+
+    `values` are the key of the scope, `example` and `lesson_id`. The entry is one
+    example of a lesson. If the lesson showed its unreviewed text, the lesson now
+    shows its best other example.
+    """
     digests = refusable_digests(
         entry.kind, entry.lesson, entry.example, with_task=False
     )
@@ -537,12 +582,13 @@ def _reject(db: Db, values: Document, entry: QuarantinedLesson) -> None:
 
 @resumable(result=None)
 def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
-    """Take back the decision about each of these examples, which then waits again.
+    """Take back the decision about each of these examples, which then wait again.
 
-    An example has its former trust again. If its lesson showed a released example, it
-    shows the best other one. The words of a rejected example may be stored again.
-    Records a ruling for each example. Raises NotFound if no decision about one is in
-    force, and InvalidInput.
+    An example gets back the trust that it had before. If its lesson showed it, the
+    lesson shows its best example now. The words of a rejected example may be stored
+    again. Each undoing is recorded, with its author `by` and the reason `why`. Raises
+    NotFound if no decision about an example is in force, and InvalidInput without an id
+    or an author.
     """
     require(ids, "ids", list(ids), "at least one id of what was reviewed")
     ids = sorted(set(ids))
@@ -552,8 +598,9 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
     for id in ids:
         entry = entries.get(id)
         ruling = None
-        if entry is not None:
+        if entry is not None:  # the newest ruling comes first
             ruling = db.first("rulings_on", _entry_key(scope, entry))
+        # A ruling is in force as long as the example has a state that it led to.
         if (
             entry is None
             or ruling is None
@@ -577,7 +624,12 @@ def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
 
 
 def _wait_again(db: Db, key: Document, entry: QuarantinedLesson, ruling: Row) -> None:
-    """Put an example back into quarantine, as it was before a ruling."""
+    """Put an example back into quarantine, as it was before a ruling.
+
+    `key` is that of the scope, and the time `now`. The record of the ruling has the
+    trust that the example had. The words of a rejected example are allowed again. The
+    lesson shows its best example if it showed this one, or was rejected as a whole.
+    """
     trust = json.loads(ruling["record"])["trust"]
     waiting = {
         "state": after("undo", entry.state),

@@ -295,12 +295,13 @@ async def reflect_waiting(
     model: Model | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or must be tried again, if any.
+    """Reflect on the oldest stored episode that waits or failed; None if there is none.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a
-    host can call this until it returns None. `digest` selects one episode. If the model
-    fails, the error is raised and the episode waits; if its answer is refused, the
-    rules write the reflection. Raises ModelError, StoreError.
+    host can call this until it returns None. `digest` selects one episode. Without a
+    `model`, rules write the reflection. If the model fails, the error is raised and the
+    episode waits; if its answer is refused, the rules write the reflection. `prompts`
+    are instructions for the model, by outcome. Raises ModelError, StoreError.
     """
     memory = open_memory(memory)
     reflector = _Reflector(
@@ -323,13 +324,14 @@ async def reflect_waiting(
 async def keep(
     reflection: Reflected, memory: Memory | Store | str
 ) -> tuple[Remembered, ...]:
-    """Store a reflection made with `store=False`; an episode is stored once.
+    """Store the lessons of a reflection that was made with `store=False`.
 
-    If it was stored before, return the answers of its lessons, and count no sighting.
+    Returns what became of each lesson. The lessons of an episode are stored once: if
+    they were stored before, nothing is counted, and what is stored of them is returned.
     Raises StoreError, QuotaExceeded.
     """
     memory = open_memory(memory)
-    # The lessons' own: a caller may have changed it.
+    # The run as the lessons have it comes first: a caller may have changed it there.
     run = next((lesson.run for lesson in reflection.lessons), reflection.run)
     if run is None:
         return ()
@@ -397,10 +399,11 @@ class _Reflector:
     async def write(
         self, memory: Memory, episode: Episode, digest: str, trust: Origin
     ) -> Reflected:
-        """Reflect on the episode and store the lessons; record a failure to try again.
+        """Reflect on an episode that this process has claimed, and store its lessons.
 
-        Meanwhile the lease on the episode is renewed, so that no other process works on
-        it.
+        `digest` names the episode in the store, and `trust` is its origin. Meanwhile
+        the lease on the episode is renewed, so that no other process works on it. A
+        failure is recorded, so that the episode is tried again, and raised.
         """
         renewal = asyncio.create_task(_renew_claim(memory, digest))
         answers = None
@@ -415,10 +418,12 @@ class _Reflector:
         return replace(reflection, stored=answers)
 
     async def reflect(self, episode: Episode, digest: str, trust: Origin) -> Reflected:
-        """Reflect on the episode without storing anything.
+        """Return what an episode teaches, without storing anything.
 
-        The model writes the reflection. The rules do if there is no model, if it fails,
-        or if memory has seen the failure before, unless its rule did not help.
+        `digest` names the episode, and `trust` is its origin. A model writes the
+        reflection. Rules do if there is no model, or if it fails. They also do if
+        memory has seen the failure before, unless the rule that it has stored has not
+        helped: then the model is asked for a better one.
         """
         scope = self.memory.scope if self.memory is not None else None
         run_fields = {
@@ -430,23 +435,24 @@ class _Reflector:
         }
         _log.info("reflection_generation_started", extra=run_fields)
         study = await self.study(episode, trust)
+        # How often memory has reflected on this failure.
         sightings = 0
         if self.memory is not None and scope is not None:
-            seen = await self.memory.store.read(scope, patterns.seen, study.signature)
-            reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
+            past = await self.memory.store.read(scope, patterns.seen, study.signature)
+            reflections = [row for row in past.lessons if row["kind"] == "reflection"]
             sightings = sum(row["seen"] for row in reflections)
 
         known_lessons = await self.known_lessons(study)
-        tried = _tried_rule(known_lessons.get("strategy"), sightings)
+        tried_rule = _tried_rule(known_lessons.get("strategy"), sightings)
         draft = await asyncio.to_thread(by_rules, study)
         usage = NO_USAGE
         error = ""
-        if self.model is not None and (sightings == 0 or tried):
+        if self.model is not None and (sightings == 0 or tried_rule):
             try:
                 prompts = {**OUTCOME_PROMPTS, **self.prompts}
                 instruction = prompts.get(episode.outcome, prompts["failure"])
                 draft, usage = await by_model(
-                    study, self.model, instruction, draft, tried=tried
+                    study, self.model, instruction, draft, tried=tried_rule
                 )
             except ModelError as failed:
                 is_refused = isinstance(failed, self.refusal)
@@ -476,7 +482,12 @@ class _Reflector:
         )
 
     async def study(self, episode: Episode, trust: Origin) -> Study:
-        """Study the episode without the texts that heedful put into its prompts."""
+        """Find the mistakes of an episode, in which heedful's own words do not count.
+
+        These are the lessons and examples that heedful put into the prompts of the run.
+        `trust` is the origin of the episode; it is "outside" if a key that sent the
+        episode is not believed.
+        """
         if self.memory is None:
             return await asyncio.to_thread(Study.of, episode, trust)
 
@@ -494,6 +505,7 @@ class _Reflector:
             answers = {position + 1 for position in tasks}
             episode = remove_lessons(episode, frozenset(tasks | answers))
 
+        # The sources that people declared as their own.
         stated = await self.memory.quarantine.believed()
         if any(is_outside(key, stated) for key in self.keys):
             trust = "outside"
@@ -509,9 +521,12 @@ class _Reflector:
         digest: str,
         known_lessons: Mapping[str, Fields],
     ) -> Reflected:
-        """Return the lessons of a draft with their origin, importance and metadata.
+        """Make the lessons of a drafted reflection, with their origin and importance.
 
-        `known_lessons` are those that memory has about the failure, by their kinds.
+        These are the reflection (what happened), a strategy (what to do next time), and
+        a lesson for each other mistake of the run. `digest` names the episode.
+        `known_lessons` are those that memory has about the failure, by their kinds:
+        where the draft is by rules, their words are used again.
         """
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
@@ -546,6 +561,7 @@ class _Reflector:
         if draft.by == DRAFT_BY_RULES:
             lesson = _with_known_words(lesson, known_lessons)
             strategy = _with_known_words(strategy, known_lessons)
+        # Like runs that succeeded in the same way are a strategy, too.
         procedure, shared = await self._procedure(study, digest)
         if shared and strategy is None and not procedure.has_failed:
             strategy = writer.write_procedure(procedure, shared, raised_importance)
@@ -576,10 +592,11 @@ class _Reflector:
         )
 
     async def known_lessons(self, study: Study) -> Mapping[str, Fields]:
-        """Return the lesson and the rule that memory has about a run, by their kinds.
+        """Return what memory has about the failure of a run: lessons, by their kinds.
 
-        What waits is not taken: written again, it would be local. Of a run from
-        outside there are none: whoever refuses its words would refuse the stored ones.
+        Lessons that wait for a review are left out: repeated by this run, their words
+        would be believed as its own. A run from outside gets none: a person who refuses
+        its words would refuse the stored ones with them.
         """
         if self.memory is None or study.origin == "outside" or not self.quotes_memory:
             return {}
@@ -595,9 +612,12 @@ class _Reflector:
     async def _procedure(
         self, study: Study, digest: str
     ) -> tuple[Procedure, tuple[str, ...]]:
-        """Return the procedure of a run, and what its task shares with others done so.
+        """Return the procedure of a run, which is the order in which it used its tools.
 
-        It is empty unless the run succeeded or failed, by two tools or more.
+        Also returns the words that its task shares with the tasks of other runs that
+        succeeded by this procedure; none without enough such runs. Both are empty
+        unless the run succeeded or failed, and used two tools or more. `digest` names
+        the episode.
         """
         episode = study.episode
         tools = tools_in_order(study.course)
@@ -615,11 +635,13 @@ class _Reflector:
 
 
 def _tried_rule(rule: Fields | None, sightings: int) -> str:
-    """Return the stored rule of a failure that came back although it was told, or "".
+    """Return the text of a stored rule that has not helped; "" if it should stay.
 
-    It had `MIN_SAME_RUNS` runs to help, and each time twice as many as before, so that
-    a failure that nothing helps costs few questions. The words of a person stay.
+    Its failure has come back in this many `sightings`. A model is asked for another
+    rule at 2, 4, 8 and so on, so that a failure that nothing helps costs few questions.
+    A rule in the words of a person stays.
     """
+    # A power of two has one bit.
     is_turn = sightings >= MIN_SAME_RUNS and sightings.bit_count() == 1
     if rule is None or not is_turn or rule["trust"] == "user":
         return ""
@@ -629,9 +651,11 @@ def _tried_rule(rule: Fields | None, sightings: int) -> str:
 def _with_known_words(
     lesson: Lesson | None, known_lessons: Mapping[str, Fields]
 ) -> Lesson | None:
-    """Return a lesson in the words of the stored one that it repeats, with its author.
+    """Return a lesson with the words of the stored lesson that it repeats, if any.
 
-    The sighting and the record are those of its own run.
+    It also gets the importance, the tags and the author of the stored one, which has
+    the same kind and signature. The record of what went wrong stays that of its own
+    run. `known_lessons` are stored lessons, by their kinds.
     """
     known_lesson = known_lessons.get(lesson.kind) if lesson else None
     if lesson is None or known_lesson is None:
@@ -660,9 +684,12 @@ def _with_known_words(
 
 
 def _with_seen_fix(lesson: Lesson) -> Lesson:
-    """Return a lesson in a model's words with the fix that was seen in its text."""
+    """Return a lesson whose text also has the fix that was seen in the run.
+
+    Only the words of a model can lack it; other lessons are returned as they are.
+    """
     mistake = lesson.mistake
-    # The text of what waits is made of all parts when it is stored.
+    # A lesson from outside waits for a review: its text is made when it is stored.
     if mistake is None or not mistake.words or lesson.trust == "outside":
         return lesson
     text = redact(render.text_of(lesson.kind, mistake))
@@ -672,9 +699,13 @@ def _with_seen_fix(lesson: Lesson) -> Lesson:
 async def _write_lessons(
     memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
-    """Store the lessons of an episode with its steps; return the answers."""
+    """Store the lessons of a reflection on an episode, and the steps of its run.
+
+    `digest` names the episode. Returns what became of each lesson.
+    """
     if reflection.rules:
-        # Before the lessons: if this process ends between both, the run is tried again.
+        # The rules of the user come first: the lessons mark the episode as done, so if
+        # this process ends between both, the episode is tried again.
         stated = await memory.quarantine.believed()
         await write_lessons(memory, reflection.rules, user_rules.state, stated=stated)
     answers = await write_lessons(
@@ -702,9 +733,10 @@ async def _write_lessons(
 
 
 def to_stored_episode(episode: Episode, trust: Origin) -> StoredEpisode:
-    """Return an episode without secrets as it is stored: a long one without its middle.
+    """Return an episode in the form in which it is stored, with its origin `trust`.
 
-    Takes a second if the episode is long.
+    Its secrets were removed before. Of a long one, only the first and the last events
+    are stored. That takes a second if the episode is long.
     """
     digest = episode.digest
     events = episode.events
@@ -746,7 +778,11 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 async def _record_failure(
     memory: Memory, digest: str, error: BaseException | None
 ) -> None:
-    """Record and log an error; if work was only interrupted, release the episode."""
+    """Record why reflecting on an episode failed, and log it.
+
+    If it was only interrupted, for example cancelled, no reason is recorded, and the
+    episode is free for others. `digest` names the episode.
+    """
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"

@@ -82,6 +82,7 @@ class LessonWriter:
         episode = self.study.episode
         if not (episode.session and episode.events):
             return source_of(self.digest[:16])
+        # The digest changes as a run grows. Its session, task and first event do not.
         first = repr(replace(episode.events[0], id=""))
         return source_of(short_digest(f"{episode.session}\0{episode.task}\0{first}"))
 
@@ -91,16 +92,23 @@ class LessonWriter:
         return (*self.study.sources, *self.keys)
 
     def write(self, kind: str, text: str, trust: Origin, importance: float) -> Lesson:
-        """Return a lesson of the draft; it has no higher origin than `trust`."""
+        """Return the reflection or strategy of the draft, whose words are `text`.
+
+        A strategy says what to do, and a reflection what went wrong: that is its
+        `kind`. The lesson is trusted no more than `trust`.
+        """
         draft = self.draft
         name = self.study.signature
         tags = draft.tags
         mistake = draft.mistake
         if mistake and draft.by != DRAFT_BY_RULES:
-            # What the rules would say, without and with parts from outside.
-            forms = (mistake, with_origin(mistake, "local"))
-            if text not in [redact(render.text_of(kind, form)) for form in forms]:
+            # A model's words are kept in the record unless the rules would say the
+            # same, without or with parts from outside.
+            variants = (mistake, with_origin(mistake, "local"))
+            texts = [redact(render.text_of(kind, variant)) for variant in variants]
+            if text not in texts:
                 mistake = with_words(mistake, text, trust)
+        # How important the author of the draft found it, if he said so.
         rated = draft.rated
         if kind == "strategy":
             name = strategy_signature(name)
@@ -122,7 +130,11 @@ class LessonWriter:
         )
 
     def write_other(self, finding: FoundMistake, importance: float) -> Lesson:
-        """Return the lesson about another mistake of the run."""
+        """Return the lesson about a mistake of the run that is not its main one.
+
+        A failure that edits put right, or that nothing did, is less important than
+        `importance`: it may be part of the work.
+        """
         mistake = self.study.record(finding)
         if finding.is_of_work:
             importance = min(importance, WORK_FAILURE_IMPORTANCE)
@@ -139,7 +151,11 @@ class LessonWriter:
     def write_procedure(
         self, procedure: Procedure, shared: Sequence[str], importance: float
     ) -> Lesson:
-        """Return the strategy of like runs that succeeded by the same tools."""
+        """Return the strategy of like runs that succeeded by the same tools.
+
+        `procedure` has the tools in their order, and `shared` the words that the tasks
+        of these runs have in common.
+        """
         return self._lesson(
             procedure.signature,
             render.procedure(procedure.tools, shared),
@@ -152,7 +168,10 @@ class LessonWriter:
         )
 
     def write_rules(self) -> tuple[Lesson, ...]:
-        """Return a lesson for each rule with which the user refused an answer."""
+        """Return a lesson for each rule with which the user refused an answer.
+
+        It is trusted as the user's words, unless the run itself is trusted less.
+        """
         return tuple(
             replace(
                 rule,
@@ -177,7 +196,11 @@ class LessonWriter:
         evidence: Evidence,
         run: LessonRun,
     ) -> Lesson:
-        """Return a lesson with what all lessons of the run have in common."""
+        """Return a lesson with what all lessons of the run have in common.
+
+        `name` is its signature. It is trusted no more than `trust` and than who handed
+        in the run. Without `tags`, it has those of the draft.
+        """
         text = text[:MAX_STORED_TEXT_CHARS]
         trust = lowest_origin((trust, self.study.origin))
         example = Example(self.task, "") if self.task else None
@@ -215,7 +238,10 @@ class LessonWriter:
 
     @property
     def run(self) -> LessonRun:
-        """The run, as all its lessons have it."""
+        """What each lesson of the run stores about the run and the draft.
+
+        The events that the draft cites are given by their ids, or else their positions.
+        """
         draft = self.draft
         episode = self.study.episode
         cited = sorted(set(chain.from_iterable(claim.events for claim in draft.claims)))
@@ -259,16 +285,19 @@ def steps_of(
     folder: str = "",
     stated: Set[str] = frozenset(),
 ) -> tuple[Step, ...]:
-    """Return the steps of a run that have a result, without those a person refused.
+    """Return the steps of a run: its calls that have a result, and how they ended.
 
-    `errors` are the error lines by call, and `digests` those of their signatures. Paths
-    below the `folder` of the repository are relative to it. A call of a file that the
-    agent has neither read nor written since it last forgot its context has a mark that
-    says so. `stated` are the names of sources that are not from outside.
+    Calls that a person refused are left out. `errors` are the error lines by the
+    position of the call, and `digests` those of their signatures. Paths below the
+    `folder` of the repository are relative to it. `stated` are the names of sources
+    that are not from outside. Each step has the marks of its call, by which later calls
+    are found to be like it; an edit of a file that the agent has surely not read has
+    one more. A failed step has the number of calls that it cost.
     """
     calls: list[_ComparedCall] = []
     known_paths = set[str]()
     for position, event in enumerate(run.events):
+        # The agent has lost its context, and with it what it has read.
         if event.type == "system_event" and event.code in FORGETTING_CODES:
             known_paths.clear()
         result = run.result[position]
@@ -277,6 +306,7 @@ def steps_of(
         if position in run.refused:
             continue
 
+        # The failure stands in the call or in its result.
         failure = run.failure[position] or run.failure[result] or ""
         error_texts = tuple(errors.get(position, ()))
 
@@ -309,11 +339,13 @@ def steps_of(
             at=run.events[result].at or 0,
             origin=origin,
         )
+        # A file whose call failed may not have been read.
         if not error_texts:
             known_paths.update(filter(None, [touched_path(arguments, folder)]))
 
         command = command_of(call_input)
         data = json.dumps(call_input, sort_keys=True, ensure_ascii=False, default=repr)
+        # A command is the same call whichever tool runs it.
         tool = "" if command else event.tool.strip().lower()
         text = (command or data)[:MAX_READ_CHARS]
         calls.append(_ComparedCall(step, tool, text))
@@ -328,7 +360,9 @@ def steps_of(
 def _calls_until_passed(failed: _ComparedCall, later: Sequence[_ComparedCall]) -> int:
     """Return how many calls lie between a failed call and a like one that passed.
 
-    At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
+    `later` are the calls after it. A like call is one of the same tool on the same file
+    or with half of the words. At most `MAX_LOST_CALLS`; 0 if no such call is among the
+    next `MAX_NEXT_CALLS`.
     """
     path = failed.step.path
     for count, call in enumerate(later[:MAX_NEXT_CALLS]):

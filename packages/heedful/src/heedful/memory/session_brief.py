@@ -75,13 +75,14 @@ async def read_failures(memory: CallMemory) -> Sequence[BriefLine]:
 
 
 def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
-    """Return the lines of a brief, at most ten; "" if there is nothing to tell.
+    """Return a brief for an agent, at most ten lines; "" if there is nothing to tell.
 
-    `rules` are texts that people wrote or reviewed, and `learnt` are lines.
+    `rules` are texts that people wrote or reviewed; they come first. `learnt` are
+    finished lines about what failed in earlier sessions; some always have room.
     """
     rules = list(dict.fromkeys(rules))
-    room = MAX_SHOWN_ITEMS - min(len(learnt), MIN_LEARNT_LINES)
-    lines = [f"- Rule: {clean(sanitize(rule), most=300)}" for rule in rules[:room]]
+    max_rules = MAX_SHOWN_ITEMS - min(len(learnt), MIN_LEARNT_LINES)
+    lines = [f"- Rule: {clean(sanitize(rule), most=300)}" for rule in rules[:max_rules]]
     lines += [sanitize(line) for line in learnt[: MAX_SHOWN_ITEMS - len(lines)]]
     return "\n".join(lines)
 
@@ -89,10 +90,10 @@ def brief_text(rules: Sequence[str], learnt: Sequence[str]) -> str:
 async def section_text(
     memory: CallMemory, everywhere: Sequence[StatedRule] = ()
 ) -> str:
-    """Return the section: the rules of people, and the lines of the brief.
+    """Return the section of AGENTS.md: rules of people, and what failed in sessions.
 
-    `everywhere` are the rules of the user for all projects. It has only what is
-    trusted, and at most ten lines, because an agent reads them in each session.
+    `everywhere` are the rules of the user for all projects. The section has only what
+    is trusted, and at most ten lines, because an agent reads them in each session.
     """
     stated = [*await memory.store.read(memory.scope, user_rules.in_force), *everywhere]
     rules = [rule.text for rule in stated]
@@ -104,29 +105,36 @@ async def section_text(
 
 
 def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
-    """Return the lines of a brief: those with a fix first, then by what they cost."""
+    """Return what failed in several of the newest sessions, a line for each failure.
+
+    Lines with a fix come first, then those that cost most calls; at most ten. Failures
+    that cost few calls for the number of sessions are left out.
+    """
     window = db.one("brief_since", scope, sessions=BRIEF_SESSIONS)
     if window is None or not window["sessions"]:
         return ()
 
-    # More candidates than lines: several tools may break the same contract.
+    # Read more rows than lines: several may give one line, and cheap ones are dropped.
     since = {"since": window["since"], "limit": 4 * MAX_SHOWN_ITEMS}
-    calls = db.all("brief_calls", scope, **since)
+    failed_calls = db.all("brief_calls", scope, **since)
     errors = db.all("brief_errors", scope, sessions=MIN_LESSON_SESSIONS, **since)
     sessions = window["sessions"]
     lines: dict[str, BriefLine] = {}
     told_ids = set[int]()
-    contracts = {row["name"] for row in calls if row["kind"] == "contract"}
+    # A contract is what tools demand, as "read first". Its line covers such errors.
+    contracts = {row["name"] for row in failed_calls if row["kind"] == "contract"}
     errors = [row for row in errors if not _is_of_contract(row, contracts)]
     for line in (
-        *_contract_lines(calls, sessions),
+        *_contract_lines(failed_calls, sessions),
         *_error_lines(db, scope, errors, sessions),
     ):
+        # The id 0 stands for no lesson, so several lines may have it.
         if line.text not in lines and line.lesson not in told_ids - {0}:
             lines[line.text] = line
             told_ids.add(line.lesson)
-    # Several calls may fail as one lesson says: each has its line.
-    for line in _call_lines(calls, sessions):
+    # Several calls may fail as one lesson says: each has its line, unless the lesson
+    # has one already, which also tells the fix.
+    for line in _call_lines(failed_calls, sessions):
         if not line.lesson or line.lesson not in told_ids:
             lines.setdefault(line.text, line)
     least_calls = MIN_SESSION_CALLS * sessions
@@ -138,9 +146,11 @@ def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
 def tool_mistakes(db: Db, scope: Scope) -> dict[int, str]:
     """Return what calls of an agent's own tools got wrong, and what put it right.
 
-    The texts are by their lessons. One run is enough: the next has these tools, too. A
-    shell fails for reasons of its moment.
+    The result has a text for each lesson, by its id. An error of a single run is
+    enough, because the next run has the same tools. Commands of a shell are left out:
+    they fail for passing reasons.
     """
+    # Without sessions, the one row has no time, and then no error is found.
     [window] = db.all("brief_since", scope, sessions=BRIEF_SESSIONS)
     rows = db.all(
         "brief_errors", scope, sessions=1, since=window["since"], limit=MAX_SHOWN_ITEMS
@@ -150,30 +160,36 @@ def tool_mistakes(db: Db, scope: Scope) -> dict[int, str]:
 
 
 def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
-    """Yield a line for each contract that tools say was broken."""
-    by_name: dict[str, list[Row]] = {}
+    """Yield a line for each contract that calls broke, and that has a rule to tell.
+
+    A contract is what tools demand of a call, such as to read a file before an edit.
+    `rows` count the failures, and `of` is the number of sessions that were looked at.
+    """
+    rows_by_contract: dict[str, list[Row]] = {}
     for row in rows:
         if row["kind"] == "contract":
-            by_name.setdefault(row["name"], []).append(row)
-    for name, broken in by_name.items():
+            rows_by_contract.setdefault(row["name"], []).append(row)
+    for name, failures in rows_by_contract.items():
         contract = CONTRACTS_BY_NAME.get(name)
         if contract is None or not contract.rule:
             continue
-        tools = ", ".join(sorted({row["tool"] for row in broken}))
+        tools = ", ".join(sorted({row["tool"] for row in failures}))
         yield BriefLine(
-            render.contract_line(contract.rule, tools, broken[0]["error"]),
-            sessions=max(row["sessions"] for row in broken),
+            render.contract_line(contract.rule, tools, failures[0]["error"]),
+            # The tools may have failed in the same sessions, so there is no sum.
+            sessions=max(row["sessions"] for row in failures),
             of=of,
-            calls=sum(row["calls"] for row in broken),
-            failed=max(row["failed"] for row in broken),
+            calls=sum(row["calls"] for row in failures),
+            failed=max(row["failed"] for row in failures),
             has_fix=True,
         )
 
 
 def _is_of_contract(row: Row, names: Set[str]) -> bool:
-    """Return True if the error of a lesson says that one of the contracts was broken.
+    """Return True if the error of a lesson says that one of some contracts was broken.
 
-    Its line says the same of all such calls.
+    `row` is the lesson; `names` are the contracts, demands of tools such as "read
+    first". Each has a line of its own, which says the same as the lesson would.
     """
     mistake = from_json(row["mistake"])
     return mistake is not None and any(
@@ -184,8 +200,13 @@ def _is_of_contract(row: Row, names: Set[str]) -> bool:
 
 
 def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[BriefLine]:
-    """Yield a line for each error that came back and whose lesson may be told."""
+    """Yield a line for each error whose lesson may be told and has a fix.
+
+    `rows` count how often each error came back, with the lesson about it. `of` is the
+    number of sessions that were looked at.
+    """
     for row in rows:
+        # The others wait for a person, were retired, or were replaced.
         if row["state"] not in ("unverified", "verified"):
             continue
         mistake = from_json(row["mistake"])
@@ -206,20 +227,22 @@ def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[Bri
 
 
 def _call_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
-    """Yield a line for each thing that calls that failed had in common.
+    """Yield a line for each path, name or whole call with which calls kept failing.
 
-    A command that fails may be the work itself. Of a call and a name in it that failed
-    with the same error, the name is told.
+    `rows` count the failures, and `of` is the number of sessions that were looked at. A
+    call is left out if a path or name in it failed with the same error, for that has a
+    line. Commands have none, since one that fails may be the work itself.
     """
-    parts = [row for row in rows if row["kind"] in ("path", "name")]
-    calls = [row for row in rows if row["kind"] == "call"]
-    for row in (*parts, *calls):
+    parts_of_calls = [row for row in rows if row["kind"] in ("path", "name")]
+    whole_calls = [row for row in rows if row["kind"] == "call"]
+    for row in (*parts_of_calls, *whole_calls):
         mark = Mark(row["kind"], row["name"], row["tool"])
         if mark.kind == "call" and any(
             part["error"] == row["error"] and part["name"] in mark.name.casefold()
-            for part in parts
+            for part in parts_of_calls
         ):
             continue
+        # Words from outside the program may be an attack, so they are not quoted.
         error = row["error"] if row["origin"] != "outside" else ""
         yield BriefLine(
             render.mark_line(mark, error),

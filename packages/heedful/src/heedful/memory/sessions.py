@@ -63,18 +63,20 @@ async def learn_session(
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
-    Each failed action with what fixed it is a lesson. If the session was learnt before,
-    when it was shorter, its earlier sightings do not count again. What is from outside
-    waits in quarantine; see `Quarantine.state`. `digest` identifies the session, by
-    default by all its events. All lessons depend on `sources`, too, such as the key of
-    a service. `root` is the folder of the repository, by default the one that the paths
-    of the session have in common: lessons name paths relative to it. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    Returns what was learnt and stored. Each failed action with what fixed it is a
+    lesson. If the session was learnt before, when it was shorter, its earlier sightings
+    do not count again. What is from outside waits in quarantine; see
+    `Quarantine.state`. `digest` identifies the session, by default by all its events.
+    All lessons depend on `sources`, too, such as the key of a service. `root` is the
+    folder of the repository, by default the one that the paths of the session have in
+    common: lessons name paths relative to it. Raises InvalidInput, QuotaExceeded,
+    StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = open_memory(memory)
     episode = await asyncio.to_thread(without_secrets, episode)
     digest = digest or episode.digest
+    # It was learnt before. Two calls at a time are told apart when they write.
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(was_known=True)
 
@@ -103,6 +105,7 @@ async def learn_session(
     by_signature: dict[str, Lesson] = {}
     for lesson in lessons:
         lesson = replace(lesson, sources=tuple(sorted({*lesson.sources, *sources})))
+        # Who is not believed can hand in any session, so all of it is from outside.
         if has_unstated_key or memory.origin == "outside":
             mistake = lesson.mistake and with_origin(lesson.mistake, "outside")
             lesson = replace(lesson, trust="outside", mistake=mistake)
@@ -139,7 +142,10 @@ async def learn_session(
 
 
 def _rules_of(run: Course) -> list[str]:
-    """Return the rules in what the user says in a run, each once."""
+    """Return the rules in what the user says in a run, each once.
+
+    A rule is a sentence with a word such as "always". Personal data are masked.
+    """
     messages = [e.content for e in run.events if _is_of_user(e)]
     rules = (read_rules(mask_personal(message)) for message in messages)
     return list(dict.fromkeys(chain.from_iterable(rules)))
@@ -173,7 +179,12 @@ def _mistake_lesson(
     strict: bool,
     root: str,
 ) -> Lesson:
-    """Return the lesson about a mistake, with the sources that it depends on."""
+    """Return the lesson about a mistake that the `finder` found in a session.
+
+    `source` is that of the session. `stated` are the names of sources that people
+    declared to be their own. If `strict`, a fix is believed less. `root` is the folder
+    of the repository, "" if unknown.
+    """
     mistake = finding.with_origins(finder.run, stated, strict)
     mistake = replace(mistake, files=_files_of(finding, finder.run, root))
     importance = FAILURE_IMPORTANCE

@@ -66,10 +66,17 @@ class Study:
         stated: Set[str] = frozenset(),
         strict: bool = False,
     ) -> "Study":
-        """Study an episode, in time linear in the number of its events."""
+        """Study an episode, that is a run of an agent; return what was found in it.
+
+        `origin` is that of who hands in the run, `stated` are the names of sources that
+        people declared to be their own, and `strict` is that of the memory. The time is
+        linear in the number of events.
+        """
         episode = remove_lessons(episode)
         run = trace.course(episode)
         finder = MistakeFinder(run)
+        # Who hands in the run vouches for its tools, but not for text of
+        # unknown origin.
         own_sources = sources_in(run) - {NETWORK_SOURCE}
         return cls(
             episode=episode,
@@ -94,7 +101,7 @@ class Study:
 
     @property
     def asked(self) -> str:
-        """The task, with what the user typed first if that says more.
+        """The task, with the user's first message if that says more.
 
         A task is often a title, or the beginning of the message. A longer message is
         left out, as it may hold what others wrote.
@@ -120,9 +127,10 @@ class Study:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources of the events, such as programs.
+        """The sources of the events, such as programs, sorted.
 
-        Tools that fetch by their name are left out: nothing of this run waits for them.
+        Sources from outside are left out, as who hands in a run vouches for its tools.
+        Only "network", that is text of unknown origin, stays.
         """
         sources = sources_in(self.course)
         return tuple(
@@ -147,7 +155,11 @@ class Study:
 
     @property
     def signature(self) -> Signature:
-        """The signature of the main mistake, or else of the outcome and the task."""
+        """What identifies the run's lessons: the signature of its main mistake.
+
+        Without a mistake, that of the outcome and the task, else of the answer or the
+        id.
+        """
         if self.main is not None:
             return self.main.signature
         episode = self.episode
@@ -158,7 +170,11 @@ class Study:
 
 
 def _rank(finding: FoundMistake) -> tuple[bool, bool, bool, int, int]:
-    """Return a sort key that puts the mistake that explains most first."""
+    """Return a sort key that puts the mistake that explains most first.
+
+    That is one with a fix, then one whose call or at least whose error is known, and
+    then the one that cost most calls.
+    """
     mistake = finding.mistake
     is_bare = mistake.action is None or not mistake.action.tool
     is_mute = is_bare and not mistake.error
@@ -166,10 +182,11 @@ def _rank(finding: FoundMistake) -> tuple[bool, bool, bool, int, int]:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove what looks like lessons that heedful put into prompts.
+    """Return an episode without what looks like lessons that heedful put into prompts.
 
-    Anybody can write so: a tool's words keep them. The events at the positions `ours`
-    lose their whole content.
+    Otherwise they would be learnt as if the run had said them. Only prompts and the
+    like lose them: a tool may write such a block as well, and its words stay. The
+    events at the positions `ours` lose their whole content.
     """
     prompts = trace.SURROUNDING_EVENTS
     events = list(episode.events)

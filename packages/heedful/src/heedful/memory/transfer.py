@@ -193,9 +193,9 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """Return the record in a line.
+    """Return the record in a line of an export: its header, a lesson, or its end.
 
-    Raises InvalidInput if a field is missing, unknown or wrong.
+    Raises InvalidInput, which names the first field that is missing, unknown or wrong.
     """
     try:
         return RECORDS.validate_json(line)
@@ -209,9 +209,10 @@ def decode(line: bytes) -> Record:
 
 
 def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
-    """Yield the lessons of a scope as an export has them.
+    """Read all lessons of a scope; yield each as the record that an export has of it.
 
-    They are sorted by kind and signature.
+    A record holds the lesson with its examples and its links to other lessons. The
+    records are sorted by kind and signature.
     """
     key = key_of(scope)
     for row in db.select("*", "lesson", key, "order by kind, signature"):
@@ -236,13 +237,15 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
 
 
 def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
-    """Return an example as an export has it.
+    """Return an example of a lesson as the record that an export has of it.
 
-    `author` is the id of the example whose text its lesson shows, None if no example
-    has this text.
+    `author` is the id of the example whose text the lesson shows, None if no example
+    has this text. The record lists all sources of the example, also those of the texts
+    from which it derives.
     """
     digest = row["digest"]
-    # What follows the prefix is made of the text, and is made again by an import.
+    # A text without an example has a digest of the text behind this prefix. An import
+    # makes it again.
     if digest.startswith(LESSON_DIGEST_PREFIX):
         digest = LESSON_DIGEST_PREFIX
 
@@ -269,7 +272,11 @@ def _load_json(text: str) -> Document:
 
 
 def _lesson_of(record: LessonRecord) -> Lesson:
-    """Return a lesson of an export as a lesson to store, without its examples."""
+    """Return the record of an export as a lesson to store, without its examples.
+
+    It keeps the state, the trust and the decisions that it had in the other memory.
+    """
+    # An export has no message, only the pattern that was made of it.
     signature = Signature(
         "",
         record.pattern,
@@ -299,13 +306,14 @@ def _lesson_of(record: LessonRecord) -> Lesson:
 
 
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:
-    """Yield the texts of a lesson that nobody confirms, each as a lesson.
+    """Yield the texts of an imported lesson that nobody confirms, each as a lesson.
 
-    They come from `source` and wait in quarantine. Retired and superseded texts are
-    left out, and so are the decisions of operators and the counts of the lesson. It
-    keeps no long data.
+    They get the lowest trust and the name of the import as their `source`, so they wait
+    in quarantine for a review. Retired and superseded texts are left out. What another
+    memory decided or counted about the lesson is not believed.
     """
     data = record.data
+    # A stranger's file should not fill the store.
     if len(json.dumps(dict(data))) > MAX_LONG_TEXT_CHARS:
         data = {}
     unconfirmed = replace(
@@ -341,16 +349,19 @@ def import_lessons(
     why: str,
     dry_run: bool = False,
 ) -> Mapping[str, int]:
-    """Write lessons; return how many are new, were known, and how many new texts wait.
+    """Store the lessons of a batch of `records`; return the counts of the import.
 
-    The texts, trust and states of stored lessons do not change; their counts may rise,
-    but those of a trusted lesson only if somebody confirms the import. `by` is the
-    person who confirms it, or "". `source` is the name of the import. With
-    `dry_run`, nothing is written.
+    They are "new" and "known", the lessons that were not stored and that were, and
+    "waiting", the new texts in quarantine. `source` is the name of the import. `by` is
+    the person who confirms it, and `why`; without one, all new texts wait for a review,
+    and nothing else changes of lessons that somebody trusts. With `dry_run`, the same
+    is counted, but nothing stays written.
     """
+    # What a dry run has written is undone back to here.
     db.execute("savepoint importing")
 
-    # One import comes in many batches, but needs only one ruling.
+    # An import comes in many batches, but needs one ruling only, the record of who
+    # confirmed it.
     ruling = {
         **key_of(scope),
         "action": "import",
@@ -377,7 +388,11 @@ def import_lessons(
 def _import_untrusted(
     db: Db, scope: Scope, record: LessonRecord, source: str
 ) -> Counter[str]:
-    """Store the new texts of a lesson that nobody confirms, in quarantine."""
+    """Store the new texts of a lesson in quarantine, as nobody confirms the import.
+
+    Returns the counts of this lesson: 1 for "new" or "known", and under "waiting" how
+    many texts were stored. `source` is the name of the import.
+    """
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
     rows = db.select("id, unreviewed, seen, last_seen", "lesson", key)
     stored_digests: set[str] = set()
@@ -385,66 +400,79 @@ def _import_untrusted(
         examples = db.select("digest", "example", {"lesson_id": row["id"]})
         stored_digests.update(example["digest"] for example in examples)
 
-    texts = dict[str, Lesson]()
+    lessons_by_digest = dict[str, Lesson]()
     for lesson in untrusted_texts(record, source):
         digest = words_digest(storable(lesson.text))
         if lesson.example is not None:
             digest = lesson.example.digest
-        texts[digest] = lesson
+        lessons_by_digest[digest] = lesson
 
-    new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
-    answers = lesson_store.upsert(db, scope, new_lessons, time.time())
+    new_lessons = [
+        lessons_by_digest[digest]
+        for digest in lessons_by_digest
+        if digest not in stored_digests
+    ]
+    results = lesson_store.upsert(db, scope, new_lessons, time.time())
     for row in rows:
         if not row["unreviewed"]:
-            # A stranger's file does not change how often an error was seen here.
+            # `upsert` has counted a sighting for each text, but a stranger's file does
+            # not change how often an error was seen here: take these back.
             counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
             db.update("lesson", {"id": row["id"]}, counters)
             sightings = {"lesson_id": row["id"], "source": storable(source)}
             db.delete("occurrence", sightings)
 
     # A lesson without any text is not counted.
-    counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
-    counts["known" if rows else "new"] = min(1, len(texts))
+    counts = Counter(waiting=len([result for result in results if result.entry > 0]))
+    counts["known" if rows else "new"] = min(1, len(lessons_by_digest))
     return counts
 
 
 def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
-    """Write what is new of a lesson that an operator confirms.
+    """Store what is new of a lesson, whose import a person confirms.
 
-    A stored lesson keeps its words, trust and state: its counts may rise, and it gets
-    the examples that it lacks. The result counts the lesson as new or known.
+    A lesson that is stored already keeps its words, trust and state: its counts may
+    rise, and it gets the examples that it lacks. Returns the counts of this lesson: 1
+    for "new" or "known", and under "waiting" how many examples went into quarantine.
     """
     now = time.time()
-    name = {**key_of(scope), "kind": record.kind, "signature": record.signature}
-    stored = db.select("id, text, author", "lesson", name)
-    if stored:
-        row = stored[0]
-        counts = {
+    key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
+    stored_rows = db.select("id, text, author", "lesson", key)
+    if stored_rows:
+        row = stored_rows[0]
+        counters = {
             "id": row["id"],
             "seen": record.seen,
             "first_seen": record.first_seen or now,
             "last_seen": record.last_seen,
         }
-        db.send("merge_counts", counts)
+        db.send("merge_counts", counters)
     else:
         row = _insert_lesson(db, scope, record, now)
 
-    lesson = {**name, **dict(row), "scope": token(scope), "now": now}
+    lesson = {**key, **dict(row), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
     return Counter(
-        waiting=states.count("quarantined"), new=int(not stored), known=len(stored)
+        waiting=states.count("quarantined"),
+        new=int(not stored_rows),
+        known=len(stored_rows),
     )
 
 
 def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Row:
-    """Store a new lesson with its links, but without examples; return its row."""
+    """Store a new lesson with its links and counts; return its row.
+
+    Its examples are left to the caller, as they need the id of this row.
+    """
     columns = lesson_store.lesson_values(
         lesson_store.scope_key(scope), _lesson_of(record), now
     )
-    # Of a long output, only the digest of its error line is exported.
+    # Sightings are not exported, only the digest of the words that they have in common.
     columns["words"] = record.words
     row = lesson_store.insert_lesson(db, columns)
 
+    # A new row counts one sighting, now, and is retired if a lesson of this name was.
+    # What the export says stands for both.
     changes = {
         "state": columns["state"],
         "useful": record.useful,
@@ -461,9 +489,10 @@ def _insert_lesson(db: Db, scope: Scope, record: LessonRecord, now: float) -> Ro
 
 
 def _write_example(db: Db, lesson: Document, record: ExampleRecord) -> State | None:
-    """Write an example of `lesson`; return its state.
+    """Store an example of an export; return the state in which it was stored.
 
-    Returns None, and writes nothing, if the lesson has this example already.
+    `lesson` has the columns of the stored lesson to which it belongs. If the lesson has
+    this example already, nothing is written, and the result is None.
     """
     text = storable(record.lesson)
     digest = record.digest
@@ -490,15 +519,15 @@ def _write_example(db: Db, lesson: Document, record: ExampleRecord) -> State | N
         "searched": storable(record.words),
         "memory_key": "",
     }
-    written = lesson_store.add_example(
+    stored = lesson_store.add_example(
         db, values, example=record.example, context="", place=None
     )
 
     # The lesson shows this text: from now on it is that of the example.
     if record.author and text == lesson["text"] and not lesson["author"]:
-        db.update("lesson", {"id": lesson["id"]}, {"author": written.id})
+        db.update("lesson", {"id": lesson["id"]}, {"author": stored.id})
 
-    return written.state
+    return stored.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,9 +558,10 @@ class Imported:
 
 
 async def write_export(store: Store, scope: Scope, file: File) -> Exported:
-    """Write all lessons of a scope to a new file at a path, or to an open binary file.
+    """Write all lessons of a scope to `file`; return how many, and their digest.
 
-    Raises InvalidInput if the path exists; StoreError.
+    `file` is the path of a new file, or an open binary file. Raises InvalidInput if
+    there is a file at this path, and StoreError.
     """
     from tempfile import TemporaryFile  # 0.9 MB, which a memory can do without
 
@@ -547,18 +577,21 @@ async def write_export(store: Store, scope: Scope, file: File) -> Exported:
 async def read_export(
     store: Store, scope: Scope, file: File, *, by: str, why: str, dry_run: bool
 ) -> Imported:
-    """Add the new lessons of an export, or only count them with `dry_run`.
+    """Import the lessons of an exported file; return what the import changed.
 
-    They are quarantined, unless an operator confirms them (`by` whom and `why`).
-    Raises LineError for a damaged file, before anything is written; StoreError.
+    New texts wait in quarantine unless a person confirms the import: `by` is the
+    person, and `why` the reason. With `dry_run`, it is only counted. Raises LineError
+    for a damaged file, before anything is written, and StoreError.
     """
     from tempfile import TemporaryFile
 
+    # The file is read twice, first to check it. It may be a pipe, or change meanwhile:
+    # so read a copy.
     with TemporaryFile() as copy:
         with open_input(file) as (opened, name):
             copyfileobj(opened, copy)
 
-        # This reads the whole file, so a damaged one is refused here.
+        # This reads and checks the whole file, so a damaged one is refused here.
         header, end = await asyncio.to_thread(_read_ends, copy, name)
         source = f"import:{end.sha256[:16]}"
         counts = Counter[str]()
@@ -594,8 +627,12 @@ async def read_export(
 
 
 def _write_records(db: Db, scope: Scope, out: BinaryIO) -> Exported:
-    """Write the header, the lessons, and a last line with the digest of these."""
-    out.truncate(out.seek(0))  # the database may ask for a second try
+    """Write an export to `out`: a header, all lessons, and a last line with a digest.
+
+    The digest is that of all lines before. Returns how much was written.
+    """
+    # The database may ask for a second try: drop what the first one has written.
+    out.truncate(out.seek(0))
     digest = sha256()
     lines = 0
     header: Record = Header(version=3, tenant=scope.tenant, project=scope.project)
@@ -617,36 +654,41 @@ def _read_ends(file: BinaryIO, name: str) -> tuple[Header, End]:
 
 @contextmanager
 def _create(file: File) -> Iterator[BinaryIO]:
-    """Yield a new file, which only its owner may read, or `file` if it is open.
+    """Yield a file to write to: a new one at the path `file`, or `file` if it is open.
 
-    A new file is deleted if it cannot be completed. Raises InvalidInput,
-    StoreUnavailable.
+    Only its owner may read a new file. It is deleted if the caller's block fails.
+    Raises InvalidInput if there is a file at this path, and StoreUnavailable if it
+    cannot be written.
     """
-    name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
+    path = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     try:
         if isinstance(file, str | os.PathLike):
             only_owner = partial(os.open, mode=0o600)
-            with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
-                undo.callback(os.unlink, name)
-                yield out
+            with open(path, "xb", opener=only_owner) as new_file, ExitStack() as undo:
+                undo.callback(os.unlink, path)
+                yield new_file
                 undo.pop_all()  # the file is complete: keep it
         else:
             yield file
     except FileExistsError as error:
         raise InvalidInput(
-            "file", name, "a name that is free: a file with it exists"
+            "file", path, "a name that is free: a file with it exists"
         ) from error
     except OSError as error:
         reason = error.strerror or error
         raise StoreUnavailable(
-            f"{name or 'the export'} cannot be written ({reason}); check the path and "
+            f"{path or 'the export'} cannot be written ({reason}); check the path and "
             "the disk"
         ) from error
 
 
 @contextmanager
 def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
-    """Yield the file and its name. Raises LineError if it cannot be read."""
+    """Yield the open file and its name for messages; `file` is a path or open already.
+
+    What this opens is closed after the caller's block. Raises LineError if it cannot be
+    read.
+    """
     if not isinstance(file, str | os.PathLike):
         yield file, "the input"
         return
@@ -662,7 +704,13 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the records of an export. Raises LineError if it is damaged."""
+    """Yield the records of an export from its beginning, in the order of their lines.
+
+    The first is its header, and the last its end, which has the SHA-256 of all lines
+    before. `name` is that of the file, for messages. Raises LineError, with the number
+    of the line, if the file was changed, cut or is none of heedful: perhaps only after
+    some records.
+    """
     digest = sha256()  # of the lines above
     number = 0
     file.seek(0)

@@ -70,8 +70,8 @@ class Trial:
     async def offer(self, loop: str, texts: Sequence[str]) -> list[str]:
         """Return the texts that the loop is to be shown: all of them, or none.
 
-        What a loop gets depends only on scope, loop and source, and is stored before
-        this returns; later offers to the same loop get the same decision. Blank texts
+        A draw decides, by the names of scope, loop and source. The decision is stored
+        before this returns, and later offers to the same loop get it, too. Blank texts
         are left out. A loop that is offered no text does not count. Raises InvalidInput
         and StoreError.
         """
@@ -99,7 +99,7 @@ class Trial:
     async def end(
         self, loop: str, passed: bool | None = None, *, score: float | None = None
     ) -> None:
-        """Record how a loop ended: whether it passed, or its score, 0..1.
+        """Record how a loop ended: whether it `passed`, or else its `score`, 0..1.
 
         The same result again is harmless. A loop that has no result one day after its
         first offer counts as not passed. Raises InvalidInput, NotFound for a loop
@@ -152,9 +152,10 @@ def offer(
 ) -> bool:
     """Record that a source offers texts to a loop; return whether to show them.
 
-    `texts` are the texts as they are kept, or their digests. `shown` is what the draw
-    says; the decision of an earlier offer takes its place. An offer to a loop that has
-    ended is not recorded. Raises InvalidInput.
+    `texts` are what is stored of the texts: their digests, or they themselves. `shown`
+    is what the draw says now, with the probability `share` to withhold them; but if the
+    loop had an offer before, its decision stays. Texts for a loop that has ended are
+    not added. Raises InvalidInput if one loop is offered too many.
     """
     key = {**key_of(scope), "source": source, "loop": loop}
     values = {
@@ -165,6 +166,7 @@ def offer(
         "via": db.actor.via,
         "at": time.time(),
     }
+    # No row is inserted if the loop has one, from an earlier offer.
     if db.insert_now("trial", values, CONFLICT_SKIP_SQL).rowcount:
         return shown
 
@@ -184,10 +186,10 @@ def offer(
 
 @resumable(result=None)
 def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
-    """Record the result of a loop, in thousandths; the same result again is harmless.
+    """Record how a loop ended: its `score`, in thousandths from 0 to 1,000.
 
-    Raises NotFound if the source offered nothing to the loop, and Conflict if the loop
-    ended with another result.
+    The same score again is harmless. Raises NotFound if the source offered nothing to
+    the loop, and Conflict if the loop ended with another result.
     """
     key = {**key_of(scope), "source": source, "loop": loop}
     rows = db.select("score", "trial", key)
@@ -213,9 +215,11 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
 def pair(
     db: Db, scope: Scope, source: str, task: str, *, score: int, without: int
 ) -> None:
-    """Record the results of two loops on one task, in thousandths: with and without.
+    """Record two results on one task: of a loop with the texts, and of one without.
 
-    No draw decided, so neither counts as offered. The first results of a task stay.
+    `score` is that with the texts of the source, `without` the other, in thousandths.
+    Both rows are stored without any text, which tells them from loops for which a draw
+    decided. If the task has results already, these stay.
     """
     now = time.time()
     common = {
@@ -235,8 +239,11 @@ def pair(
 
 
 def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
-    """Return how often each result of a trial occurred, how many of its loops are open,
-    and how often each result of `pair` occurred.
+    """Return the results of a trial: its cells, its open loops, and its pairs.
+
+    A cell counts the loops with the same share, the same draw (with the texts or
+    without) and the same score. The number of open loops follows: they have no result
+    yet. The pairs count the tasks by their two scores, with the texts and without.
     """
     rows = db.all(
         "trial_results", scope, source=source, day=DAY_SECONDS, now=time.time()
@@ -255,7 +262,10 @@ def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int, Pairs]:
 
 
 def proven(db: Db, scope: Scope) -> tuple[TrialProof, ...]:
-    """Return what each trial proves, in the order of the names of their sources."""
+    """Return whether the texts of each source help, in the order of their names.
+
+    Each source that offered texts in this scope has one trial.
+    """
     proofs = []
     sources = db.select("distinct source", "trial", key_of(scope), "order by source")
     for row in sources:

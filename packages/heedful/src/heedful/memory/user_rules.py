@@ -38,7 +38,11 @@ USER_SOURCE = "user"
 
 
 def rule_lesson(text: str, source: str) -> Lesson:
-    """Return the lesson of a rule: each wording, with its figures, is its own."""
+    """Return a rule of the user as a lesson to store; `source` is who said it.
+
+    Its signature is the whole text, apart from case and spaces: rules that differ in a
+    figure are two lessons, although figures in errors make no difference.
+    """
     return Lesson(
         "reflection",
         Signature.of(RULE_TYPE, " ".join(text.lower().split())),
@@ -55,15 +59,17 @@ def rule_lesson(text: str, source: str) -> Lesson:
 def correction_lessons(
     events: Sequence[Event], *, task: str, source: str
 ) -> list[Lesson]:
-    """Return a lesson with each rule by which the user refused an agent's answer.
+    """Return a lesson for each rule by which the user corrected an agent in a run.
 
-    It is recalled for tasks like `task`. `source` is that of the run. The texts have no
-    secrets.
+    `events` are those of the run, and `source` is its name. The lessons are recalled
+    for tasks like `task`. The texts must have no secrets: they are not redacted.
     """
-    corrections: dict[str, None] = {}
+    corrections: dict[str, None] = {}  # in order, and each once
     has_answer = False
     for event in events:
         has_answer = has_answer or event.type == "llm_response"
+        # What the user says before the first answer corrects nothing. A message with an
+        # origin has words of a tool or a page, which are not the user's own.
         if has_answer and event.type == "user_message" and not event.origin:
             text = read_correction(mask_personal(event.content))
             corrections[text] = None
@@ -102,10 +108,11 @@ class UserRules:
         return await self._store.read(self._scope, rule_store.in_force)
 
     async def state(self, text: str, *, by: str, key: str = "") -> StatedRule:
-        """Store a rule of a person; a retired one with the same words is restored.
+        """Store a rule that the person `by` states, and return it.
 
-        Older rules about the same thing are retired. A call that is made again with its
-        `key` within a day counts nothing. Raises InvalidInput, QuotaExceeded, and
+        A retired rule with the same words is restored, and older rules about the same
+        thing are retired. With a `key`, a call that is repeated within a day changes
+        nothing and returns the first result. Raises InvalidInput, QuotaExceeded, and
         Conflict if the key belongs to another call.
         """
         check_actor(by, "")
@@ -118,10 +125,11 @@ class UserRules:
     async def hear(
         self, message: str, *, source: str, key: str = ""
     ) -> Sequence[StatedRule]:
-        """Store the rules in a message of the user, and return them.
+        """Store the rules that a message of the user states; return them, often none.
 
-        `source` is that of the session, and `key` is as in `state`. Raises
-        QuotaExceeded, Conflict.
+        `source` is the name of the session, stored as the origin of the rules. With a
+        `key`, a repeated call changes nothing, as in `state`. Raises QuotaExceeded,
+        Conflict.
         """
         texts = read_rules(mask_personal(redact(message)))
         return await self._keep(texts, source, key) if texts else ()
@@ -129,8 +137,13 @@ class UserRules:
     async def _keep(
         self, texts: Sequence[str], source: str, key: str
     ) -> Sequence[StatedRule]:
-        """Store rules in one transaction, under the key of the call."""
-        stated = await self._quarantine.believed()
+        """Store rules in one transaction, and return each with the rules that it ends.
+
+        `source` is who said them. A repeated call with the same `key` stores nothing.
+        """
+        trusted_sources = await self._quarantine.believed()
+        # Read before the write, which retires the older rules about the same things.
+        # Each is listed under the first new rule that ends it.
         old_texts: dict[str, None] = {}
         ended_by_text: dict[str, tuple[str, ...]] = {}
         for text in texts:
@@ -140,10 +153,11 @@ class UserRules:
             ended_by_text[text] = tuple(ended)
 
         lessons = [rule_lesson(text, source) for text in texts]
+        # With a known `key`, the stored answers of the earlier call come back.
         answers = await self._store.once(
             self._scope,
             rule_store.state,
-            partial(self._write, lessons, rule_store.state, stated=stated),
+            partial(self._write, lessons, rule_store.state, stated=trusted_sources),
             key=key,
             request=("rules", lessons),
         )
@@ -161,15 +175,17 @@ class UserRules:
         ]
 
     async def retire(self, id: int, *, by: str, why: str = "") -> StatedRule:
-        """Retire a rule, and return it as it was; saying it again restores it.
+        """Retire the rule `id`: agents are no longer told it. Return it as it was.
 
-        Raises NotFound, and InvalidInput for a rule that is not in force.
+        `by` and `why` are recorded. Stating the rule again restores it. Raises
+        NotFound, and InvalidInput for a rule that is not in force.
         """
         check_actor(by, why)
         check_integer("id", id)
-        stated = {rule.id: rule for rule in await self.list()}.get(id)
-        if stated is None:
+        rule = {rule.id: rule for rule in await self.list()}.get(id)
+        if rule is None:
             raise NotFound("rule", str(id), f"the rules of {self._scope}")
+        # Without an edition, it is retired even if somebody has changed it meanwhile.
         await self._store.write(
             self._scope,
             editions.amend,
@@ -179,4 +195,4 @@ class UserRules:
             why=why,
             retired=True,
         )
-        return stated
+        return rule

@@ -57,26 +57,27 @@ async def reembed(
     since: float = 0.0,
     pause: Callable[[], Awaitable[None]] | None = None,
 ) -> Spaces:
-    """Embed the texts without a vector in the embedder's space; return how many have.
+    """Embed the texts that have no vector of the embedder in use.
 
-    Texts stored before the time `since` (seconds since 1970) are left out. Each small
-    batch is one transaction, after a `pause`, and others may write meanwhile. Stop it
-    at any time; the next call continues. Raises InvalidInput without an embedder,
-    ModelError, StoreError.
+    Returns how many texts have one at the end, and how many not. Texts stored before
+    the time `since` (seconds since 1970) are left out. `pause` is awaited before each
+    small batch, and `progress` is called after it. A batch is one transaction, and
+    others may write in between. Stop it at any time; the next call continues. Raises
+    InvalidInput without an embedder, ModelError, StoreError.
     """
     if memory.embedder is None:
         raise InvalidInput("embedder", None, "an embedder, which computes the vectors")
 
     space = space_of(memory.embedder)
     total = (await count_spaces(memory)).behind
-    last_row = 0
+    last_id = 0  # texts are read in the order of their ids
     count = 0
     while True:
         batch = await memory.store.read(
             memory.scope,
             search.unplaced,
             space,
-            after=last_row,
+            after=last_id,
             limit=EMBEDDING_BATCH_TEXTS,
             since=since,
         )
@@ -86,12 +87,16 @@ async def reembed(
         if pause is not None:
             await pause()
         vectors = await embed(memory.embedder, [text for _, text in batch])
-        placed = [
-            (row, text, vector)
-            for (row, text), vector in zip(batch, vectors, strict=True)
+        texts_with_vectors = [
+            (id, text, vector)
+            for (id, text), vector in zip(batch, vectors, strict=True)
         ]
-        count += await memory.store.write(memory.scope, search.place, space, placed)
+        # A text that was changed or deleted meanwhile is skipped, and not counted.
+        count += await memory.store.write(
+            memory.scope, search.place, space, texts_with_vectors
+        )
 
-        last_row, _ = batch[-1]
+        last_id, _ = batch[-1]
         if progress is not None:
+            # Texts may have been added since the total was counted.
             progress(count, max(count, total))

@@ -40,6 +40,7 @@ def open_store(url: str) -> Store:
             "store", url, "a path such as heedful.db, :memory:, or a Store"
         )
 
+    # Only the module of the database that is needed is imported, for they are slow.
     if url.startswith(POSTGRES_PREFIXES):
         needs_psycopg()
         connect = import_module("heedful.store.postgres").in_database
@@ -61,15 +62,18 @@ def open_store(url: str) -> Store:
         return store
 
     if key not in _shared:
-        # Of several threads, one stores; a store that nobody uses has no connection.
+        # If several threads come here at once, the first store is kept; the others are
+        # dropped, which is harmless: a store has no connection before its first use.
         _shared.setdefault(key, connect(url))
     return _shared[key]
 
 
 def open_beside(store: Store | str | None, memory: Store | None) -> Store | None:
-    """Return the store of loops whose lessons are in the store `memory`.
+    """Return the store in which loops are recorded, beside the store of their lessons.
 
-    That is the same one, unless the caller chose another. Raises the errors of
+    `store` is what the caller chose: a store, its path or URL, or None to record no
+    loops. If the caller left it at its default, an `UnchosenName`, loops are recorded
+    in the store of the lessons, `memory`, if there is one. Raises the errors of
     `open_store`.
     """
     from heedful.store.store import Store
@@ -90,7 +94,9 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return the URL of a store without its password and its parameters.
+    """Return the URL of a store without its password and parameters, to be shown.
+
+    A path is returned as it is, apart from secrets.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other")
     'postgresql://erin@host/heedful'

@@ -46,10 +46,12 @@ _KIND_ORDER = get_args(MarkKind)
 
 
 def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record the steps of one run; `source` names the run, so that it can be revoked.
+    """Record for the marks of a run's calls which of them failed and which passed.
 
-    A run that went on is recorded again, with all its steps, and counts once. Steps
-    without a time, or with a time to come, get the present one in their order.
+    A mark is something that calls have in common, such as a path. `steps` are all calls
+    of the run, and `source` names the run, so that what it taught can be revoked. A run
+    that went on is recorded again with all its steps; it still counts once. A step
+    without a time, or with a time to come, gets the present one; their order stays.
     """
     source = storable(source)
     now = time.time()
@@ -60,7 +62,9 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     )
     calls_lost_so_far = Counter[Mark]()
     for number, step in enumerate(steps):
-        time_of_step = min(step.at or now + number * 1e-6, now + number * 1e-6)
+        # A microsecond between steps keeps their order.
+        latest_time = now + number * 1e-6
+        time_of_step = min(step.at or latest_time, latest_time)
         if not step.errors:
             _record_success(db, scope, step.marks, time_of_step)
         for mark, error in step.failed:
@@ -91,10 +95,15 @@ def _record_failure(
     lesson_id: int | None = None,
     origin: Origin = "local",
 ) -> None:
-    """Record a failure in the run `source` under a mark, or under an error's digest.
+    """Record that calls with a mark, such as a path, failed in the run `source`.
 
-    `calls` is the number of calls that it cost, and `origin` the origin of the error.
+    Instead of a `mark`, the digest of an error may be given. A later failure of the
+    same run replaces the text of an earlier one. `error` is the error line, `failed_at`
+    the time in seconds since 1970, and `calls` how many calls the failure cost.
+    `lesson_id` is the lesson about it, and `origin` says whether the text of the error
+    came from outside.
     """
+    # These columns are for the digest of an error, which has no name and no tool.
     columns = {"digest": mark, "kind": "error", "name": "", "tool": ""}
     if isinstance(mark, Mark):
         columns = {
@@ -118,33 +127,39 @@ def _record_failure(
 
 
 def _record_success(db: Db, scope: Scope, marks: Iterable[Mark], at: float) -> None:
+    """Record that a call with these marks passed at a time, in seconds since 1970."""
     digests = json.dumps([mark.digest for mark in marks])
     db.send("pass_calls", {**key_of(scope), "digests": digests, "at": at})
 
 
 def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record how many calls of a run each error has cost."""
+    """Record how many calls each error has cost the run `source`, and when it was last.
+
+    An error is recorded under the digest of its signature, without its text.
+    """
     now = time.time()
-    calls = Counter[str]()
-    failed = dict[str, float]()
+    calls_lost = Counter[str]()
+    last_failed = dict[str, float]()
     for step in steps:
         for digest in set(step.digests):
-            calls[digest] += step.calls
-            failed[digest] = min(step.at or now, now)
-    for digest, count in calls.items():
+            calls_lost[digest] += step.calls
+            last_failed[digest] = min(step.at or now, now)
+    for digest, count in calls_lost.items():
         _record_failure(
-            db, scope, source, digest, "", failed_at=failed[digest], calls=count
+            db, scope, source, digest, "", failed_at=last_failed[digest], calls=count
         )
 
 
 def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) -> None:
     """Record what a new event of a session shows about calls and about files read.
 
-    `event` is the row of the event, and `folder` the root of the repository.
+    `event` is the row of the event, and `folder` the root of the repository. The result
+    of a call shows whether it passed. Some system events show that the agent no longer
+    knows what it has read, or has read what the store does not have.
     """
     if event["type"] == "system_event":
         code = json.loads(event["record"])["code"]
-        if code in FORGETTING_CODES:
+        if code in FORGETTING_CODES:  # such as the compaction of its context
             session_marks.forget_reads(db, scope, session)
         if code in UNREAD_CODES:
             session_marks.note_past(db, scope, [(session, db.actor.via)])
@@ -156,12 +171,13 @@ def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) ->
 
 
 def find_call(db: Db, scope: Scope, session: str, id: str) -> Any:
-    """Return the call of a session with this id; None if it is not stored."""
+    """Return the record of a session's call with this id; None if it is not stored.
+
+    If calls of a session have the same id, return the newest.
+    """
     key = {**key_of(scope), "session": storable(session), "type": "tool_call"}
-    end = "order by n desc limit 1"
-    for row in db.select("record", "event", {**key, "call": id}, end):
-        return json.loads(row["record"])
-    return None
+    rows = db.select("record", "event", {**key, "call": id}, "order by n desc limit 1")
+    return json.loads(rows[0]["record"]) if rows else None
 
 
 def _record_result(
@@ -175,13 +191,15 @@ def _record_result(
 ) -> None:
     """Record whether a call of a session passed or failed, then which file it read.
 
-    A run that comes through a key of a service is recorded by `record_run` when it
-    ends, if people stated the key: of its calls, only the file is recorded here.
+    `call` and `result` are the records of the call and of its result, and `folder` is
+    the root of the repository. The calls of a run that came through a key of a service
+    are recorded by `record_run` when the run ends, if people trust the key; here, only
+    their files are.
     """
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
     passed = not result["error"]
-    is_recorded_later = bool(db.actor.via)
+    is_recorded_later = bool(db.actor.via)  # it came through a key of a service
     if passed and not is_recorded_later:
         marks = _marks_of_call(
             db, scope, session, tool=tool, arguments=arguments, folder=folder
@@ -211,9 +229,11 @@ def _marks_of_call(
     arguments: Fields,
     folder: str,
 ) -> list[Mark]:
-    """Return the marks of a call, in a session also those of the contracts of its tool.
+    """Return the marks of a call: what it has in common with others, such as a path.
 
-    Whether a contract is kept depends on the files that the session has read before.
+    In a session, the contracts that the call seems to break are marks, too. A contract
+    is what a tool demands; one demands that a file is read before it is edited.
+    `folder` is the root of the repository, to which paths are relative.
     """
     marks = list(marks_of(tool, arguments, folder))
     if session:
@@ -234,7 +254,12 @@ def _record_failed_call(
     error: str,
     folder: str,
 ) -> None:
-    """Record a failed call of a session under each mark that its error is about."""
+    """Record a failed call of a session under each mark that its error is about.
+
+    A mark is what calls have in common: a path, a name, the whole call, or a contract
+    that the call broke. `error` is the whole output of the call; under each mark, the
+    line of it that names the error is stored.
+    """
     errors = named_errors(error, arguments)
     contract = find_contract(arguments, error, errors)
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
@@ -263,13 +288,14 @@ def history_of(
     stated: Set[str] = frozenset(),
     min_runs: int = MIN_SAME_RUNS,
 ) -> ActionHistory:
-    """Return how calls with a mark of this one failed, and the checks and rules for it.
+    """Return how calls like this one failed, and the checks and rules that speak of it.
 
-    The most specific failures come first, at most `MAX_PROMPT_LESSONS`. They leave
-    out what the `session` was told before and what failed in it, lessons in quarantine,
-    and errors from outside unless people stated their sources. `stated` are names of
-    such sources, besides those stated in the scope. A command counts once it failed in
-    `min_runs` runs.
+    Calls are alike if they have a mark in common, such as a path. The most specific
+    failures come first, at most `MAX_PROMPT_LESSONS`. Left out are failures of the
+    `session` itself and those that it was told before, lessons in quarantine, and
+    errors from outside unless people trust their sources. `stated` are names of trusted
+    sources, besides those of the scope. A command counts once it failed in `min_runs`
+    runs. Paths are relative to `folder`, the root of the repository.
     """
     fields = arguments_of(arguments)
     marks = _marks_of_call(
@@ -281,7 +307,9 @@ def history_of(
         from heedful.store import keys  # a hook seldom needs it
 
         names = keys.believed_names(db, scope, stated)
-        # Only a tool that fetches can be stated; an event may be from outside, too.
+        # Show them only if the call itself reads from outside, and from sources that
+        # people trust: the error of another call may have come with an event from
+        # outside, whose source nobody can know here.
         shows_outside = (
             call_origin(tool, fields) == "outside"
             and call_origin(tool, fields, names) != "outside"
@@ -316,7 +344,10 @@ def _find_failures(
 ) -> list[list[Row]]:
     """Return the failures of other runs that may be told: one list for each mark.
 
-    A mark is left out if the session was told about it or failed with it.
+    Only failures that no success has followed are found; of a path or a name, only if
+    no call with it ever worked. The lists of the most specific marks come first, and in
+    each list the newest failure. A mark is left out if the session was told about it or
+    failed with it, and a command if fewer than `min_runs` runs failed with it.
     """
     digests = [mark.digest for mark in marks]
     by_digest: dict[str, list[Row]] = {}
@@ -326,31 +357,33 @@ def _find_failures(
         return []
 
     told_marks = frozenset[str]()
+    # The name of the session as a run: each row has that of the run that failed.
     own_source = storable(source_of(session)) if session else None
     if session:
         names = [f"told {digest}" for digest in by_digest]
         told_marks = session_marks.find(db, scope, session, names)
-    known_failures = []
+    new_failures = []
     for digest, rows in by_digest.items():
+        # Any command may fail once; a path or a name that failed is wrong.
         is_sure = rows[0]["kind"] != "command" or len(rows) >= min_runs
         is_known = f"told {digest}" in told_marks or any(
             row["source"] == own_source for row in rows
         )
         if is_sure and not is_known:
-            known_failures.append(rows)
-    return sorted(known_failures, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
+            new_failures.append(rows)
+    return sorted(new_failures, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
 
 
 def _known_failure(
     db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, shows_outside: bool
 ) -> tuple[KnownFailure | None, set[int]]:
-    """Return what may be told of the failures of one mark, and the ids of the
-    quarantine entries that hold back its lessons.
+    """Return what may be told of the failures of one mark, and what waits for review.
 
-    `rows` are these failures, the newest first. Returns None, and no ids, if the lesson
-    about them was retired or superseded and no rule was drawn from it. Unless
-    `shows_outside`, an error from outside is left out, and only a lesson that is not in
-    quarantine can say it.
+    `rows` are these failures, the newest first. The set has the ids of the entries in
+    quarantine that hold back lessons about them. Returns None and an empty set if the
+    lesson about them was retired or superseded and no rule was drawn from it. Unless
+    `shows_outside`, the text of an error from outside is left out, unless a lesson that
+    does not wait has the error.
     """
     newest = rows[0]
     mark = Mark(newest["kind"], newest["name"], newest["tool"])
@@ -372,6 +405,7 @@ def _known_failure(
         return failure, set()
 
     lesson, entries = _lesson_of(db, scope, newest["lesson_id"])
+    # Without a lesson that may be shown, the failure is told only if a lesson waits.
     if lesson is not None:
         failure = replace(failure, lesson=newest["lesson_id"])
         failure = _with_words(db, scope, failure, lesson, mark=mark, folder=folder)
@@ -381,13 +415,15 @@ def _known_failure(
 
 
 def _lesson_of(db: Db, scope: Scope, id: int) -> tuple[Row | None, set[int]]:
-    """Return the lesson with this id, and the ids of quarantine entries.
+    """Return the lesson with this id, and the ids of entries that wait in quarantine.
 
-    If the lesson cannot be shown, a rule that was drawn from it takes its place; None
-    if there is no such rule. The entries are those that hold back the lesson or a rule.
+    If the lesson may not be shown, the oldest rule that may be and was drawn from it
+    takes its place; None if there is none either. The entries hold back the lesson or a
+    rule.
     """
     lesson = None
     entries = set[int]()
+    # The rules come first, oldest first, and the lesson of the id itself last.
     for row in db.all("lesson_and_rules", scope, id=id):
         if row["entry"]:
             entries.add(row["entry"])
@@ -405,30 +441,37 @@ def _with_words(
     mark: Mark,
     folder: str,
 ) -> KnownFailure:
-    """Return a failure with what a lesson says about it.
+    """Return a failure with the error, the words and the fix that a lesson has for it.
 
-    The words of a lesson are left out if the failure has the fix of a contract, or if
-    the lesson is about a call without the mark.
+    `mark` is what the failed calls have in common, and `folder` the root of the
+    repository. Words and fix are left out if the failure has the text of a contract
+    already, or if the call of the lesson does not have the mark. So are all parts from
+    outside, and a fix that failed later.
     """
     failure = replace(failure, trust=lesson["trust"], lesson_state=lesson["state"])
     has_contract = failure.fix != ""
     mistake = from_json(lesson["mistake"])
     if mistake is None:
-        # The text of the lesson itself says no more than the error.
+        # The text of the lesson itself says no more than the error; that of a rule
+        # drawn from it does.
         if has_contract or lesson["own"]:
             return failure
         return replace(failure, words=lesson["text"])
 
-    bare = without_outside(mistake)
-    failure = replace(failure, error=failure.error or bare.error)
+    safe_parts = without_outside(mistake)
+    failure = replace(failure, error=failure.error or safe_parts.error)
     if not has_contract and _has_mark(mistake, mark, folder):
-        fix = () if has_failed_fix(db, scope, mistake) else render.fix_lines(bare)
-        failure = replace(failure, words=bare.words, fix="\n".join(fix))
+        fix = () if has_failed_fix(db, scope, mistake) else render.fix_lines(safe_parts)
+        failure = replace(failure, words=safe_parts.words, fix="\n".join(fix))
     return failure
 
 
 def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
-    """Return True if the call of a mistake has a mark; other calls may fail alike."""
+    """Return True if the failed call of a mistake has a mark: names it, or is it.
+
+    The failure of a mark may have a lesson about a call without the mark, because other
+    calls failed with the same error. Paths are relative to `folder`.
+    """
     call = mistake.action
     if call is None:
         return False
@@ -449,11 +492,11 @@ def knowledge_of(
     folder: str,
     contract: Contract | None,
 ) -> tuple[bool, bool]:
-    """Return two facts about a call of a session that failed with `errors`.
+    """Return two facts about a call of a session that failed with these `errors`.
 
-    The first is whether the session was told before that such calls fail; the second
-    is whether another run broke the same contract. `folder` is the root of the
-    repository, and `contract` the one that the call broke.
+    The first is whether the session was told before that such calls fail. The second is
+    whether another run broke the `contract` that the call broke, that is a demand of
+    its tool; None if it broke none. `folder` is the root of the repository.
     """
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
     names = [f"told {mark.digest}" for mark in failed]
@@ -469,7 +512,10 @@ def knowledge_of(
 
 
 def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
-    """Return the mistakes that the lessons with these ids are about."""
+    """Map the ids of lessons to the mistakes that they are about.
+
+    Lessons that are unknown, or about no mistake, are left out.
+    """
     mistakes: dict[int, Mistake] = {}
     for row in db.all("lessons_of", scope, ids=json.dumps(list(ids))):
         mistake = from_json(row["mistake"])
@@ -479,7 +525,10 @@ def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
 
 
 def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
-    """Return the mistakes that runs made, the most frequent first."""
+    """Return the mistakes that most runs made, at most `limit`, most frequent first.
+
+    Each has its id as a lesson, how many runs made it, and how many calls that cost.
+    """
     rows: list[render.FailureRow] = []
     for row in db.all("failures", scope, limit=limit):
         mistake = from_json(row["mistake"])
@@ -494,7 +543,7 @@ def failures(db: Db, scope: Scope, limit: int) -> list[render.FailureRow]:
             lesson=row["id"],
         )
         rows.append(failure)
-    return sorted(rows, key=lambda one: (-one.runs, -one.calls))
+    return sorted(rows, key=lambda failure: (-failure.runs, -failure.calls))
 
 
 def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:

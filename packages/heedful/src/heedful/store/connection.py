@@ -141,10 +141,10 @@ class Db(ABC):
         self.execute_later(statements(self.dialect)[name], values)
 
     def expect(self, name: str, values: Fields, error: HeedfulError, /) -> None:
-        """Like `send`, but the transaction fails with `error` if no row is changed.
+        """Run the statement `name` of `sql/`; raise `error` if it changes no row.
 
-        The statement must not return rows. The work may go on before it is known
-        whether the transaction fails.
+        The statement must not return rows. On PostgreSQL, the error may come later in
+        the transaction: the work goes on before the answer has arrived.
         """
         if not self.run(name, values).rowcount:
             raise error
@@ -154,10 +154,11 @@ class Db(ABC):
         return [self.run(name, values) for name, values in calls]
 
     def last(self, *calls: tuple[str, Fields]) -> list[Rows]:
-        """Run the last statements of a work as `each` does.
+        """Run the last statements of a transaction as `each` does.
 
-        On PostgreSQL, they are one round trip, together with the end of a transaction
-        that only reads. After it, another statement raises LookupError.
+        Each call has the name of a statement and its values. On PostgreSQL, they are
+        one round trip, together with the end of a transaction that only reads. After
+        it, another statement raises LookupError.
         """
         return self.each(*calls)
 
@@ -178,7 +179,8 @@ class Db(ABC):
     def select(self, columns: str, table: str, key: Fields, end: str = "") -> list[Row]:
         """Return `columns` of the rows of `table` that match `key`.
 
-        `end` completes the statement, such as with `order by`.
+        `key` maps columns to values. `end` completes the statement, such as with `order
+        by`. All but the values is SQL text, which must come from code, not from users.
         """
         sql = f"select {columns} from {table} where {_condition(key)} {end}"
         rows: list[Row] = self.execute(sql, key).fetchall()
@@ -196,7 +198,10 @@ class Db(ABC):
         return self.execute(_insert_sql(table, values, end), values)
 
     def update(self, table: str, key: Fields, changes: Fields) -> int:
-        """Set `changes` in the rows that match `key`; return the number of rows."""
+        """Set `changes` in the rows of `table` that match `key`; return their number.
+
+        Both map columns to values. Names of tables and columns must come from code.
+        """
         # A column may be in both `key` and `changes`, so the new values have own names.
         new_values = {f"new_{column}": value for column, value in changes.items()}
         assignments = ", ".join(f"{column} = :new_{column}" for column in changes)
@@ -209,10 +214,10 @@ class Db(ABC):
         return int(self.execute(sql, key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
-        """Return the object of type `kind` that belongs to this connection.
+        """Return the one object of type `kind` that belongs to this connection.
 
-        Makes the object at the first call, as `kind()`. So a module can have a cache
-        for each connection.
+        The first call makes it, as `kind()`, and later calls return the same object. So
+        a module can have a cache for each connection.
         """
         if kind not in self._local_objects:
             self._local_objects[kind] = kind()
@@ -289,11 +294,11 @@ declared_locks: dict[Callable[..., Any], Sequence[str] | Locks] = {}
 def holds(
     *names: str, by: Locks | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Declare which locks a function holds until the commit instead of `MEMORY_LOCKS`.
+    """Return a decorator: it declares which locks a write holds until its commit.
 
-    These are the locks `names`; `@holds()` declares that the function needs no lock.
-    With `by`, they depend on the call: `by` gets the arguments after `db` and `scope`,
-    and returns the names.
+    Without it, a write holds `MEMORY_LOCKS`. With it, it holds those with these
+    `names`, and none with `@holds()`. With `by`, they depend on the call: `by` gets the
+    arguments after `db` and `scope`, and returns the names.
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
@@ -308,8 +313,9 @@ bulk_reads: set[Callable[..., Any]] = set()
 
 
 def bulk(work: Callable[P, T]) -> Callable[P, T]:
-    """Declare that a read may read many bytes, so that short reads do not wait for
-    it.
+    """Declare that a function may read many bytes; returned unchanged.
+
+    Then it runs apart from short reads, which do not wait for it.
     """
     bulk_reads.add(work)
     return work
@@ -327,13 +333,13 @@ may_run_again: dict[Callable[..., Any], MayRunAgain] = {}
 def resumable(
     *, result: Any, counts: bool = False, again: MayRunAgain | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Declare that a repeated call gets the stored result of this write.
+    """Return a decorator: a repeated call of a write gets the result that was stored.
 
-    `result` is the type of the result. A write without this declaration is done again
-    when its call is repeated: a driver that comes back must claim its loop again. A
-    write `counts` if the same call, made once more, has its effect once more. `again`
-    gets the arguments after `db` and `scope`; if it returns True, what was written is
-    recognised without a stored result.
+    A call is repeated if its answer was lost. `result` is the type of the result. A
+    write without this declaration is done again then: a program that comes back to a
+    loop must claim it again. A write `counts` if the same call, made once more on
+    purpose, has its effect once more. `again` gets the arguments after `db` and
+    `scope`; it returns True if the write may run again, without a stored result.
     """
 
     def declare(work: Callable[P, T]) -> Callable[P, T]:
@@ -365,8 +371,8 @@ def check_writes(db: Db, scope: Scope) -> None:
 def from_row(kind: type[T], row: Row, **values: Any) -> T:
     """Make a record of the dataclass `kind` from the columns of `row`.
 
-    `values` overrides columns. JSON text becomes a tuple or a mapping, and a number
-    becomes a bool, if the field needs that.
+    Each field is the column of its name, unless `values` has the field. JSON text
+    becomes a tuple or a mapping, and a number becomes a bool, if the field needs that.
     """
     for name, convert in _field_converters(cast("Any", kind)).items():
         if name not in values:
@@ -377,9 +383,9 @@ def from_row(kind: type[T], row: Row, **values: Any) -> T:
 
 @cache
 def _field_converters(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
-    """Map each field of the dataclass `kind` to the converter of its column.
+    """Map each field of the dataclass `kind` to the function that converts its column.
 
-    The converter is None if the column has the value of the field already.
+    It is None if the column has the value of the field already.
     """
     hints = get_type_hints(kind)
     # Only the `tuple` of a generic type such as `tuple[str, ...]` matters.

@@ -59,7 +59,10 @@ class StoreTable(NamedTuple):
 
 @cache
 def tables() -> tuple[StoreTable, ...]:
-    """Return the tables of both engines, each after the tables that it refers to."""
+    """Return the tables of both engines, each after the tables that it refers to.
+
+    They are read from an empty SQLite database in memory.
+    """
     with closing(connect(":memory:", BUSY_TIMEOUT_SECONDS)) as db:
         names = db.execute(
             "select name from sqlite_schema where type = 'table' "
@@ -72,7 +75,11 @@ def tables() -> tuple[StoreTable, ...]:
 
 
 def _describe_table(db: Db, name: str) -> StoreTable:
-    """Return the columns of a table, and how to read the tenant of its rows."""
+    """Return the columns of a table of SQLite, and how to read the tenant of its rows.
+
+    The tenant of a row stands in its column `tenant`, or else in that of the row to
+    which its foreign key refers. Other tables have an expression of their own.
+    """
     columns = db.execute(f"select name from pragma_table_info('{name}')").fetchall()
     names = [column["name"] for column in columns]
 
@@ -88,11 +95,12 @@ def _describe_table(db: Db, name: str) -> StoreTable:
 
 
 def copy(source: str, target: str) -> dict[str, int]:
-    """Copy the SQLite file `source` as of one moment; return the rows by table.
+    """Copy the SQLite file `source` as of one moment; count the rows of each table.
 
-    `target` is a new file, or an empty PostgreSQL database: connect as the role that
-    owns the tables, because only this role sees all rows. Then the copy is one
-    transaction. Raises NotFound, Conflict, InvalidInput, StoreError.
+    Returns these numbers by the names of the tables. `target` is a new file, or an
+    empty PostgreSQL database: connect as the role that owns the tables, because only
+    this role sees all rows. Then the copy is one transaction. Raises NotFound,
+    Conflict, InvalidInput, StoreError.
     """
     if source.startswith(POSTGRES_PREFIXES):
         allowed = "a SQLite file; pg_dump copies PostgreSQL"
@@ -105,6 +113,7 @@ def copy(source: str, target: str) -> dict[str, int]:
     try:
         with closing(connect(source, BUSY_TIMEOUT_SECONDS)) as db:
             if target.startswith(POSTGRES_PREFIXES):
+                # All tables are read as of this moment.
                 db.execute("begin")
                 return _copy_rows(db, target)
             return _copy_file(db, target)
@@ -113,23 +122,31 @@ def copy(source: str, target: str) -> dict[str, int]:
 
 
 def _copy_file(db: Connection, target: str) -> dict[str, int]:
-    """Copy a whole file into a new one that only its owner may read."""
+    """Copy a whole SQLite file into a new one that only its owner may read.
+
+    Returns the number of rows of each table.
+    """
+    # SQLite itself might create it with wider permissions.
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(sqlite3.connect(target)) as new_db:
-        db.backup(new_db)
+    with closing(sqlite3.connect(target)) as new:
+        db.backup(new)
         return {
-            table.name: new_db.execute(f"select count(*) from {table.name}").fetchone()[
-                0
-            ]
+            table.name: new.execute(f"select count(*) from {table.name}").fetchone()[0]
             for table in tables()
         }
 
 
 def _copy_rows(db: Connection, target: str) -> dict[str, int]:
-    """Copy the rows of all tenants to an empty PostgreSQL database."""
+    """Copy the rows of all tenants to an empty PostgreSQL database, in one transaction.
+
+    Returns the number of rows of each table. Raises InvalidInput, RoleRefused, Conflict
+    and StoreError.
+    """
     needs_psycopg()
     from heedful.store import postgres_session
 
+    # Some tables of SQLite have only a digest of tenant and project: `tenant_of` finds
+    # the tenant by it.
     tenants = {}
     for row in db.execute("select tenant, project from tally").fetchall():
         scope = Scope(row["tenant"], row["project"])
@@ -152,9 +169,10 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
 
 
 def _begin_copy(new_db: Any, target: str) -> None:
-    """Begin a transaction in an empty database, as the role that owns the tables.
+    """Begin the transaction of a copy in the database `new_db`, which `target` names.
 
-    Raises RoleRefused, Conflict, StoreError.
+    Before, checks the schema, and that the role owns the tables; then, that no table
+    has a row. Raises RoleRefused, Conflict, StoreError.
     """
     from heedful.store import postgres, postgres_session
 
@@ -181,7 +199,11 @@ def _begin_copy(new_db: Any, target: str) -> None:
 
 
 def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
-    """Copy the rows of a table to PostgreSQL; return their number."""
+    """Copy the rows of a table from SQLite to PostgreSQL; return their number.
+
+    No trigger of the table runs meanwhile: at the end, `_INDEXED_UPDATE_SQL` writes
+    what SQLite has no column for.
+    """
     columns = table.columns
     # The column `near` of a vector exists only in PostgreSQL.
     if table.name == "vector":
@@ -194,7 +216,10 @@ def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
 
 
 def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
-    """Yield the rows of a table of SQLite, with the values that PostgreSQL gets."""
+    """Yield the rows of a table of SQLite with their tenant, as PostgreSQL gets them.
+
+    The row of a vector also has a shorter form of it, for the search by vectors.
+    """
     columns = ", ".join(table.columns[:-1])
     for row in db.execute(f"select {columns}, {table.tenant} from {table.name} t"):
         # PostgreSQL cannot hold the character NUL.
@@ -207,7 +232,11 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
 
 
 def _set_next_numbers(new_db: Any) -> None:
-    """Let PostgreSQL number new rows from the last number of the copied rows on."""
+    """Let PostgreSQL number new rows from the last number of the copied rows on.
+
+    This concerns each column whose numbers PostgreSQL gives. A table without rows keeps
+    its first number.
+    """
     for row in new_db.execute(_NUMBERED_COLUMNS_SQL).fetchall():
         last = f"max({row['number']})"
         sequence = f"pg_get_serial_sequence('{row['owner']}', '{row['number']}')"

@@ -45,15 +45,16 @@ def list_lessons(
     reviews: bool = True,
     **only: str,
 ) -> list[Fields]:
-    """Return lessons as plain data, newest first.
+    """Return a page of at most `limit` lessons as plain data, newest first.
 
-    The texts of tools and documents are left empty. Only lessons with an id below
-    `before` are listed: to get the next page, pass the last id of a page.
+    Only lessons with an id below `before` are listed: to get the next page, pass the
+    last id of a page. The texts of tools and documents are left empty until a person
+    has reviewed them.
 
     `only` may have a `kind`, `error_type`, `tag` and `state` that the lessons must
-    have; "" allows any. The state "used" allows what a prompt may show: what is
-    unverified or verified. Without `reviews`, no lesson is found by an `error_type`
-    that nobody has reviewed.
+    have; "" allows any. The state "used" allows "unverified" and "verified", which a
+    prompt may show. A caller that does not review (`reviews`) finds no lesson by an
+    `error_type` or a `tag` that waits for a review.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
     rows = db.all(
@@ -69,11 +70,14 @@ def one(db: Db, scope: Scope, id: int) -> Fields:
 
 def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
     """Return the lessons with these ids, in this order. Raises NotFound."""
-    return search.with_told_words(db, scope, _stored(db, scope, ids))
+    return search.with_told_words(db, scope, _read_lessons(db, scope, ids))
 
 
-def _stored(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
-    """Return the lessons with these ids, each with its stored text. Raises NotFound."""
+def _read_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
+    """Return the lessons with these ids, in this order, each with its stored text.
+
+    Prompts may have another text of it. Raises NotFound if one of the ids is unknown.
+    """
     rows = db.all("lessons_of", scope, ids=json.dumps(list(ids)))
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
@@ -93,14 +97,16 @@ def amend(
     why: str,
     **change: Any,
 ) -> Fields:
-    """Change a lesson, record a ruling for each change, and return the lesson.
+    """Change the lesson `id` as a person wants, and return it as it is then.
 
-    `pinned` protects the lesson from eviction and pruning. `retired` takes the lesson
-    out of recall, and `restored` brings it back, also after a proof retired it. `text`
-    gives it new words. Raises Changed if the lesson has another edition than the one
-    given, NotFound, and InvalidInput if `by` is empty.
+    `change` may have `pinned`, which protects the lesson from being deleted for lack of
+    use; `retired`, which takes it out of recall; `restored`, which brings it back; and
+    `text`, its new words. For each, a ruling records who decided it (`by`) and `why`.
+    `edition` is the hash of the lesson that the person has read; None changes any.
+    Raises Changed if the lesson has another one, NotFound, and InvalidInput if `by` is
+    empty.
     """
-    (lesson,) = _stored(db, scope, [id])
+    (lesson,) = _read_lessons(db, scope, [id])
     if edition is not None and lesson["edition"] != edition:
         raise Changed("lesson", str(id), lesson["edition"])
 
@@ -123,9 +129,11 @@ def amend(
 
 
 def _with_edition(row: Row) -> Fields:
-    """Return a lesson as plain data, with its `edition`, its run and its `data`.
+    """Return the row of a lesson as plain data, with an `edition`.
 
-    Those of tools and documents are left empty.
+    The edition is a hash of its text, states and settings, without its counters. Also
+    added are the `run` from which it was drawn and its `data`, which stay empty if they
+    are of a tool or document and nobody has reviewed them.
     """
     run = LessonRun.read(row["run"])
     data = json.loads(row["data"])

@@ -46,13 +46,16 @@ def record_lessons(
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode, its steps and its procedure.
+    """Write the lessons of an episode, that is a run of an agent, and what it did.
 
-    The first lesson is linked to the second one if that is its strategy. `source` names
-    the run. Unless it `is_trusted`, its steps and its procedure do not count. `most`
-    and `quota` are limits as in `exposures.remember`. Raises Conflict if the episode
-    has its lessons already, InvalidInput, QuotaExceeded.
+    Returns an answer for each lesson. `digest` identifies the episode, and `source`
+    names the run. A reflection says what went wrong; if the second lesson is its
+    strategy, what to do, both are linked. The `steps`, its calls, and the `procedure`,
+    its order of tools, are stored only if the run `is_trusted`. `most` and `quota` are
+    limits as in `exposures.remember`. Raises Conflict if the episode has its lessons
+    already, InvalidInput, QuotaExceeded.
     """
+    # Before the lessons are written: of two calls, only one may change the state.
     if not episodes.settle(db, scope, digest=digest, state="reflected", error=""):
         raise Conflict(
             f"episode {digest[:16]} has its lessons already; nothing was added"
@@ -73,13 +76,19 @@ def record_lessons(
         calls.record_run(db, scope, source, linked(steps, new_lessons, answers))
         values = {"tools": storable(procedure.steps), "task": storable(procedure.task)}
         db.update("episode", {**key_of(scope), "digest": digest}, values)
+        # Like runs succeeded in this order of tools, and this one did not.
         if procedure.has_failed:
             _end_procedure(db, scope, procedure.signature.digest)
     return answers
 
 
 def _end_procedure(db: Db, scope: Scope, signature: str) -> None:
-    """Retire the strategy of a procedure, because a run that did so failed."""
+    """Retire the strategy of a procedure, because a run that did so failed.
+
+    A procedure is an order of tools by which like runs succeeded. `signature` is the
+    digest of its strategy. A verified strategy stays, as one failure does not refute
+    it.
+    """
     key = {**key_of(scope), "kind": "strategy", "signature": signature}
     for row in db.select("*", "lesson", {**key, "state": "unverified"}):
         change_state(
@@ -101,14 +110,15 @@ def record_session(
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Write the lessons and the steps of a session; return [] if it is stored.
+    """Write the lessons and the steps of a session; return an answer for each lesson.
 
-    A lesson counts once a session. One that comes back in another session becomes more
-    important.
+    Returns [] if the session is stored already. A lesson counts once a session. One
+    that comes back in another session becomes more important.
 
-    `head` is the name, session, outcome and task, and the session came through these
-    `keys` of a service. Unless it `is_trusted`, its steps do not count. `most` and
-    `quota` are limits as in `exposures.remember`. Raises InvalidInput, QuotaExceeded.
+    `digest` identifies the session, and `head` has its name, session, outcome and task.
+    It came through these `keys` of a service. Its `steps` are stored only if it
+    `is_trusted`. `most` and `quota` are limits as in `exposures.remember`. Raises
+    InvalidInput, QuotaExceeded.
     """
     now = time.time()
     source = source_of(head["session"] or head["name"] or digest[:32])
@@ -122,6 +132,7 @@ def record_session(
         "via": " ".join(sorted(keys)),
         "at": now,
     }
+    # If no row was inserted, the session was stored already, perhaps just now.
     if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
 
@@ -138,8 +149,13 @@ def record_session(
 def linked(
     steps: Sequence[Step], new_lessons: Sequence[Lesson], answers: Sequence[Remembered]
 ) -> list[Step]:
-    """Return the steps, each that failed with the id of the lesson about its error."""
+    """Return the steps, each that failed with the id of the lesson about its error.
+
+    `answers` say how each of the `new_lessons` was stored, in the same order. A step
+    about whose errors there is no lesson gets the id 0.
+    """
     lesson_ids = dict[str, int]()
+    # There are fewer answers if the store has skipped lessons.
     for lesson, answer in zip(new_lessons, answers, strict=False):
         lesson_ids.setdefault(lesson.signature.digest, answer.id)
     linked_steps = []
@@ -152,13 +168,15 @@ def linked(
 def _record_session_lesson(
     db: Db, scope: Scope, lesson: Lesson, now: float, quota: int | None
 ) -> Sequence[Remembered]:
-    """Write a lesson of a session, unless it counts for this session already.
+    """Write a lesson of a session, unless this session was counted for it already.
 
-    A lesson that the session fixed since it was written is written again.
+    It was if the session has grown since it was read last. Then the lesson is written
+    again only if it has a fix now, or if words wait in quarantine that it replaces.
+    Returns what is stored of the lesson, as `upsert` does.
     """
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
     source = storable(lesson.source)
-    rows = db.select("*", "lesson", {**key_of(scope), **name})
+    rows = db.select("*", "lesson", {**key_of(scope), **name})  # one at most
     is_outdated = False
     for row in rows:
         lesson = _confirmed(lesson, row)
@@ -173,8 +191,10 @@ def _record_session_lesson(
     if not is_seen:
         if lesson.error_type == RULE_TYPE:
             user_rules.say_again(db, scope, lesson)
+        # First, so that these words do not count for the quota.
         _remove_waiting(db, lesson, waiting)
         answers = lessons.upsert(db, scope, [lesson], now=now, quota=quota)
+        # It is skipped if it is unknown where what it derives from is from.
         if not answers:
             return [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
@@ -187,8 +207,9 @@ def _record_session_lesson(
     # This session saw the lesson before: its sighting is taken back and written again.
     for row in rows:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
+        # Words that wait, and that only this session said, are written anew; those of
+        # a person are not deleted.
         is_waiting = row["state"] == "quarantined" and row["seen"] == 1
-        # The words of a person are not deleted.
         if is_waiting and row["source"].startswith("episode:"):
             db.delete("lesson", {"id": row["id"]})
         else:
@@ -199,15 +220,17 @@ def _record_session_lesson(
 
 
 def _confirmed(lesson: Lesson, row: Row) -> Lesson:
-    """Return a lesson whose fix is what lay there in an earlier run, too.
+    """Return a lesson with what an earlier run, in the stored `row`, says about it.
 
-    `row` is the stored lesson. What is known of its files stays known.
+    It gets the digests of files that only the stored lesson has. If it has no fix, the
+    calls that may have been the fix in both runs become it: a second run confirms them.
     """
     earlier = from_json(row["mistake"])
     if lesson.mistake is None or earlier is None:
         return lesson
     mistake = replace(lesson.mistake, files={**earlier.files, **lesson.mistake.files})
     confirmed_mistake = confirmed(mistake, earlier)
+    # The same run read again confirms nothing.
     if row["source"] == lesson.source or confirmed_mistake == mistake:
         return replace(lesson, mistake=mistake)
     text = render.lesson(confirmed_mistake)
@@ -215,7 +238,11 @@ def _confirmed(lesson: Lesson, row: Row) -> Lesson:
 
 
 def _refresh_files(db: Db, lesson: Lesson, row: Row) -> None:
-    """Store the files of a lesson as they are now, if its text comes back trusted."""
+    """Store the digests of the files that a lesson is about, as they are now.
+
+    Does nothing unless the stored lesson, in `row`, has the same text, and both are
+    free of quarantine. The digests show later whether a file has changed.
+    """
     mistake = from_json(row["mistake"])
     waits = "quarantined" in (lesson.state, row["state"])
     has_other_text = row["text"] != storable(lesson.text)
@@ -227,10 +254,11 @@ def _refresh_files(db: Db, lesson: Lesson, row: Row) -> None:
 
 
 def _replaces(lesson: Lesson, row: Row) -> bool:
-    """Return whether a lesson of a clean session replaces the stored one, which waits.
+    """Return True if a lesson replaces the stored one, which waits in quarantine.
 
-    Only a session may have taught the stored one. What the same call waits for, waits
-    on: that its words came back makes them no cleaner.
+    `row` is the stored lesson. It must have been taught by a session, not by a person,
+    and the new one must not wait itself. If both are about the same call, the stored
+    one waits on: that its words came back makes them no more trustworthy.
     """
     waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
     mistake = from_json(row["mistake"])
@@ -241,10 +269,10 @@ def _replaces(lesson: Lesson, row: Row) -> bool:
 
 
 def _remove_waiting(db: Db, lesson: Lesson, waiting: Sequence[Row]) -> None:
-    """Delete the words that wait about the error of a lesson, which takes their place.
+    """Delete the words in quarantine that a lesson about the same error replaces.
 
-    Nobody has to rule on them any more, but for a fix that the lesson lacks. The
-    sightings stay.
+    `waiting` are the rows of their lessons. A person need not review such words any
+    more, unless they have a fix that the lesson lacks. The sightings stay.
     """
     has_fix = lesson.mistake is not None and lesson.mistake.fix is not None
     for row in waiting:

@@ -71,13 +71,17 @@ EPISODE_LEASE_SECONDS = 15.0
 def admit(
     db: Db, scope: Scope, episode: StoredEpisode, claim: bool = True
 ) -> EpisodeState | None:
-    """Store an episode if it is new; return its state, or None if this call claims it.
+    """Store an episode, the record of one run of an agent, if it is not stored yet.
 
-    The caller has removed the secrets of `episode`: that takes a second if it is long.
+    Returns None if this call claims the episode, so that its caller is the one worker
+    who reflects on it. Otherwise, and always without `claim`, returns its state. The
+    caller has removed the secrets of `episode`, because that takes a second if it is
+    long.
     """
     insert(db, scope, episode, db.actor.via)
     state_before = state(db, scope, episode.digest)
 
+    # A try at any time until now is no reason to skip the episode; a claim still is.
     if claim and take(db, scope, time.time() + 1, episode.digest) is not None:
         return None
     return state_before
@@ -86,11 +90,12 @@ def admit(
 # The claim of a run whose answer was lost lapses.
 @resumable(result=StoredEpisode | None, again=lambda before, digest="": True)
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Claim and return the oldest waiting or failed episode, or None.
+    """Claim and return the oldest episode that waits or failed; None if there is none.
 
-    Skips episodes that another worker has claimed, and episodes that were tried after
-    the time `before` (seconds since 1970). With a `digest`, considers only the episode
-    with this digest. A claim lasts `EPISODE_LEASE_SECONDS` after the last `beat`.
+    A worker claims an episode in order to reflect on it, that is to write its lessons.
+    Skips episodes that another worker has claimed, and those that were tried after the
+    time `before` (seconds since 1970). With a `digest`, considers only the episode with
+    this digest. A claim lasts `EPISODE_LEASE_SECONDS` after the last `beat`.
     """
     row = db.one(
         "take_episode",
@@ -111,10 +116,10 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
-    """Return the digests of episodes that wait and that no worker has claimed.
+    """Return the digests of at most `limit` episodes that wait and nobody has claimed.
 
-    With `failed`, includes the episodes on which reflecting failed. The oldest comes
-    first.
+    With `failed`, includes those on which a worker tried to reflect in vain. The oldest
+    comes first.
     """
     rows = db.all(
         "episodes_left",
@@ -134,9 +139,10 @@ def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
 
 
 def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
-    """Return the tools and the task of other episodes that succeeded, newest first.
+    """Return the tools and the task of each of the newest episodes that succeeded.
 
-    `digest` is that of the episode itself.
+    The tools are one text. At most 200 episodes are returned, the newest first, without
+    the episode with this `digest`.
     """
     return [
         (row["tools"], row["task"])
@@ -146,9 +152,9 @@ def tasks_done(db: Db, scope: Scope, digest: str) -> list[tuple[str, str]]:
 
 @resumable(result=None)
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Record why reflecting on an episode failed.
+    """Record the `error` for which reflecting on an episode failed.
 
-    With an empty `error`, only releases the claim.
+    With an empty `error`, only releases the claim: the episode waits again.
     """
     new_state: EpisodeState = "failed" if error else "waiting"
     settle(db, scope, digest=digest, state=new_state, error=error)
@@ -163,11 +169,10 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return up to `limit` episodes in `state`, newest first.
+    """Return up to `limit` episodes in `state`, or in any state if it is "".
 
-    With "" as `state`, returns episodes in any state. `before` is the digest of an
-    episode, or "": only older episodes are returned. Their `record` is empty unless
-    `whole` is set.
+    The newest comes first. With `before`, the digest of an episode, returns only older
+    episodes than this one. Their `record` is empty unless `whole` is set.
     """
     return [
         from_row(StoredEpisode, row)
@@ -178,7 +183,7 @@ def page(
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
-    """Return those of `digests` that are digests of stored examples of the scope."""
+    """Return those of `digests` that belong to examples which the scope has stored."""
     return {
         row["digest"]
         for row in db.all(
@@ -200,7 +205,10 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
 
 
 def insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
-    """Store an episode if it is new; `via` names the keys that sent it."""
+    """Store an episode if no episode of the scope has its digest.
+
+    `via` names the keys of a service that sent it. The caller has removed its secrets.
+    """
     row = {
         **key_of(scope),
         "digest": episode.digest,
@@ -215,7 +223,10 @@ def insert(db: Db, scope: Scope, episode: StoredEpisode, via: str) -> None:
 
 
 def settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
-    """Give an episode its new state; return False if it has its lessons already."""
+    """Give an episode the new `state` and `error`; return whether that was done.
+
+    It is not done if the state is "reflected": such an episode has its lessons already.
+    """
     reason = storable(error)[:MAX_SHOWN_TEXT_CHARS]
     row = db.one("settle_episode", scope, digest=digest, state=state, error=reason)
     return row is not None
@@ -234,10 +245,11 @@ def append_events(
     events: Sequence[Fields],
     root: str = "",
 ) -> None:
-    """Add events to a session; each is a row as `event_row` returns it.
+    """Add `events`, rows as `event_row` returns them, to a session of an agent.
 
-    `root` is the folder of the repository. Raises Conflict if the session belongs to
-    another key.
+    Also records what each event shows about calls that failed and files that were read;
+    `root` is the folder of the repository, from which paths are relative. Raises
+    Conflict if the session belongs to another API key.
 
     If a scope has more than `MAX_SESSION_EVENTS`, deletes a tenth of them: those of the
     sessions that were used longest ago.
@@ -248,8 +260,10 @@ def append_events(
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
         calls.follow(db, scope, session, event, folder=root)
 
+    # A row at this offset exists only if there are too many.
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
+        # The owner of a session is still known when its events are gone.
         sessions = {(row["session"], row["via"]) for row in trimmed.fetchall()}
         session_marks.note_past(db, scope, sessions)
 
@@ -259,10 +273,12 @@ MAX_RECENT_CALLS = 500
 
 
 def event_row(event: Event) -> Document:
-    """Return the columns of an event, without secrets.
+    """Return the columns of the row that stores an event of a session, without secrets.
 
-    `record` has the event itself, the other columns are for searches.
+    `record` has the event itself as JSON, the other columns are for searches. `action`
+    is the digest of a call with its arguments, "" for an event that is no call.
     """
+    # A digest of the call as it was made: below, what is long is cut.
     action_digest = ""
     if event.type == "tool_call":
         action_digest = whole_call(event.tool, event.arguments or {}).digest
@@ -292,16 +308,19 @@ def event_row(event: Event) -> Document:
 def error_digests(
     event: Fields, arguments: Any = None, names: MadeNames | None = None
 ) -> frozenset[str]:
-    """Return the signatures of the errors of a failed event.
+    """Return the digests of all signatures under which a lesson may know an error.
 
-    A lesson knows an error by one of its lines, with what failed or without it, and
-    without the `names` that the session made. `arguments` are those of the call.
+    `event` is the failed result of a call, and `arguments` are those of the call. Each
+    line that names an error has a signature with the tool or program that failed and
+    one without it. With `names`, those that the session made up, such as of files, each
+    line also counts without them.
     """
     from heedful.lessons.identity import failure_signature
     from heedful.lessons.signature import signature
 
     text = str(event["error"] or event["content"])
     tool = str(event.get("tool") or "")
+    # The two searches find different lines, and a lesson may have either.
     lines = error_lines(text.splitlines(), others=False)
     lines += named_errors(text, arguments)
     if names is not None:
@@ -315,7 +334,10 @@ def error_digests(
 
 
 def recent_calls(db: Db, scope: Scope, session: str) -> list[Any]:
-    """Return the arguments of the newest calls of a session, oldest first."""
+    """Return the arguments of the newest calls of a session, the oldest call first.
+
+    These are at most `MAX_RECENT_CALLS`.
+    """
     key = {**key_of(scope), "session": storable(session), "type": "tool_call"}
     end = f"order by n desc limit {MAX_RECENT_CALLS}"
     rows = list(db.select("record", "event", key, end))
@@ -323,7 +345,7 @@ def recent_calls(db: Db, scope: Scope, session: str) -> list[Any]:
 
 
 def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
-    """Return the ids of the calls of a session that have a result."""
+    """Return the ids of the calls of a session whose result is stored."""
     key = {**key_of(scope), "session": storable(session), "type": "tool_response"}
     return frozenset(row["call"] for row in db.select("call", "event", key))
 
@@ -331,9 +353,12 @@ def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Mark
 ) -> tuple[bool, bool]:
-    """Return whether a call is stored, and whether its tool or action failed last.
+    """Return two answers about a call of a session, whose events are stored.
 
-    `call` is the id of the call; with "", any call of the tool without a result counts.
+    The first: whether the call itself is stored. `call` is its id; with "", a call of
+    the `tool` counts that has no id and no result yet. The second: whether the newest
+    result of the `tool` is a failure, or that of the newest answered call with the same
+    `action`, the mark of a tool with its arguments.
     """
     (row,) = db.all(
         "course_of",
@@ -347,7 +372,7 @@ def course_of(
 
 
 def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
-    """Return the sessions without an event since the time `before`."""
+    """Return the sessions whose last event came before `before`, seconds since 1970."""
     columns = "session, max(at) as last"
     return [
         row["session"]
@@ -357,10 +382,10 @@ def abandoned(db: Db, scope: Scope, before: float) -> list[str]:
 
 
 def owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key that sent the first event of a session, which may be gone.
+    """Return the API key to which a session belongs, because it sent the first event.
 
-    Returns "" if the event came from code in this process, and None if the session has
-    had no events.
+    Returns "" if this event came from code in this process, and None if the session has
+    had no events. If its events were deleted, a mark of the session still tells.
     """
     key = {**key_of(scope), "session": storable(session)}
     rows = db.select("via", "event", key, "order by n limit 1")
@@ -370,10 +395,10 @@ def owner(db: Db, scope: Scope, session: str) -> str | None:
 
 
 def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
-    """Raise Conflict if a session belongs to another key than `via`.
+    """Raise Conflict if a session belongs to another API key than `via`.
 
-    The words of a session hold as those of its user, so no other key may add any. Code
-    in this process has no key, and is not refused.
+    What a session says counts as said by its user, so no other key may add to it. Code
+    in this process has no key, so `via` is "", and it is never refused.
     """
     if via and owner(db, scope, session) not in (None, via):
         raise Conflict(
@@ -383,9 +408,10 @@ def check_owner(db: Db, scope: Scope, session: str, via: str) -> None:
 
 
 def session_events(db: Db, scope: Scope, session: str) -> list[Document]:
-    """Return the events of a session in order.
+    """Return the stored events of a session, the oldest first, as plain data.
 
-    Each event has its time as `at` and the key that sent it as `via`.
+    Each has the time at which it was stored as `at`, in seconds since 1970, and the API
+    key that sent it as `via`, "" if code in this process did.
     """
     key = {**key_of(scope), "session": storable(session)}
     return [
@@ -397,11 +423,14 @@ def session_events(db: Db, scope: Scope, session: str) -> list[Document]:
 @holds()
 @resumable(result=None)
 def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
-    """Delete the events of a session up to a time, and its marks.
+    """Delete the events of a session up to the time `until`, in seconds since 1970.
 
-    That it has a past is remembered: agents go on with sessions that have ended.
+    If no later event is left, deletes its marks too, such as of what it has read. A new
+    mark remembers to which key the session belongs, because agents go on with sessions
+    that have ended.
     """
     key = {**key_of(scope), "session": storable(session)}
+    # Both of its sources, events and marks, are deleted below.
     via = owner(db, scope, session) or ""
     db.run("forget_events", {**key, "until": until})
     goes_on = bool(db.select("1", "event", key, "limit 1"))

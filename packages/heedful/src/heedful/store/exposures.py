@@ -58,6 +58,8 @@ def remember(
 ) -> list[Remembered]:
     """Store lessons, and record the exposures and the outcome of a loop.
 
+    A loop is one task that is tried until the answer passes. An exposure is a lesson
+    that was chosen for its prompt, whether it was shown or withheld for comparison.
     Later calls do not change the exposures and the outcome of a loop, and only the
     first call with lessons of a loop stores lessons of this loop.
 
@@ -84,7 +86,7 @@ def remember(
 
 
 def is_first_lesson(db: Db, scope: Scope, loop: str, now: float) -> bool:
-    """Note that a loop taught lessons; return whether it had taught none before."""
+    """Note that a loop taught lessons; return True if none were noted before."""
     row = {**key_of(scope), "source": f"loop:{loop}", "steps": 0, "at": now}
     return bool(db.insert_now("learnt", row, CONFLICT_SKIP_SQL).rowcount)
 
@@ -98,11 +100,16 @@ def expose(
 ) -> int:
     """Record the exposures and the outcome of a loop, unless they are recorded already.
 
-    The outcome of a loop with exposures updates the counters of the lessons shown to
-    the loop. Returns the number of a new outcome in its scope, else 0.
+    An exposure is a lesson that was chosen for the loop's prompt: shown, or withheld by
+    a random draw. The outcome of a loop with exposures updates the counters of the
+    lessons that it was shown. Returns the number that a new outcome gets in its scope;
+    0 without an outcome, or if it is not counted.
     """
+    # All exposures are those of one loop. Its first ones stay: a second draw must not
+    # replace the first.
     if exposures and not shown_to(db, scope, exposures[0].loop):
         for exposure in exposures:
+            # An API key, `via`, may report at most so many outcomes a day as `most`.
             row = {
                 **_lesson_key(scope, exposure.lesson),
                 "loop": exposure.loop,
@@ -125,11 +132,14 @@ def expose(
 def _record_outcome(
     db: Db, scope: Scope, outcome: Outcome, now: float, actor: Actor
 ) -> int:
-    """Record an outcome, and count it for the lessons that its loop was shown.
+    """Record how a loop ended, and count it for the lessons that the loop was shown.
 
-    Returns its number in the scope. Returns 0 if nothing is recorded, or if the outcome
-    does not count, because its key has enough of them on this day.
+    `actor` is who reports it. An API key, `actor.via`, may add at most `actor.outcomes`
+    a day; code in this process has no key and no limit. Returns the number of the
+    outcome in the scope. Returns 0 if nothing is recorded, or if the key is beyond its
+    limit: then the outcome is recorded without a number, and counts for no lesson.
     """
+    # A key must not report how loops ended that it never ran.
     if not _has_run(db, scope, outcome.loop, actor.via):
         return 0
 
@@ -145,6 +155,7 @@ def _record_outcome(
         "rung": outcome.rung,
         "signatures": json.dumps(sorted(_broken_signatures(db, scope, outcome))),
     }
+    # Nothing is inserted for a loop without exposures, or with an outcome already.
     row = db.first(
         "insert_outcome",
         {
@@ -162,21 +173,24 @@ def _record_outcome(
         if outcome.rung == 1:
             db.send("count_outcome", {**values, "times": 1})
 
-    # The loop counts for each rule of its memory key that it was shown or that rests. A
-    # loop that began on a higher rung is left out: it does not show what the first rung
-    # would break. So is one with exposures but without a number: it was counted before,
-    # or does not count. Rules that the loop broke are counted here, too; their count
-    # begins again when the lessons of the loop are written.
-    keeps = outcome.memory_key and outcome.rung == 1
-    if keeps and (number or not shown_to(db, scope, outcome.loop)):
+    # The memory key names loops of one kind. For each of its rules that this loop was
+    # shown, or that was kept so often that it is seldom shown, count a loop that kept
+    # it. A loop whose first attempt came from a dearer model of a ladder (a higher
+    # rung) is left out: it does not show what the first model would break. So is one
+    # with exposures but without a number: it was counted before, or does not count.
+    # Rules that the loop broke are counted here, too; their count begins again when the
+    # lessons of the loop are written.
+    judges_rules = outcome.memory_key and outcome.rung == 1
+    if judges_rules and (number or not shown_to(db, scope, outcome.loop)):
         db.send("keep_rules", {**values, "quiet": MIN_UNBROKEN_CASES})
     return number
 
 
 def _broken_signatures(db: Db, scope: Scope, outcome: Outcome) -> set[str]:
-    """Return the signatures of the errors of a loop and of the rules that it broke.
+    """Return the signatures, digests of error texts, of all that a loop did wrong.
 
-    The lesson of a rule may come from other words than those of the loop's errors.
+    These are its own errors and, for each rule that it broke, the errors of the lessons
+    about this rule: they may have other words, and so other signatures.
     """
     signatures = set(outcome.signatures)
     for broken_rule in outcome.rules:
@@ -187,10 +201,10 @@ def _broken_signatures(db: Db, scope: Scope, outcome: Outcome) -> set[str]:
 
 
 def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
-    """Return True if the key `via` reported an attempt or an event of the loop.
+    """Return True if the API key `via` reported an attempt or an event of the loop.
 
-    A key that reported neither may have invented the loop. Without a key, the outcome
-    is from code in this process, and the result is True.
+    A key that reported neither may have invented the loop. If `via` is "", code in this
+    process reports the outcome, which is trusted: the result is True.
     """
     if not via:
         return True
@@ -199,14 +213,18 @@ def _has_run(db: Db, scope: Scope, loop: str, via: str) -> bool:
         if db.select("1", "attempt", {"loop": row["n"], "via": via}):
             return True
 
-    # An error that a session may meet again counts as a loop, `SESSION/SIGNATURE`.
+    # An error that a session of an agent may meet again is recorded as a loop named
+    # `SESSION/SIGNATURE`. It has no attempts, but the session has events.
     session = loop.rpartition("/")[0]
     key = {**key_of(scope), "session": session, "via": via}
     return bool(db.select("1", "event", key, "limit 1"))
 
 
 def past(db: Db, scope: Scope, loop: str) -> LoopExposures:
-    """Return what the store knows of the exposures and the outcome of a loop."""
+    """Return which lessons a loop was shown or not, and its place among all outcomes.
+
+    `verdict` in the result is the newest conclusion on memory as a whole.
+    """
     (row,) = db.all("count_outcomes", scope, loop=loop)
     return LoopExposures(
         exposures=tuple(shown_to(db, scope, loop)),
@@ -228,13 +246,15 @@ def brief(
 ) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
     """Return the lessons that fit a loop, its exposures so far, and checks of lessons.
 
-    The lessons are those that `find` finds and, each with a `cause`, rules: those of
-    the memory key, and those that loops of other keys broke under the checks
-    `check_ids`. Rules from the same `task` keep its particulars. If `memory_key` or
-    `model` is "", that of the stored loop is used. The checks are those that judge
+    A memory key names loops of one kind. The lessons are those that the search `find`
+    returns and, each with a `cause`, the rules that earlier loops broke: loops of this
+    key, and loops of other keys that have one of the checks `check_ids`. Rules from the
+    same `task` keep its particulars. If `memory_key` or `model` is "", that of the
+    stored loop is used. The third item are the checks, made from lessons, that judge
     loops of the key.
     """
     if not (memory_key and model):
+        # There is one row, or none if the loop is not stored.
         for row in db.select(
             "memory_key, model", "loop", {**key_of(scope), "id": loop}
         ):
@@ -243,7 +263,8 @@ def brief(
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
-        from heedful.store import search  # a hook has no loop
+        # Slow to import, and a hook of an agent, which must be fast, has no memory key.
+        from heedful.store import search
 
         matches = matches + search.by_cause(
             db, scope, memory_key, task=task, check_ids=check_ids
@@ -278,18 +299,19 @@ def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
 
 
 def check_of(row: Row) -> LessonCheck:
-    """Return the check in a row of `active_checks`.
+    """Return the check of a lesson that a row of `active_checks` describes.
 
     An accepted check that was wrong too often, or that found nothing for long, is
-    returned as retired, with the reason.
+    returned with the state "retired", and with the reason as `why`. The row stays.
     """
     check = from_row(LessonCheck, row)
     if not check.taught_by:
+        # Then the check that found the mistake is the only one that can find it again.
         check = replace(check, taught_by=(check.error_type,))
     if check.is_unreviewed:  # its text is shown nowhere
         check = replace(check, text="", about="", rule={})
-    reason = check.retired(time.time()) if check.state == "accepted" else ""
-    return replace(check, state="retired", why=reason) if reason else check
+    retired_why = check.retired(time.time()) if check.state == "accepted" else ""
+    return replace(check, state="retired", why=retired_why) if retired_why else check
 
 
 @resumable(result=None, counts=True)
@@ -311,10 +333,11 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
 
 
 def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
-    """Return by the names of lessons how the loops and sessions that saw them ended.
+    """Count for each lesson how the loops and sessions that were shown it ended.
 
-    Without `names`, returns all lessons that were shown to any. Loops and sessions that
-    were shown other words of the lesson do not count.
+    The keys of the result, and `names`, are names of lessons, `kind/signature`. Without
+    `names`, counts for all lessons that were ever shown. Loops and sessions that were
+    shown earlier words of a lesson, before it was edited, do not count.
     """
     return {
         row["lesson"]: Shown(
@@ -328,10 +351,10 @@ def tally(db: Db, scope: Scope, names: Sequence[str] = ()) -> dict[str, Shown]:
 
 
 def count_recent(db: Db, scope: Scope, model: str = "") -> tuple[int, int]:
-    """Return how many loops with lessons ended on the last days, and how many days.
+    """Return how many loops with lessons ended lately, and in how many days.
 
-    The first of them ended on the first of these days, at most `PACE_DAYS` ago. With a
-    `model`, only its loops count.
+    The days are at most `PACE_DAYS`, fewer if the first of these loops ended later, and
+    at least one. With a `model`, only its loops count.
     """
     key = {**key_of(scope), "model": storable(model)} if model else key_of(scope)
     now = time.time()
@@ -348,13 +371,15 @@ def count_recent(db: Db, scope: Scope, model: str = "") -> tuple[int, int]:
 def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
     """Return how often each `Case` occurred, and the number of open loops, by model.
 
-    The key None holds the cases of memory as a whole, with one case for each loop. If a
-    loop has no outcome after a day, heedful assumes that its first attempt failed, that
-    every error occurred again, that it made `MAX_COUNTED_CALLS` calls, and that it
-    climbed if it had a ladder. If a lesson was restored or its text was replaced, only
-    loops after that count. With `recent`, only the newest `MAX_RECENT_LOOPS` count, and
-    of them those that began after the last lesson was retired, kept from a model,
-    edited or revoked.
+    A case is one loop with or without a lesson, and how it went. Cases are counted for
+    each lesson; under the name None, once for each loop, about memory as a whole. A
+    loop without an outcome after a day counts as the worst: its first attempt failed,
+    its errors came again, it made `MAX_COUNTED_CALLS` calls and, if it had a ladder of
+    cheaper and dearer models, needed a dearer one.
+
+    If a lesson was restored or its text was replaced, only loops after that count. With
+    `recent`, only the newest `MAX_RECENT_LOOPS` count, and of them those that began
+    after the last lesson was retired, kept from a model, edited or revoked.
     """
     since = 0.0
     if recent:
@@ -363,7 +388,8 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
 
     from heedful.lessons import proof  # slow to import
 
-    # A loop that has not ended after a day counts as given up.
+    # The statement counts equal cases, and fills in those of loops that were given up,
+    # that is have not ended after a day.
     times = {"day": DAY_SECONDS, "now": time.time()}
     cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
     costs: defaultdict[str, list[proof.CostSum]] = defaultdict(list)
@@ -379,7 +405,7 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
             None if climbed is None else bool(climbed),
         )
         cases[row["model"]].setdefault(row["lesson"], {})[case] = row["n"]
-        if row["priced"]:
+        if row["priced"]:  # so many of these loops have a known cost
             cost = proof.CostSum(
                 share=row["share"],
                 shown=bool(row["shown"]),
@@ -403,17 +429,19 @@ def conclude(
     unfit: Mapping[str, Sequence[Comparison]] | None = None,
     pooled: Comparison | None = None,
 ) -> list[str]:
-    """Retire the lessons in `hurting`; return the names of the retired lessons.
+    """Act on a proof: retire lessons that hurt, and rank others by their usefulness.
 
-    Records a ruling for each retired lesson. Lessons that an operator wrote or pinned
-    stay until they are unpinned; a ruling "review" puts them before a person, once.
+    Returns the names (`kind/signature`) of the retired lessons, those in `hurting`. A
+    ruling, an entry of a log of decisions, is recorded for each. Lessons that an
+    operator wrote or pinned stay until they are unpinned; a ruling "review" puts them
+    before a person, once.
 
-    `useful` maps names of lessons (`kind/signature`) to their factors in ranking. The
-    factor becomes 1 for all other lessons, and is at least 1 for those that an operator
-    wrote or pinned. `unfit` maps names of models to the lessons that hurt their loops;
-    these loops are no longer shown these lessons. If the conclusion on memory as a
-    whole, `pooled`, has changed, a ruling records it. If a lesson is retired now, no
-    ruling does: the conclusion is about a memory that had this lesson.
+    `useful` maps names of lessons to their factors in ranking. The factor becomes 1 for
+    all other lessons, and is at least 1 for those that an operator wrote or pinned.
+    `unfit` maps names of models to the lessons that hurt their loops; these loops are
+    no longer shown these lessons. If the conclusion on memory as a whole, `pooled`, has
+    changed, a ruling records it. If a lesson is retired now, no ruling does: the
+    conclusion is about a memory that had this lesson.
     """
     _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
@@ -423,6 +451,7 @@ def conclude(
     retired = []
     for comparison in hurting:
         lesson = str(comparison.lesson)
+        # There is no row if the lesson is gone, or waits, or is retired already.
         for row in db.run("retire", _lesson_key(scope, lesson)).fetchall():
             action = "retire" if row["state"] == "retired" else "review"
             ruling = {**key_of(scope), "subject": lesson, "action": action}
@@ -453,23 +482,27 @@ def conclude(
 def _keep_from_models(
     db: Db, scope: Scope, unfit: Mapping[str, Sequence[Comparison]]
 ) -> None:
-    """Store for each lesson the models whose loops it hurts.
+    """Store for each lesson the models whose loops it hurts, and clear it for others.
 
-    Records a ruling for each lesson and model for which this is new.
+    `unfit` has, by model, the comparisons of the lessons that hurt its loops; these are
+    no longer shown the lessons. A ruling, an entry of a log of decisions, is recorded
+    for each lesson and model for which this is new.
     """
-    before = {
+    models_before = {
         name_of(row): json.loads(row["unfit_for"])
         for row in db.select("*", "lesson", key_of(scope), "and unfit_for <> '[]'")
     }
-    comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
-    for model, lessons in unfit.items():
-        for comparison in lessons:
+    # A lesson that hurts no model now gets an empty list instead of its old one.
+    comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in models_before}
+    for model, hurting in unfit.items():
+        for comparison in hurting:
             comparisons.setdefault(str(comparison.lesson), {})[model] = comparison
 
     for lesson, by_model in comparisons.items():
         models = sorted(by_model)
-        known_models = before.get(lesson, [])
+        known_models = models_before.get(lesson, [])
         row = {**_lesson_key(scope, lesson), "unfit_for": json.dumps(models)}
+        # What an operator wrote or pinned is not updated: all models are shown it.
         if models == known_models or db.first("set_unfit", row) is None:
             continue
 
@@ -488,9 +521,12 @@ def _keep_from_models(
 
 
 def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
-    """Record the conclusion on memory as a whole, unless it is the one in force."""
-    verdict = past(db, scope, "").verdict
-    if pooled.conclusion == (verdict or "insufficient data"):
+    """Record whether memory helps, in a log of rulings, if the conclusion has changed.
+
+    `pooled` compares loops that were shown any lessons with loops that were shown none.
+    """
+    last_verdict = past(db, scope, "").verdict  # it is the same for every loop
+    if pooled.conclusion == (last_verdict or "insufficient data"):
         return
 
     rule(
@@ -507,9 +543,11 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
 
 @resumable(result=None)
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Restore a lesson that a proof retired or keeps from a model; record a ruling.
+    """Restore the lesson `id`, which a proof retired or keeps from some models.
 
-    Raises NotFound.
+    Loops of all models may be shown it again, and only loops from now on count for its
+    proof. A ruling records who did it, `by`, and `why`. Raises NotFound for a lesson
+    that no proof took out of prompts.
     """
     now = time.time()
     row = db.one("restore", scope, id=id, now=now)
@@ -540,21 +578,24 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Fields]:
 
 
 def settle(db: Db, scope: Scope, outcome: Outcome, at: float) -> None:
-    """Record at the time `at` how a session ended that may meet an error again.
+    """Record at the time `at` whether a session of an agent met a known error again.
 
-    The loop of the outcome is `SESSION/SIGNATURE`. The outcome counts as if the key
-    that recorded the exposure had reported it.
+    The session was shown a lesson about the error, or not; this exposure is stored
+    under the loop `SESSION/SIGNATURE`, that of the outcome. The outcome counts as if
+    the API key that recorded the exposure had reported it.
     """
     key = {**key_of(scope), "loop": outcome.loop}
+    # The first outcome of a loop stays, so further exposures would change nothing.
     for row in db.select("via, most", "exposure", key):
         actor = Actor(via=row["via"], outcomes=row["most"])
         _record_outcome(db, scope, outcome=outcome, now=at, actor=actor)
 
 
 def settle_without_verdict(db: Db, scope: Scope, loop: str, at: float) -> None:
-    """Record that a loop as in `settle` ended at the time `at`, and nothing shows how.
+    """Record that a session ended, but not whether it met a known error again.
 
-    Its outcome has no number, so it counts for no lesson.
+    `loop` names session and error, as in `settle`, and `at` is the time of the end. The
+    outcome has no number, so it counts for no lesson.
     """
     row = {**key_of(scope), "loop": loop, "n": None, "right_at_once": False}
     db.insert(

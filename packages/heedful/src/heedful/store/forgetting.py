@@ -69,7 +69,7 @@ class Removal:
 
     @property
     def summary(self) -> Forgotten:
-        """What went, with the first ids of each kind."""
+        """What was deleted: how many rows of each kind, and the first ids of some."""
         values: Document = {
             **self.counts,
             "lessons": len(self.lessons),
@@ -105,7 +105,7 @@ def forget(
         is_past = target.before <= now
         require(is_past, "before", target.before, "a time that is not in the future")
 
-    # What a dry run deletes is taken back.
+    # A dry run deletes, too, to count what goes, and is then undone to this point.
     db.execute("savepoint forgetting")
     removal = Removal()
     _forget_target(db, scope, target, removal)
@@ -124,9 +124,12 @@ def forget(
 
 
 def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
-    """Delete the texts of a target. Raises NotFound."""
+    """Delete the texts of a target: a source, a lesson, a loop, a time or a person.
+
+    What is deleted is added to `removal`. Raises NotFound.
+    """
     if target.source:
-        # Who decided about its texts, and why, stays.
+        # What persons decided about its texts, and why, stays.
         _forget_source(db, scope, storable(target.source), removal)
         return
     if target.lesson is not None:
@@ -141,7 +144,11 @@ def _forget_target(db: Db, scope: Scope, target: Target, removal: Removal) -> No
 
 
 def _forget_source(db: Db, scope: Scope, source: str, removal: Removal) -> None:
-    """Delete what comes from a source; from a key, all that came through it."""
+    """Delete the texts that come from a source, and what derives from them.
+
+    If the source is a key of the service ("key:ID"), the loops and runs that came
+    through it go, too. What is deleted is added to `removal`.
+    """
     sources = [source]
     if source.startswith(KEY_SOURCE_PREFIX):
         sources += _forget_key(db, scope, source, removal)
@@ -149,18 +156,24 @@ def _forget_source(db: Db, scope: Scope, source: str, removal: Removal) -> None:
 
 
 def _forget_lesson(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
-    """Delete a lesson with its texts, and what derives from it. Raises NotFound."""
+    """Delete a lesson with its texts, and what derives from it.
+
+    What is deleted is added to `removal`. Raises NotFound.
+    """
     id = target.lesson or 0
     if not db.select("id", "lesson", {**key_of(scope), "id": id}):
         error = NotFound("lesson", str(id), f"the lessons of {scope}")
-        _check_ruled(db, scope, target, error)
+        _raise_unless_forgotten(db, scope, target, error)
     _forget_texts(db, scope, removal, lesson=id)
 
 
-def _check_ruled(db: Db, scope: Scope, target: Target, error: NotFound) -> None:
-    """Raise the error unless this target was forgotten before.
+def _raise_unless_forgotten(
+    db: Db, scope: Scope, target: Target, error: NotFound
+) -> None:
+    """Raise `error`, that a target does not exist, unless it was forgotten before.
 
-    The earlier call may have ended before its words had left the files.
+    The earlier call may have ended before the words had left the files of the database,
+    so a second call for the same target is let through to remove them there.
     """
     ruling = {**key_of(scope), "action": "forget", "subject": target.subject}
     if not db.select("id", "ruling", ruling):
@@ -168,10 +181,16 @@ def _check_ruled(db: Db, scope: Scope, target: Target, error: NotFound) -> None:
 
 
 def _forget_loop(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
-    """Delete a loop, a run with its stages, and what it taught. Raises NotFound."""
+    """Delete a loop and what it taught; the run of a pipeline goes with its stages.
+
+    What is deleted is added to `removal`. Raises NotFound.
+    """
+    # The loop itself and, if it is a run, the loops of its stages.
     rows = db.all("loops_of", scope, id=target.loop)
     if all(row["id"] != target.loop for row in rows):
-        _check_ruled(db, scope, target, NotFound("loop", target.loop, db.url))
+        _raise_unless_forgotten(
+            db, scope, target, NotFound("loop", target.loop, db.url)
+        )
     ids = tuple(row["id"] for row in rows)
     sources = tuple(f"loop:{id}" for id in ids)
     values = {
@@ -185,12 +204,19 @@ def _forget_loop(db: Db, scope: Scope, target: Target, removal: Removal) -> None
     _forget_texts(db, scope, removal, sources=sources, loops=ids)
     for statement in ("delete_exposures", "delete_trials"):
         removal.counts["exposures"] += db.run(statement, values).rowcount
+    # What each model of a ladder did in these loops goes, and the record that they have
+    # taught lessons: a new loop with the same id teaches again.
     for statement in ("delete_climbs", "unlearn_loops"):
         db.send(statement, values)
 
 
 def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
-    """Delete loops, runs and texts that nobody has changed or said since a time."""
+    """Delete loops, runs of agents and texts that are older than a time.
+
+    `before` is in seconds since 1970. A loop counts by its last change. Of episodes the
+    texts go, but their digests stay, so that nobody learns from them again. What is
+    deleted is added to `removal`.
+    """
     values = {**key_of(scope), "before": before}
     _delete_loops(db, scope, db.all("old_loops", scope, before=before), removal)
     removal.counts["episodes"] += db.run("empty_episodes", values).rowcount
@@ -198,6 +224,7 @@ def _forget_old(db: Db, scope: Scope, before: float, removal: Removal) -> None:
     sessions = db.run("old_sessions", values).fetchall()
     for table, (column, kind) in OLD_ROWS.items():
         removal.counts[kind] += _delete_old(db, table, column, values)
+    # Sessions may go on: it is remembered whose they are, though their events are gone.
     session_marks.note_past(
         db, scope, [(row["session"], row["via"]) for row in sessions]
     )
@@ -213,7 +240,12 @@ def _delete_old(db: Db, table: str, column: str, values: Document) -> int:
 
 
 def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> None:
-    """Delete what a person said, and what came through the keys of this name."""
+    """Delete what a person said, and what came through the person's keys.
+
+    These are keys of the service that have the name of the person. Notes and the
+    reasons of decisions go, too; who decided, and what, stays. What is deleted is added
+    to `removal`.
+    """
     name = storable(target.person_name)
     key_ids = [
         row["id"]
@@ -224,6 +256,7 @@ def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> No
         sources.append(KEY_SOURCE_PREFIX + id)
         sources += _forget_key(db, scope, KEY_SOURCE_PREFIX + id, removal)
 
+    # What was written through a key has its author as "NAME (KEY)".
     actors = [name, *(f"{name} ({id})" for id in key_ids)]
     values = {
         **key_of(scope),
@@ -238,12 +271,16 @@ def _forget_person(db: Db, scope: Scope, target: Target, removal: Removal) -> No
         "forget_reasons_of_checks",
     ):
         removal.counts["reasons"] += db.run(statement, values).rowcount
+    # Earlier decisions about these sources name the person; now they have the digest.
     db.send("forget_subjects", values)
     _forget_texts(db, scope, removal, sources=sources)
 
 
 def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -> None:
-    """Delete loops with all that belongs to them; `rows` have their numbers and ids."""
+    """Delete loops with their attempts and notes, and add to `removal` what went.
+
+    `rows` have the number `n` and the `id` of each loop.
+    """
     ids = [row["id"] for row in rows]
     values = {
         **key_of(scope),
@@ -254,6 +291,7 @@ def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -
     removal.counts.update(dict(parts))
     removal.counts["loops"] += len(ids)
     removal.loop_ids += ids
+    # A rule that a loop has broken names the last one that did: that name is emptied.
     for statement in ("delete_notes", "unlink_causes", "delete_loops"):
         db.send(statement, values)
 
@@ -261,7 +299,11 @@ def _delete_loops(db: Db, scope: Scope, rows: Sequence[Row], removal: Removal) -
 def _delete_outcomes(
     db: Db, scope: Scope, outcomes: Iterable[Row], removal: Removal
 ) -> None:
-    """Delete outcomes of loops; they no longer count for the lessons shown there."""
+    """Delete how loops ended, so that it no longer counts for lessons.
+
+    An outcome with a number `n` was counted for the lessons that the loop was shown: as
+    help or as harm. These counts fall again.
+    """
     for row in outcomes:
         if row["n"] is not None:
             db.send("count_outcome", {**key_of(scope), **dict(row), "times": -1})
@@ -270,10 +312,12 @@ def _delete_outcomes(
 
 
 def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str]:
-    """Delete what came through the key `source`; return the sources that it taught.
+    """Delete what came through a key; return the loops and episodes that it taught by.
 
-    A loop that the key did not begin goes back to the state before the first attempt
-    that the key reported.
+    `source` is "key:" and the id of the key. Loops that the key began are deleted. A
+    loop that it only added to goes back to the state before the first attempt that the
+    key reported. The loops and episodes are returned as sources ("loop:ID"), because
+    lessons from them are still to be deleted.
     """
     key = key_of(scope)
     values = {**key, "source": source}
@@ -283,6 +327,7 @@ def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str
     sources = [f"loop:{id}" for id in (*deleted, *reopened)]
 
     removal.counts["notes"] += db.run("delete_key_notes", values).rowcount
+    # The finished runs of agents that were sent through the key.
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
     runs = {json.loads(row["record"]).get("run", "") for row in episodes} - {""}
@@ -290,7 +335,7 @@ def _forget_key(db: Db, scope: Scope, source: str, removal: Removal) -> list[str
     for row in traces:
         db.delete("span", {**key, "trace": row["id"]})
     session_marks.forget_events(db, scope, {**key, "via": source})
-    # Sessions may go on, or an earlier version stored them: both have only a past.
+    # Sessions whose events are gone, now or before, are known by their past only.
     runs |= session_marks.past_runs(db, scope, source)
     for run in sorted(runs):
         _forget_run(db, key, run, removal)
@@ -322,11 +367,13 @@ def _forget_texts(
     lesson: int = 0,
     before: float = -inf,
 ) -> None:
-    """Delete sightings and examples, and what derives from them.
+    """Delete sightings and examples of lessons, and lessons without any left.
 
-    They come from `sources` or `loops`, or are of the `lesson` with this id, or from
-    `before` a time: then what derives from them is newer, and stays. Adds what went to
-    `removal`, with the lessons that nobody else has seen.
+    A sighting is one time that a lesson was learnt, and an example its text or a worked
+    answer. They go if they come from one of `sources` or `loops`, are of the `lesson`
+    with this id, or are from `before` a time. What derives from them goes, too, unless
+    a time is given: then it is newer, and stays. What was deleted is added to
+    `removal`.
     """
     values: Document = {
         **scope_key(scope),
@@ -339,13 +386,14 @@ def _forget_texts(
     }
     chosen = db.run("chosen_sightings", values).fetchall()
     values["sightings"] = json.dumps([row["id"] for row in chosen])
-    derived, sayings = _choose_examples(db, values)
-    values["ids"] = json.dumps(sorted(derived))
+    example_ids, new_owners = _choose_examples(db, values)
+    values["ids"] = json.dumps(sorted(example_ids))
 
     key = key_of(scope)
     removal.counts["prompts"] += db.run("forget_briefings", values).rowcount
     for via in keys_in(sources):
         removal.counts["exposures"] += db.delete("exposure", {**key, "via": via})
+    # By the id of a lesson, how many of its sightings were deleted.
     sightings = Counter(
         row["lesson_id"] for row in db.run("delete_sightings", values).fetchall()
     )
@@ -353,13 +401,13 @@ def _forget_texts(
     changed = {row["lesson_id"] for row in examples}
     for statement in ("delete_origins", "delete_lineage"):
         db.send(statement, values)
-    for id, saying in sayings.items():
-        changed.add(_give_example(db, values, id, saying))
+    for id, sighting in new_owners.items():
+        changed.add(_reattribute_example(db, values, id, sighting))
 
     for source in sources:
         _forget_run(db, key, source, removal)
         db.send("forget_record", {**key, "source": source})
-    # A check may quote any output of its memory key.
+    # These rows are checks that lessons became: one may quote any output of its key.
     for memory_key in {row["memory_key"] for row in examples} - {""}:
         db.delete("hardened", {**key, "memory_key": memory_key})
 
@@ -369,84 +417,98 @@ def _forget_texts(
     for lesson_id in sorted(changed):
         db.delete("hardened", {**key, "lesson_id": lesson_id})
         of_lesson = {**values, "lesson_id": lesson_id, "n": sightings[lesson_id]}
-        _settle_lesson(db, of_lesson, sayings.keys(), removal)
+        _lessen_or_delete_lesson(db, of_lesson, new_owners.keys(), removal)
 
     names = {**values, "names": json.dumps([*removal.lessons.values()])}
     removal.counts["prompts"] += db.run("forget_lesson_briefings", names).rowcount
-    removal.examples |= derived
+    removal.examples |= example_ids
 
 
 def _choose_examples(db: Db, values: Document) -> tuple[set[int], dict[int, Row]]:
-    """Return the examples to delete, and those that become another source's.
+    """Return which examples to delete, and which to leave to another source.
 
-    The latter are mapped to the sighting of that source, which came with the same
-    example and was not derived from what goes.
+    The first are ids. The others are a mapping from the id of the example to a sighting
+    of the other source: it came with the same example, and does not derive from what is
+    deleted. `values` say what is to be forgotten.
     """
-    sayings: dict[int, Row] = {}
+    new_owners: dict[int, Row] = {}
+    # What derives from an example that stays is to stay, too, so choose again until no
+    # more of them have another source.
     while True:
-        values = {**values, "spared": json.dumps([*sayings])}
+        values = {**values, "spared": json.dumps([*new_owners])}
         examples = {row["id"] for row in db.run("chosen_examples", values).fetchall()}
         others = db.run("said_by_others", {**values, "ids": json.dumps([*examples])})
-        sayings_of_others = {
+        more_owners = {
             row["example"]: row
             for row in others.fetchall()
             if examples.isdisjoint(json.loads(row["parents"]))
         }
-        if not sayings_of_others:
-            return examples, sayings
-        sayings |= sayings_of_others
+        if not more_owners:
+            return examples, new_owners
+        new_owners |= more_owners
 
 
-def _give_example(db: Db, values: Document, id: int, saying: Row) -> int:
-    """Make an example that of another sighting; return the id of its lesson."""
+def _reattribute_example(db: Db, values: Document, id: int, sighting: Row) -> int:
+    """Give an example the text and origin of another sighting.
+
+    `id` is that of the example, whose own source is being forgotten. Returns the id of
+    its lesson.
+    """
     [row] = db.select("*", "example", {"id": id})
-    example = Example(**json.loads(saying["record"]))
-    text = saying["lesson"] or saying["text"]
+    example = Example(**json.loads(sighting["record"]))
+    text = sighting["lesson"] or sighting["text"]
+    # A row that holds a lesson's own words is found by them, any other by its task.
     lesson_words = ""
     if row["digest"].startswith(LESSON_DIGEST_PREFIX):
         lesson_words = text
     state = row["state"]
+    # What agents were told waits for a review if the other source is from outside.
     if state in TOLD_STATES:
-        state = initial_state(saying["trust"], state, row["released_by"])
+        state = initial_state(sighting["trust"], state, row["released_by"])
     changes = {
-        "record": saying["record"],
+        "record": sighting["record"],
         "lesson": text,
-        "mistake": saying["mistake"],
+        "mistake": sighting["mistake"],
         "words": searched_words(row["task"], example.context, lesson_words),
-        "trust": saying["trust"],
+        "trust": sighting["trust"],
         "state": state,
-        "at": saying["at"],
+        "at": sighting["at"],
         # The index of searches loses the old words before it gets the new ones.
         "indexed": False,
     }
     db.update("example", {"id": id}, changes)
     db.delete("origin", {"example": id})
     db.delete("lineage", {"child": id})
-    replace_origins(db, {**values, **_origins_of(saying)}, id)
+    replace_origins(db, {**values, **_origins_of(sighting)}, id)
     return int(row["lesson_id"])
 
 
-def _origins_of(saying: Row) -> Document:
-    """Return the sources and parents of a sighting, as those of an example."""
+def _origins_of(sighting: Row) -> Document:
+    """Return the sources of a sighting, and its parents: what it derives from.
+
+    They are in the form in which `replace_origins` reads them.
+    """
     return {
-        "source": saying["source"],
-        "sources": json.loads(saying["sources"]),
-        "parents": saying["parents"],
+        "source": sighting["source"],
+        "sources": json.loads(sighting["sources"]),
+        "parents": sighting["parents"],
     }
 
 
-def _settle_lesson(
+def _lessen_or_delete_lesson(
     db: Db, values: Document, shared_examples: Iterable[int], removal: Removal
 ) -> None:
-    """Take `n` sightings from the lesson `lesson_id`, or delete it; note which.
+    """Lower how often a lesson was seen, or delete it if none of its words are left.
 
-    It stays with an example, or with a sighting, whose words it then shows. The
-    `shared_examples` became another source's. A reflection of a dream is deleted with
-    the lessons that it cited.
+    `values` have the `lesson_id`, and as `n` how many sightings were deleted. The
+    lesson stays if it still has an example, or a sighting with words. If the words that
+    it showed are gone, it shows the most trusted of these. `shared_examples` are ids of
+    examples that were left to another source. What happened is added to `removal`.
     """
     db.send("unsee", values)
     id = values["lesson_id"]
     rows = db.select("kind, signature", "lesson", {"id": id})
+    # A reflection of a dream was deleted with the lessons that it cited.
     if not rows:
         removal.lessons[id] = ""
         return
@@ -455,7 +517,7 @@ def _settle_lesson(
     if not lesson["spoken_for"]:
         best = best_example(db, values)
         if best is None:
-            best = _speak_for(db, values, lesson)
+            best = _write_best_words(db, values, lesson)
     if best is None:
         removal.counts["failures"] += db.delete("call_failure", {"lesson_id": id})
         db.delete("lesson", {"id": id})
@@ -464,38 +526,44 @@ def _settle_lesson(
 
     removal.shared.append(id)
     if best != lesson["author"] or best in shared_examples:
-        # Its tags were those of who said it before.
+        # The author is the example whose words and tags a lesson shows. It is emptied
+        # first, so that the tags of the old one go, too.
         db.update("lesson", {"id": id}, {"author": None})
         bring_back(db, values, best, lesson)
 
 
-def _speak_for(db: Db, values: Document, lesson: Row) -> int | None:
-    """Write the words of the best sighting of a lesson as an example; return its id.
+def _write_best_words(db: Db, values: Document, lesson: Row) -> int | None:
+    """Write the words of a lesson's most trusted sighting as an example of it.
 
-    Returns None if no sighting has words.
+    Returns the id of the example, None if no sighting has words. `values` have the
+    `lesson_id`.
     """
-    saying = db.first("best_sighting", values)
-    if saying is None:
+    sighting = db.first("best_sighting", values)
+    if sighting is None:
         return None
-    text = saying["lesson"] or saying["text"]
+    text = sighting["lesson"] or sighting["text"]
     example = {
         **values,
-        **_origins_of(saying),
+        **_origins_of(sighting),
         "kind": lesson["kind"],
         "signature": lesson["signature"],
         "text": text,
-        "mistake": saying["mistake"],
-        "trust": saying["trust"],
-        "state": initial_state(saying["trust"]),
+        "mistake": sighting["mistake"],
+        "trust": sighting["trust"],
+        "state": initial_state(sighting["trust"]),
         "memory_key": "",
-        "now": saying["at"],
+        "now": sighting["at"],
         "about": search_text(text, lesson["pattern"]),
     }
     return add_words(db, example).id
 
 
 def _forget_decisions(db: Db, scope: Scope, removal: Removal) -> None:
-    """Empty what decisions and dreams say about the lessons and examples that went."""
+    """Empty the words of decisions about lessons and examples that were deleted.
+
+    That something was decided stays, and by whom. In the reports of dreams, which
+    consolidate lessons, the reasons of proposals about deleted lessons are emptied.
+    """
     values = {
         **key_of(scope),
         "names": json.dumps([*removal.lessons.values()]),
@@ -518,8 +586,9 @@ def _forget_decisions(db: Db, scope: Scope, removal: Removal) -> None:
 def clear(db: Db, scope: Scope) -> int:
     """Delete the lessons, loops and runs of the scope with all their data.
 
-    Who decided what about them stays, without the reasons, and so do the digests of
-    refused words and what rungs have spent. Returns the number of lessons.
+    Who decided what about them stays, without the reasons. So do the digests of words
+    that persons refused, and what models have spent of their daily limits. Returns the
+    number of lessons.
     """
     key = key_of(scope)
     db.delete("ruling", {**key, "subject": "dream"})

@@ -48,9 +48,10 @@ class IdempotentCall:
 
     @classmethod
     def in_process(cls, scope: Scope, key: str, request: object) -> "IdempotentCall":
-        """Return the call in process with this key.
+        """Return the call that this process makes with an idempotency key.
 
-        `request` has all that makes it this call, in the same text in each process.
+        `request` is what the call asks for. Its `repr`, which must be the same in each
+        process, tells a repeated call from another one with the same key.
         """
         return cls(
             tenant=scope.tenant,
@@ -85,13 +86,13 @@ class RecordedCall:
     def check_effects(self, known_count: int) -> None:
         """Raise LeaseLost if more effects are stored than a run of the call knows."""
         if len(self.effects) > known_count:
-            raise _being_answered()
+            raise _lease_lost()
 
     def record_of(self, call: IdempotentCall, n: int) -> Fields | None:
-        """Return the record of effect `n` of `call`, None if it is not stored.
+        """Return what `call` stored as its effect `n`; None if it stored nothing.
 
-        Raises Conflict if the key belongs to another call, or if the record was removed
-        by a revocation.
+        The number `ANSWER_EFFECT` is that of its answer. Raises Conflict if the key was
+        used for another request, or if somebody had the record removed.
         """
         if self.digest not in ("", call.digest):
             raise Conflict("this key was already used for another call; give a new key")
@@ -108,12 +109,16 @@ class RecordedCall:
 
 
 def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
-    """Return the effects and the answer that an earlier run of `call` stored."""
+    """Return the effects and the answer that an earlier run of `call` stored.
+
+    Both are empty if no run stored anything in the last day.
+    """
     values = {**asdict(call), "after": time.time() - DAY_SECONDS}
     rows = db.run("read_answer", values).fetchall()
     if not rows:
         return RecordedCall()
 
+    # The rows come in the order of their numbers, so the effects do, too.
     effects = {int(row["n"]): json.loads(row["record"]) for row in rows}
     answer = effects.pop(ANSWER_EFFECT, None)
     return RecordedCall(rows[0]["digest"], tuple(effects.values()), answer)
@@ -128,20 +133,23 @@ def keep_answer(
     answer: Fields,
     effect_count: int,
 ) -> None:
-    """Store the answer of `call`.
+    """Store the answer of `call`, which ends the call.
 
-    The run that answers knows the first `effect_count` effects of the call. Raises
-    LeaseLost if another process has stored more of them, or the answer.
+    The run that answers has stored or found the first `effect_count` effects of the
+    call. Raises LeaseLost if there are more, or an answer: another process runs the
+    same call.
     """
+    # So that no effect is stored between the check and the answer.
     db.send("lock", {"name": call.lock_name})
     read_call(db, scope, call).check_effects(effect_count)
     write_effect(db, call, ANSWER_EFFECT, answer)
 
 
 def remove_answers(db: Db, scope: Scope) -> None:
-    """Remove the texts of all stored answers of a tenant, and of their effects.
+    """Remove the content of all stored answers of a tenant, and of their effects.
 
-    Their calls are remembered, so that a repeated one does not take effect again.
+    The answers may quote what was revoked or forgotten. That their calls were made is
+    remembered, so that a repeated one does not take effect again.
     """
     db.send(
         "remove_answers",
@@ -150,49 +158,53 @@ def remove_answers(db: Db, scope: Scope) -> None:
 
 
 def read_record(db: Db, scope: Scope, call: IdempotentCall, n: int) -> Fields | None:
-    """Return the record of effect `n` of `call`, None if it is not stored.
+    """Return what `call` stored as its effect `n`; None if it stored nothing.
 
-    Raises Conflict if the key belongs to another call, or if the record was removed.
+    Raises Conflict if the key was used for another request, or if the record was
+    removed.
     """
     return read_call(db, scope, call).record_of(call, n)
 
 
 def read_effect(db: Db, scope: Scope, call: IdempotentCall, n: int) -> Fields | None:
-    """Return what `read_record` returns, which no other transaction changes meanwhile.
+    """Lock the key of `call`, and return what the call stored as its effect `n`.
 
-    Until the commit, no other transaction stores anything under the key of the call.
+    Returns None if it stored nothing. Until the commit, no other transaction stores
+    anything under this key, so what was read stays true.
     """
     db.send("lock", {"name": call.lock_name})
     return read_record(db, scope, call, n)
 
 
 def write_effect(db: Db, call: IdempotentCall, n: int, record: Fields) -> None:
-    """Store `record` as effect number `n` of `call`.
+    """Store `record` as effect number `n` of `call`, or as its answer.
 
-    An answer ends the call; with it, answers that are older than a day are deleted.
-
-    Until the commit, no other transaction stores anything under the key of the call: an
-    effect and an answer have different numbers, so neither would see the other.
-    Raises LeaseLost, at the latest at the commit, if another process, which answers the
-    same call, has stored this effect, or if another call with the same key has stored
-    anything.
+    The answer has the number `ANSWER_EFFECT`; with it, answers of the tenant that are
+    older than a day are deleted. Raises LeaseLost, at the latest at the commit, if
+    another process has stored this effect of the same call, or if another request with
+    the same key has stored anything.
     """
     now = time.time()
     values = {
         **asdict(call),
         "n": n,
-        "record": json.dumps(record, default=_plain),
+        "record": json.dumps(record, default=_json_data),
         "now": now,
         "before": now - DAY_SECONDS,
     }
+    # An effect and an answer have different numbers: without the lock, two transactions
+    # could store both, as neither sees the other.
     db.send("lock", {"name": call.lock_name})
     if n == ANSWER_EFFECT:
         db.send("forget_answers", {"tenant": call.tenant, "before": values["before"]})
-    db.expect("insert_answer", values, _being_answered())
+    db.expect("insert_answer", values, _lease_lost())
 
 
-def _plain(value: Any) -> Any:
-    """Return a record or a set as data of JSON. Raises TypeError, as JSON expects."""
+def _json_data(value: Any) -> Any:
+    """Return a dataclass as an object of JSON, and a set as a list.
+
+    `json.dumps` calls it for what it cannot write, and expects a TypeError for others.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, set | frozenset):
@@ -200,6 +212,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
-def _being_answered() -> LeaseLost:
+def _lease_lost() -> LeaseLost:
     """Return the error for a call that another process has continued."""
     return LeaseLost("the same call is being answered right now; try again")

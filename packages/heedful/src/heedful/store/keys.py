@@ -87,10 +87,13 @@ async def create(
     expires: float | None = None,
     outside: bool = False,
 ) -> tuple[Key, str]:
-    """Create a key; return it and its full text, which the store does not hold.
+    """Create an API key for a tenant; return it and its full text with the secret.
 
-    Raises InvalidInput, and Conflict in a repeated call whose first run has created the
-    key: nobody has its secret any more.
+    The store holds only a hash of the secret, so nobody can read the text again. The
+    key is valid for `projects` (none means all), allows what is in `may`, and expires
+    at the time `expires`, or never. `by` is who creates it. What comes through a key
+    from `outside` waits for a review. Raises InvalidInput, and Conflict if a repeated
+    call has created its key before: the secret is lost.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -116,6 +119,7 @@ async def create(
         outside=outside,
     )
     secret = secrets.token_hex(32)
+    # A call that is repeated gets the id that its first run has stored, not this one.
     stored_id = await store.write(Scope(tenant), insert, key, _hash(secret))
     if stored_id != key.id:
         raise Conflict(
@@ -128,9 +132,10 @@ async def create(
 @holds("keys")
 @resumable(result=str, counts=True)
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
-    """Insert a key with the hash of its secret, and a row in the audit; return its id.
+    """Store a key with the `hash` of its secret, and return its id.
 
-    Raises Conflict.
+    A row of the audit log says who created it. Raises Conflict if there is a key with
+    this id.
     """
     row = {
         **asdict(key),
@@ -156,7 +161,8 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
 async def holder(store: Store, token: str) -> Key:
     """Return the key whose full text is `token`.
 
-    Raises KeyRefused if the key is unknown, revoked or expired.
+    Raises KeyRefused if the text is no key, or if the key is unknown, revoked or
+    expired: the error does not tell which.
     """
     key = None
     stored_hash = _UNKNOWN_KEY_HASH
@@ -167,7 +173,8 @@ async def holder(store: Store, token: str) -> Key:
         key, stored_hash = await store.read(Scope(), find, id)
         secret_hash = _hash(secret)
 
-    # Always compared, so that the time of an answer does not show which ids exist.
+    # Always compared, and in constant time, so that the time of an answer shows neither
+    # which ids exist nor how much of a secret is right.
     is_same = hmac.compare_digest(secret_hash, stored_hash)
     is_valid = is_same and key is not None and key.revoked is None
     if key is None or not is_valid or (key.expires or inf) <= time.time():
@@ -180,7 +187,8 @@ async def holder(store: Store, token: str) -> Key:
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     """Return the key with this id, of any tenant, and the hash of its secret.
 
-    Without such a key, returns None and the hash for unknown keys.
+    Without such a key, returns None and a hash to compare with all the same, so that an
+    unknown key takes as long as a wrong secret.
     """
     (keys,) = db.last(("find_key", {"id": id}))
     row = keys.fetchone()
@@ -196,7 +204,10 @@ def stated_keys(db: Db, scope: Scope) -> frozenset[str]:
 
 
 def stated_names(db: Db, scope: Scope) -> frozenset[str]:
-    """Return the names of sources that people stated: what they say is told at once."""
+    """Return the names of sources that people stated, that is, declared to be trusted.
+
+    What comes from these need not wait for a review. A person may take it back.
+    """
     key = {**key_of(scope), "action": "trust"}
     rows = db.select("subject, record", "ruling", key, "order by at, id")
     # A later ruling replaces an earlier one.
@@ -205,9 +216,10 @@ def stated_names(db: Db, scope: Scope) -> frozenset[str]:
 
 
 def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset[str]:
-    """Return the names that people stated, `own` names, and keys of the service.
+    """Return the names of all sources whose texts need not wait for a review.
 
-    A key that was created as one from outside is left out.
+    They are those that people declared to be trusted, the caller's `own` ones, and the
+    tenant's keys that were not created as from outside.
     """
     return frozenset({*own, *stated_names(db, scope), *stated_keys(db, scope)})
 
@@ -224,10 +236,10 @@ def any_key(db: Db, scope: Scope) -> bool:
 def newest(
     db: Db, scope: Scope, limit: int, before: str = "", projects: Sequence[str] = ()
 ) -> list[Key]:
-    """Return a tenant's keys, newest first.
+    """Return at most `limit` keys of the scope's tenant, newest first.
 
-    With `before` (a key's id), returns only older keys; with `projects`, only keys that
-    are limited to these projects.
+    With `before`, the id of a key, returns only older keys; with `projects`, only keys
+    that are valid for no other projects than these.
     """
     return [
         from_row(Key, row)
@@ -244,9 +256,10 @@ def newest(
 @holds("keys")
 @resumable(result=Key, counts=True)
 def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
-    """Revoke a key, with a row in the audit, and return it. Raises NotFound.
+    """Revoke a key of the scope's tenant, and return it as it is then.
 
-    A revoked key keeps the time of its first revocation.
+    `id` is its id or its text. A row of the audit log says who revoked it (`by`). A key
+    that is revoked already keeps the time of its first revocation. Raises NotFound.
     """
     row = db.one("revoke_key", scope, id=id_of(id), now=time.time())
     if row is None:
@@ -293,9 +306,11 @@ def append(
     detail: Fields,
     projects: Sequence[str] = (),
 ) -> None:
-    """Add an audit row; call this in the transaction of the action.
+    """Add a row to the audit log: who (`by`) did which `action` with which `subject`.
 
-    Keys that are limited to other projects than these cannot read the row.
+    Call this in the transaction of the action, so that both are stored or neither.
+    `detail` is stored as JSON without secrets. Keys that are limited to other projects
+    than these cannot read the row.
     """
     values = {
         "tenant": tenant,
@@ -306,7 +321,8 @@ def append(
         "subject": redact(subject),
         "detail": json.dumps(redact_data(dict(detail)), sort_keys=True),
     }
-    # The next row has the next number.
+    # The row gets the highest number of the tenant plus 1: without the lock, two
+    # transactions would take the same.
     db.send("lock", {"name": f"audit {tenant}"})
     db.send("append_audit", values)
 
@@ -314,10 +330,10 @@ def append(
 def audit_rows(
     db: Db, scope: Scope, limit: int, before: int = 0, projects: Sequence[str] = ()
 ) -> list[Document]:
-    """Return up to `limit` audit rows as plain data, newest first.
+    """Return at most `limit` rows of a tenant's audit log as plain data, newest first.
 
-    With `before` above 0, returns only rows with lower numbers; with `projects`, only
-    rows about these projects.
+    With `before` above 0, returns only rows with lower numbers: those of the next page.
+    With `projects`, returns only rows that are about no other projects.
     """
     return [
         {

@@ -21,9 +21,11 @@ from heedful.validation import MAX_INTEGER, MAX_SCORE, Document
 
 
 def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
-    """Reserve one call of a rung at the time `at`, in seconds since 1970.
+    """Reserve one call of a rung, that is one model of a ladder from cheap to dear.
 
-    Returns None if it is reserved, or else what the rung has spent on this day.
+    `allowance` names the rung and what it may spend a day; None is no limit. The day is
+    that of the time `at`, in seconds since 1970. Returns None if the call is reserved.
+    If a limit is reached, returns what the rung has spent on this day.
     """
     key = {**key_of(scope), **_day_of_rung(allowance.name, at)}
     limits = {
@@ -31,28 +33,30 @@ def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending |
         "tokens": MAX_INTEGER if allowance.tokens is None else allowance.tokens,
         "cost": MAX_SCORE if allowance.cost is None else allowance.cost,
     }
+    # One statement checks the limits and counts the call, so that several processes
+    # cannot take the last call twice. It returns no row if a limit is reached.
     if db.first("reserve_call", {**key, **limits}) is not None:
         return None
     return spending(db, scope, allowance.name, at)
 
 
 def spending(db: Db, scope: Scope, rung: str, at: float) -> Spending:
-    """Return what a rung has spent on the day of the time `at`."""
+    """Return what a rung, one model of a ladder, has spent on the day of a time.
+
+    `at` is in seconds since 1970. Without a record, the rung has spent nothing.
+    """
     key = {**key_of(scope), **_day_of_rung(rung, at)}
-    for row in db.select("calls, tokens, cost", "spending", key):
-        return Spending(
-            day=key["day"],
-            calls=row["calls"],
-            tokens=row["tokens"],
-            cost=row["cost"],
-        )
-    return Spending(day=key["day"])
+    # There is at most one row, and its columns are fields of the result.
+    rows = db.select("calls, tokens, cost", "spending", key)
+    spent = dict(rows[0]) if rows else {}
+    return Spending(day=key["day"], **spent)
 
 
 def spending_values(rung: str, usage: Usage, at: float) -> Document:
-    """Return what an attempt adds to the row of its rung on a day.
+    """Return the values of a statement that adds an attempt to what its rung has spent.
 
-    Its first call was reserved, so it is counted already.
+    A rung is one model of a ladder; its spending counts by days. The first call of the
+    attempt is left out: it was counted when it was reserved.
     """
     return {
         **_day_of_rung(rung, at),
@@ -64,13 +68,14 @@ def spending_values(rung: str, usage: Usage, at: float) -> Document:
 
 @bulk
 def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
-    """Return what the rungs answered and spent in the newest loops with a ladder.
+    """Return what each rung answered and spent in the newest loops with a ladder.
 
-    These are at most 5,000 loops. With a `model`, only those count whose
-    first rung it is.
+    A ladder has rungs: models, from cheap to dear. At most the 5,000 newest of these
+    loops are read. With a `model`, only those of them count whose first rung it is.
     """
     newest = "order by at desc limit 5000"
     rows = db.select("record", "climb", key_of(scope), newest)
+    # A climb has the attempts of one loop, with their rungs.
     climbs = [codec.from_document(Climb, json.loads(row["record"])) for row in rows]
     return figure_ladders(
         climb for climb in climbs if not model or climb.names[:1] == (model,)

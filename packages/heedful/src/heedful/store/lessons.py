@@ -106,10 +106,12 @@ MIN_REJECTED_ANSWER_WORDS = 5
 def refusable_digests(
     kind: str, text: str, example: Example | None, with_task: bool
 ) -> str:
-    """Return the digests of the words of a lesson, which a person may refuse, as JSON.
+    """Return digests of the texts of a lesson, as a JSON list.
 
-    Letter case and blanks do not matter. A short answer counts only together with its
-    task. With `with_task`, includes the words of the example's task.
+    A person may refuse a text, and it is known again by its digest. Letter case and
+    blanks do not matter. An accepted answer of few words is refused only together with
+    its task. With `with_task`, the task of the example and what was wrong there count
+    as texts, too.
     """
     texts = [] if kind == "example" else [text]
     digests = set[str]()
@@ -139,30 +141,33 @@ def refusable_digests(
 def assign_trust(db: Db, key: Document, lesson: Lesson) -> Lesson | None:
     """Return the lesson with the trust, state, source and parents to store.
 
-    `key` is the `scope_key`. Parents are ids of examples: those that the lesson names,
-    and those that its loop was shown, or its session about the same failure. Returns
-    None for a lesson of a loop or a session if one of them has lost its origin.
-    Raises InvalidInput for an unknown parent.
+    `key` is the `scope_key`. Parents are the examples from which a lesson derives, by
+    id: those that it names, and those that were shown to the loop, or to the session
+    about the same failure, that taught it. Returns None for a lesson of a loop or a
+    session if it is no longer recorded where one of its parents is from. Raises
+    InvalidInput for an unknown parent.
     """
     parents = set(lesson.parents)
     trust = lesson.trust
-    loop = _listener(lesson)
-    if loop:
-        shown_rows = db.run("shown_to_loop", {**key, "loop": loop})
+    exposure_name = _exposure_name(lesson)
+    if exposure_name:
+        shown_rows = db.run("shown_to_loop", {**key, "loop": exposure_name})
         parents.update(int(row["id"]) for row in shown_rows)
 
     # A lesson is trusted no more than what it derives from.
     parent_ids = {**key, "ids": json.dumps(sorted(parents))}
-    if parents and loop and (trust == "local" or not lesson.loop):
-        # It is trusted by the outcome of the loop or session, not by its prompt.
+    if parents and exposure_name and (trust == "local" or not lesson.loop):
+        # It is trusted by the outcome of the loop or session, not by its prompt. But
+        # without all origins, a revocation of one would not find it.
         traced = db.run("count_traced", parent_ids).fetchone()["n"]
         if traced < len(parents):
             return None
     elif parents:
         trust = lowest_origin((trust, *_trust_of_parents(db, parent_ids, parents)))
 
-    lesson = _with_all_parts(lesson, trust)
-    # Only an operator may write again what a person has refused.
+    lesson = _with_outside_parts(lesson, trust)
+    # Only an operator may write again what a person has refused; from anybody else it
+    # is believed as little as a text from outside.
     is_operator = trust == "user"
     digests = refusable_digests(
         lesson.kind, lesson.text, lesson.example, with_task=not is_operator
@@ -181,6 +186,7 @@ def assign_trust(db: Db, key: Document, lesson: Lesson) -> Lesson | None:
         source = source or trust
         lesson = clip_lesson(lesson)
 
+    # The key of a service through which the lesson came is a source, too.
     sources = lesson.sources
     if db.actor.via:
         sources = (*sources, db.actor.via)
@@ -195,38 +201,48 @@ def assign_trust(db: Db, key: Document, lesson: Lesson) -> Lesson | None:
     )
 
 
-def _with_all_parts(lesson: Lesson, trust: Origin) -> Lesson:
-    """Return a lesson with the words of all its parts if it waits: it is read whole."""
+def _with_outside_parts(lesson: Lesson, trust: Origin) -> Lesson:
+    """Return a lesson whose text has its parts from outside, too, for a reviewer.
+
+    They are left out of the text of a lesson that needs no review. So the lesson is
+    returned as it is unless `trust`, how far it will be trusted, is "outside".
+    """
     mistake = lesson.mistake
     if trust != "outside" or mistake is None or mistake.origin != "outside":
         return lesson
+    # The text has a part only if that is not from outside.
     released = with_origin(mistake, "local")
     return replace(lesson, mistake=released, text=render.text_of(lesson.kind, released))
 
 
-def _listener(lesson: Lesson) -> str:
-    """Return the loop that taught a lesson, or the opportunity of its session.
+def _exposure_name(lesson: Lesson) -> str:
+    """Return the name under which the store has what was shown before a lesson.
 
-    It names the exposures of what was shown there.
+    That is the id of the loop that taught the lesson or, for a session of an agent, the
+    session together with the failure. Returns "" for the words of a user, and for a
+    lesson of neither.
     """
-    # The words of a user are no repetition.
+    # What a user says is no repetition of what was shown.
     if lesson.trust == "user":
         return ""
+    # A lesson that names its parents derives from no other ones of its session.
     if lesson.loop or lesson.parents:
         return lesson.loop
+    # Only the source of a session or a run has this prefix.
     session = lesson.source.removeprefix(source_of(""))
     if session == lesson.source:
         return ""
     return opportunity_name(storable(session), lesson.signature.digest)
 
 
-def _trust_of_parents(db: Db, ids: Document, parents: set[int]) -> list[Origin]:
-    """Return how far each parent is believed. Raises InvalidInput if one is not stored.
+def _trust_of_parents(db: Db, values: Document, parents: set[int]) -> list[Origin]:
+    """Return how far each parent, that is an example, is trusted; in no order.
 
-    What derives from a text that a person released does not wait, but is nobody's own
-    words.
+    `values` select the same `parents` in the store. Raises InvalidInput if one is not
+    stored. What derives from a text that a person released needs no review, but is
+    nobody's own words: it is "local".
     """
-    rows = db.run("some_examples", ids).fetchall()
+    rows = db.run("some_examples", values).fetchall()
     if len(rows) < len(parents):
         unknown = sorted(parents - {row["id"] for row in rows})
         raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
@@ -238,7 +254,7 @@ def replace_origins(db: Db, values: Document, example: int) -> bool:
 
     `values` holds the `scope_key`, the new `source`, its other `sources`, and the
     new `parents` as a JSON list of ids. If a new parent derives from this example, the
-    old sources and parents are kept besides the new ones.
+    old sources and parents are kept besides the new ones: the parent rests on them.
     """
     # Without parents, the search through all ancestors is needless.
     had_origins = (
@@ -274,7 +290,7 @@ def upsert(
     """Store each lesson: insert its row or, if the lesson exists, add 1 to its count.
 
     Also stores the sighting and the example of the lesson. Skips a lesson if
-    `assign_trust` returns None.
+    `assign_trust` returns None. Returns an answer for each lesson that is not skipped.
 
     At most `quota` texts of one source may wait in quarantine; None means any number.
     The source is the key through which a lesson came, or else its own source. With
@@ -295,6 +311,7 @@ def upsert(
             continue
 
         answers.append(_upsert_lesson(db, key, lesson, now))
+        # The cause, a rule that loops broke, lets later loops be shown the lesson.
         if lesson.cause is not None and lesson.state != "quarantined":
             cause = {
                 **asdict(lesson.cause),
@@ -306,6 +323,8 @@ def upsert(
             }
             db.send("upsert_cause", {**key, **cause})
 
+        # After the write, as the text may have been stored already. The error undoes
+        # it.
         if limit is not None:
             waiting = len(held_of(db, scope, source))
             if waiting > limit:
@@ -325,16 +344,17 @@ def held_of(db: Db, scope: Scope, source: str) -> list[int]:
 
 
 def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembered:
-    """Store a lesson with its sighting and texts; return the answer about it.
+    """Store a lesson, its texts and its sighting; return what the caller is told.
 
-    What the stored lesson says better stays; the sighting is as it was seen.
+    A sighting says how the error was this time. If the lesson is stored already,
+    `merge` decides which of both texts the lesson keeps. `key` is the `scope_key`.
     """
     sighting = lesson_values(key, lesson, now)
     name = {
         column: sighting[column]
         for column in ("tenant", "project", "kind", "signature")
     }
-    values = sighting
+    values = sighting  # of the texts; with parts of a stored lesson, if it has some
     is_updated = False
     rows = list(db.select("*", "lesson", name))
     if rows:
@@ -343,12 +363,14 @@ def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembe
         result = merge(lesson_before, seen_lesson)
         is_updated = _replaces_words(result, lesson_before)
         row = _count_sighting(db, key, rows[0], result, is_updated, now=now)
+        # What waits for a review is stored as it came. Any other text gets the parts of
+        # the stored lesson that it lacks.
         if lesson.trust != "outside":
             full_lesson = with_stored_parts(lesson_before, seen_lesson)
             values = lesson_values(key, full_lesson, now)
             has_stored_part = full_lesson.mistake != seen_lesson.mistake
             if has_stored_part and rows[0]["author"] is not None:
-                # What it has of the stored lesson goes with that one's source.
+                # The stored part goes when the source of the stored lesson is revoked.
                 values["parents"] = json.dumps((*lesson.parents, rows[0]["author"]))
     else:
         row = insert_lesson(db, sighting)
@@ -360,7 +382,8 @@ def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembe
     written = _write_texts(db, values, lesson, row)
     _add_sighting(db, sighting, written, lesson_id=id)
 
-    # The answer is about the text that was written, if that waits in quarantine.
+    # The answer is about the text that was written if that, or the lesson, waits in
+    # quarantine.
     state = row["state"]
     trust = row["trust"]
     entry = _waiting_entry(row)
@@ -376,7 +399,7 @@ def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembe
         seen=int(row["seen"]),
         state=state,
         trust=trust,
-        entry=entry or _hold_parts(db, values, lesson),
+        entry=entry or _quarantine_whole_text(db, values, lesson),
         figures=lesson.signature.figures,
     )
 
@@ -395,20 +418,23 @@ def insert_lesson(db: Db, values: Document) -> Row:
 
 
 def _state_by_rulings(db: Db, values: Document) -> tuple[State, float]:
-    """Return the state of words that a lesson gets, and when it was last ruled on.
+    """Return the state of a lesson with new words, and the time of the last ruling.
 
-    A lesson that was retired stays retired, even if it was evicted or pruned meanwhile.
-    The decision is about the text whose digest the ruling has: it does not apply to a
-    new text from an operator.
+    A ruling is a decision of a person to retire or restore a lesson; its time is 0.0 if
+    there is none. A lesson that was retired stays retired, even if it was evicted or
+    pruned meanwhile. But a text from an operator that differs from the one that was
+    retired is not. `values` are the `lesson_values`.
     """
     state: State = values["state"]
     scope = Scope(values["tenant"], values["project"])
-    for ruling in db.all("ended_or_restored", scope, subject=name_of(values)):
-        is_new_text = values["trust"] == "user" and ruling["digest"] != values["mark"]
-        if ruling["action"] == "retire" and not is_new_text:
-            state = after("retire", state)
-        return state, ruling["at"]
-    return state, 0.0
+    ruling = db.one("ended_or_restored", scope, subject=name_of(values))
+    if ruling is None:
+        return state, 0.0
+
+    is_new_text = values["trust"] == "user" and ruling["digest"] != values["mark"]
+    if ruling["action"] == "retire" and not is_new_text:
+        state = after("retire", state)
+    return state, ruling["at"]
 
 
 def _count_sighting(
@@ -416,8 +442,10 @@ def _count_sighting(
 ) -> Row:
     """Store a lesson in the place of `row`, and count one more sighting.
 
-    If its words are replaced, the old ones are kept, but no longer recalled, and the
-    proof begins again. A text that is believed more gets an author of its own.
+    Returns the new row. If the words are replaced, the old ones are kept, but no longer
+    recalled, and whether the lesson is useful is judged from now on. `is_updated` says
+    that the words or the record of the mistake are new. Then, or if the trust is, the
+    lesson has no author: the example with its words is yet to be written.
     """
     values = lesson_values(key, lesson, now)
     counters = {name: row[name] for name in ("author", "useful", "judged_from")}
@@ -426,6 +454,7 @@ def _count_sighting(
         old_words = {"id": row["id"], "text": row["text"]}
         db.send("replace_words", old_words)
         counters["useful"] = 1.0
+        # What was shown before had the old words.
         counters["judged_from"] = max(now, row["last_shown"])
     belief = ("trust", "released_by")
     is_believed_otherwise = any(row[name] != values[name] for name in belief)
@@ -440,11 +469,18 @@ def _count_sighting(
 def _add_sighting(
     db: Db, sighting: Document, written: WrittenExample | None, *, lesson_id: int
 ) -> None:
-    """Store a sighting of a lesson, with the words that are no example of their own."""
+    """Store a sighting, that is one occurrence of a lesson's error.
+
+    `sighting` are the `lesson_values` as they were seen, and `written` is the example
+    that was written last. If that was stored already, perhaps by another source, the
+    sighting keeps a copy of what was said this time: it stays when the other one goes.
+    """
     finding = ""
+    # A check may name its findings by a key of its own: they are found by words, too.
     if sighting["kind"] == "check":
         finding = finding_digest(sighting["scope"], sighting["sighting"])
     lesson_text = sighting["text"]
+    # It is not stored twice.
     if lesson_text == sighting["sighting"]:
         lesson_text = ""
     example = None
@@ -474,7 +510,7 @@ def _add_sighting(
 
 
 def finding_digest(scope_token: str, text: str) -> str:
-    """Return the digest by which the words of a check are found in a scope.
+    """Return the digest by which the words of a check's finding are found in a scope.
 
     The case, the blanks and the end of the words make no difference.
     """
@@ -482,8 +518,12 @@ def finding_digest(scope_token: str, text: str) -> str:
 
 
 def read_lesson(db: Db, row: Row) -> Lesson:
-    """Return a stored lesson; that of a check has the example whose words it has."""
+    """Return the lesson in a row, without what is stored elsewhere or not at all.
+
+    Only the lesson of a check has its example: its author, whose words it shows.
+    """
     example = None
+    # There is one such row, or none if the example is gone.
     if row["kind"] == "check":
         for author in db.select("record", "example", {"id": row["author"]}):
             example = Example(**json.loads(author["record"]))
@@ -509,19 +549,20 @@ def read_lesson(db: Db, row: Row) -> Lesson:
     )
 
 
-def _hold_parts(db: Db, values: Document, lesson: Lesson) -> int:
-    """Let the whole of a lesson wait if a part of it is from outside.
+def _quarantine_whole_text(db: Db, values: Document, lesson: Lesson) -> int:
+    """Put the whole text of a lesson into quarantine if a part of it is from outside.
 
-    The words of the lesson are without this part. Returns the id of what waits, 0 for
-    none.
+    The lesson itself is recalled without this part; a person may release the whole.
+    `values` are those of the lesson's texts. Returns the id of the example that waits,
+    or 0.
     """
-    released = _with_all_parts(lesson, "outside")
+    released = _with_outside_parts(lesson, "outside")
     if released is lesson or lesson.state == "quarantined":
         return 0
     columns = {
         "text": storable(released.text),
         "mistake": mistake_json(released.mistake),
-        "about": "",
+        "about": "",  # searches find the lesson by its other text
         "state": "quarantined",
         "trust": "outside",
         "released_by": "",
@@ -531,13 +572,18 @@ def _hold_parts(db: Db, values: Document, lesson: Lesson) -> int:
 
 
 def lesson_values(key: Document, lesson: Lesson, now: float) -> Document:
-    """Return the values of a lesson for the statements that write it."""
+    """Return the values of a lesson for the statements that write it.
+
+    `key` is the `scope_key`. Texts are without secrets. Lists are JSON, except for the
+    `sources`, which have rows of their own.
+    """
     message = lesson.signature.message
     is_trace = message != lesson.signature.pattern
     is_output = lesson.kind == "error" and "\n" in lesson.sighting.strip()
     if is_output and not is_trace:
         # In a long output, searches find the line that says what failed.
         message = signature("", error_line(lesson.sighting)).pattern
+    # An error of a tool may begin with its name, "npm: error": it is found without.
     is_titled = lesson.kind == "reflection"
     text = storable(lesson.text)
     mistake = lesson.mistake
@@ -590,7 +636,7 @@ def mistake_json(mistake: Mistake | None) -> str:
 
 
 def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
-    """Add the new `sig:` tags of a lesson to those of the stored lesson in `row`.
+    """Add the new `sig:` tags of a sighting to those of the stored lesson in `row`.
 
     Such a tag is the exact signature of an error: a search for this error then finds
     the lesson. `tags` are the tags of `lesson` as JSON. Untrusted lessons add no tags.
@@ -612,27 +658,31 @@ def _add_signature_tags(db: Db, lesson: Lesson, tags: str, row: Row) -> None:
 def remembered(
     db: Db, scope: Scope, lessons: Sequence[Lesson | None]
 ) -> tuple[Remembered, ...]:
-    """Return what is stored of these lessons, as `upsert` would; count no sighting."""
-    answers = []
-    for lesson in filter(None, lessons):
-        key = {
-            **key_of(scope),
-            "kind": lesson.kind,
-            "signature": lesson.signature.digest,
-        }
-        for row in db.select("id, seen, state, trust, author", "lesson", key):
-            answer = Remembered(
-                row["id"],
-                created=False,
-                seen=row["seen"],
-                state=row["state"],
-                trust=row["trust"],
-                entry=_waiting_entry(row),
-                figures=lesson.signature.figures,
-            )
-            answers.append(answer)
+    """Return what is stored of these lessons, as `upsert` would; count no sighting.
 
-    return tuple(answers)
+    Lessons that are None or not stored are left out.
+    """
+    return tuple(
+        Remembered(
+            row["id"],
+            created=False,
+            seen=row["seen"],
+            state=row["state"],
+            trust=row["trust"],
+            entry=_waiting_entry(row),
+            figures=lesson.signature.figures,
+        )
+        for lesson in filter(None, lessons)
+        for row in db.select(
+            "id, seen, state, trust, author",
+            "lesson",
+            {
+                **key_of(scope),
+                "kind": lesson.kind,
+                "signature": lesson.signature.digest,
+            },
+        )
+    )
 
 
 def _waiting_entry(lesson: Row) -> int:
@@ -641,9 +691,11 @@ def _waiting_entry(lesson: Row) -> int:
 
 
 def of_failure(db: Db, scope: Scope, signature: str) -> list[Fields]:
-    """Return the lesson about a failure and its strategies as plain data, oldest first.
+    """Return the lessons about a failure as plain data, oldest first.
 
-    Quarantined lessons are returned, too; retired and superseded ones are not.
+    These are the reflection with this `signature` digest, which says what went wrong,
+    and the strategies that say what to do. Quarantined lessons are returned, too;
+    retired and superseded ones are not.
     """
     name = f"reflection/{signature}"
     return [
@@ -661,8 +713,10 @@ def _write_texts(
 ) -> WrittenExample | None:
     """Write the texts of a sighting: its example, the text of the lesson, or both.
 
-    `row` is the stored lesson. Its `author` is None if the text is new or was just
-    replaced. Returns the example that was written last, None if none was.
+    `values` are the `lesson_values` and the `lesson_id`. `row` is the stored lesson.
+    Its `author` is the id of the example whose text the lesson shows, None if the text
+    is new or was just replaced; then the example becomes the author. Returns the
+    example that was written last, None if none was.
     """
     has_author = row["author"] is not None
     shows_text = row["text"] == values["text"]
@@ -679,10 +733,10 @@ def _write_texts(
     if lesson.vector is not None:
         place = placed(db, lesson.space, lesson.vector)
 
-    # If the lesson does not show the words of this sighting, they are quarantined or
-    # less trusted than its own.
+    # Words that the lesson does not show are stored if they wait for a review, or if
+    # they are trusted more than those that it shows.
     stored_standing = standing_of(row["trust"], row["released_by"])
-    is_less_trusted = lesson.trust == "outside" or is_below(
+    keeps_unshown_text = lesson.trust == "outside" or is_below(
         stored_standing, lesson.trust
     )
 
@@ -695,11 +749,12 @@ def _write_texts(
             context=lesson.context,
             place=place,
         )
-    elif shows_text or (is_less_trusted and lesson.text != lesson.sighting):
+    elif shows_text or (keeps_unshown_text and lesson.text != lesson.sighting):
         written = add_words(db, values, lesson.context, place)
     raised = written is not None and written.wrote == "raised"
 
     if not has_author:
+        # A known lesson has no author if its words or their trust are new.
         raised = raised or row["seen"] > 1
         # Another source had written this example, so the words get a row of their own.
         if written is None or written.wrote == "nothing":
@@ -753,7 +808,8 @@ def add_example(
 ) -> WrittenExample:
     """Write an example with its origin and vector; return its row.
 
-    If the example is stored already, replaces it only to raise its trust.
+    An example that is stored already is replaced only if it is trusted more now, or if
+    newer words had taken its place before.
 
     `values` holds the `scope_key` and `kind`, `signature`, `lesson_id`, `digest`,
     `text`, `state`, `trust`, `source`, `parents`, `now`. `place` holds the space and
@@ -781,13 +837,16 @@ def add_example(
         if db.first("is_refused", {**values, "words": digests}) is not None:
             values["state"] = "retired"
 
+    # The defaults of what only some callers give.
     unreleased = {"released_by": "", "released_at": 0.0}
     row = db.first("insert_example", {"renews": 0, **unreleased, **values})
     wrote = "nothing"
+    # No row was written: the example was stored already, and is trusted as much.
     if row is None:
         db.send("verify_example", values)
         key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
         [row] = db.select("id, state, trust", "example", key)
+    # It had sources, so it was there, and is trusted more now.
     elif replace_origins(db, values, row["id"]):
         wrote = "raised"
     else:
@@ -829,7 +888,7 @@ def shown(db: Db, scope: Scope, id: int) -> Fields:
 
 
 def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Fields]:
-    """Return lessons as plain data, with the words that a prompt has."""
+    """Return the lessons in rows as plain data, with the words that a prompt has."""
     lessons = [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
     return with_told_words(db, scope, lessons)
 
@@ -837,12 +896,16 @@ def _listed(db: Db, scope: Scope, rows: Sequence[Row]) -> list[Fields]:
 def newest_examples(
     db: Db, scope: Scope, lessons: Sequence[int]
 ) -> dict[int, Document]:
-    """Return the newest example of lessons that have one, without quarantined text."""
-    return {
-        lesson: json.loads(row["record"])
-        for lesson in lessons
-        for row in db.run("newest_example", {"token": token(scope), "lesson": lesson})
-    }
+    """Return the newest example of each lesson that has one, by the lesson's id.
+
+    An example that waits in quarantine is never returned.
+    """
+    examples = dict[int, Document]()
+    for lesson in lessons:
+        row = db.first("newest_example", {"token": token(scope), "lesson": lesson})
+        if row is not None:
+            examples[lesson] = json.loads(row["record"])
+    return examples
 
 
 def count(db: Db, scope: Scope) -> int:
@@ -852,7 +915,10 @@ def count(db: Db, scope: Scope) -> int:
 
 @resumable(result=int)
 def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
-    """Delete the lessons of this kind and error type; return their number."""
+    """Delete the lessons of this kind and error type; return their number.
+
+    Stored prompts with words of them are emptied.
+    """
     key = {**key_of(scope), "kind": kind, "error_type": error_type}
     for row in db.select("id", "lesson", key):
         _forget_prompts(db, scope, {"lesson_id": row["id"]})
@@ -862,10 +928,12 @@ def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
 def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Fields]) -> None:
     """Delete lessons; `lessons` are their rows.
 
-    The origins of texts that wait go with them, so no revocation of their source would
-    find the prompts that had these texts before they were taken back.
+    Stored prompts that had texts which now wait in quarantine are emptied. With the
+    lessons the sources of these texts are deleted, so a later revocation of a source
+    would not find the prompts.
     """
     for lesson in lessons:
+        # A lesson that was never shown is in no prompt.
         if lesson["last_shown"]:
             waiting = {"lesson_id": lesson["id"], "state": "quarantined"}
             _forget_prompts(db, scope, waiting)
@@ -873,7 +941,10 @@ def delete_lessons(db: Db, scope: Scope, lessons: Sequence[Fields]) -> None:
 
 
 def _forget_prompts(db: Db, scope: Scope, examples: Document) -> None:
-    """Empty the stored prompts that have words of these examples."""
+    """Empty the stored prompts that have words of examples.
+
+    `examples` are the values of columns that select these.
+    """
     ids = [row["id"] for row in db.select("id", "example", examples)]
     if ids:
         values = {"ids": json.dumps(ids), "named": "[]"}
@@ -889,16 +960,17 @@ def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
 def scopes(
     db: Db, scope: Scope, having: Literal["lessons", "loops", "work"] = "lessons"
 ) -> list[Scope]:
-    """Return the scopes of all tenants that have lessons, loops or work.
+    """Return all scopes, of every tenant, that have what `having` names.
 
-    Work is a waiting or failed episode, or an open trace.
+    "work" is a waiting or failed episode, or an open trace. The given `scope` makes no
+    difference.
     """
     rows = db.run("scopes", {"having": having}).fetchall()
     return [Scope(row["tenant"], row["project"]) for row in rows]
 
 
 def projects(db: Db, scope: Scope) -> list[Scope]:
-    """Return the scopes of the tenant in which anything is stored.
+    """Return the scopes of the tenant of `scope` in which anything is stored.
 
     That is, loops, lessons, exposures, trials, episodes or traces.
     """
@@ -906,18 +978,19 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
 
 
 def plain(row: Row) -> Fields:
-    """Return the row of a lesson as plain data.
+    """Return the row of a lesson as plain data: lists, booleans and a mistake.
 
-    The words of tools and documents are left empty until a person has released them.
+    Words of tools and documents are left empty until a person has released them.
     """
     lesson = dict(row)
-    # They are of no use outside the store.
+    # These columns are of no use outside the store.
     del lesson["tenant"], lesson["project"]
     for name in ("words", "author", "run", "data", "unreviewed"):
         del lesson[name]
     if row["unreviewed"]:
         lesson |= {"pattern": "", "text": "", "tags": "[]", "mistake": ""}
     mistake = from_json(lesson["mistake"])
+    # The pattern is that of the error, so it has words of it.
     if mistake is not None and mistake.error_origin == "outside":
         lesson["pattern"] = ""
 
@@ -932,15 +1005,17 @@ def evict(
 ) -> list[Remembered]:
     """Evict lessons until `most` are left, and as many examples; 0 evicts nothing.
 
-    Evicts quarantined lessons first. Evicts the lessons that are new in `answers`,
-    unless they are quarantined, last, so that a full memory still learns. Returns the
-    answers, with `UNSTORED_LESSON` for each evicted lesson.
+    Quarantined lessons go first, then the least useful ones. The lessons that are new
+    in `answers`, unless they are quarantined, go last, so that a full memory still
+    learns. Without a new lesson none is evicted. Returns the answers, with
+    `UNSTORED_LESSON` for each evicted lesson.
     """
     if not most:
         return list(answers)
 
     evicted = set[int]()
     new = sorted({answer.id for answer in answers if answer.created})
+    # The second time, if that was not enough, the new ones are not spared.
     for spared in (new, []):
         excess = count(db, scope) - most
         if new and excess > 0:
@@ -956,6 +1031,7 @@ def evict(
             delete_lessons(db, scope, rows)
             evicted.update(row["id"] for row in rows)
 
+    # The oldest examples go, but not the words of a lesson nor what a pinned one has.
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is not None and corpus["texts"] > most:
         values = {"scope": token(scope), "excess": corpus["texts"] - most}
@@ -966,13 +1042,15 @@ def evict(
 
 @resumable(result=None, counts=True)
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Pin a lesson so that it is never evicted, or unpin it; record a ruling.
+    """Pin a lesson so that it is never evicted, or unpin it if not `pinned`.
 
-    Raises NotFound.
+    The change is recorded as a ruling, that is a decision of `by`, with the reason
+    `why`. Raises NotFound, and InvalidInput without an actor.
     """
     lesson = _lesson_row(db, scope, id)
     db.update("lesson", {"id": id}, {"pinned": pinned})
     action = "pin" if pinned else "unpin"
+    # This checks `by`, too: its error undoes the update.
     rule(
         db,
         scope,
@@ -1005,9 +1083,10 @@ def edit(
 ) -> int:
     """Give a lesson new words of an operator, with a source of their own.
 
-    Records a ruling. The fix of the lesson stays beside the new words. Returns the id
-    of these if they wait in quarantine, as the old ones did, or else 0. Raises
-    NotFound, InvalidInput.
+    The fix of the lesson stays beside the new words, and the edit is recorded as a
+    ruling, that is a decision of `by`. `vector` is the embedding of the text in a
+    vector `space`. If the old words wait for a review, so do the new ones: then returns
+    the id of their example, or else 0. Raises NotFound, InvalidInput.
     """
     text = storable(text)
     has_words = bool(text.strip()) and len(text) <= MAX_STORED_TEXT_CHARS
@@ -1045,6 +1124,7 @@ def edit(
         "about": search_text(text, lesson["pattern"]),
     }
 
+    # An operator may write again what a person has refused.
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
     db.send("allow_words", {**values, "words": digests})
 
@@ -1060,6 +1140,7 @@ def edit(
     db.send("set_voice", {**values, "example": new_author, "kept": ""})
     _reset_counters(db, scope, lesson)
 
+    # This checks `by`, too: its error undoes the edit.
     rule(
         db,
         scope,
@@ -1080,7 +1161,10 @@ def edit(
 
 
 def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
-    """Begin the proof of a lesson again; `lesson` is its row before the edit."""
+    """Forget whether a lesson helped, because its words are new now.
+
+    `lesson` is its row before the edit.
+    """
     # The words of a person about a run say what to do, like a correction by a user.
     is_correction = lesson["kind"] in EPISODE_LESSON_KINDS or lesson["is_correction"]
     changes = {

@@ -12,7 +12,11 @@ from heedful.store.connection import Db, bulk
 
 @bulk
 def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
-    """Return the words of the newest lessons in use, newest first."""
+    """Return the words of the newest lessons in use, newest first.
+
+    Lessons whose words name the same tool, file or error are linked. Of a text or an
+    error, the first 2,000 characters are read; of a mistake, no words from outside.
+    """
     lessons = []
     limit = MAX_LINKED_LESSONS
     for row in db.all("newest_linked", scope, chars=2_000, limit=limit):

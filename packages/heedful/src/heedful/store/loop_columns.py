@@ -50,7 +50,11 @@ def _dump_again(text: str) -> str:
 
 
 def head_columns(head: Head) -> Mapping[str, str]:
-    """Return the columns of a head."""
+    """Return the columns of a head, that is what is known of a loop when it begins.
+
+    Its values become JSON or text without secrets.
+    """
+    # Those of a large head were made before the transaction, to keep that short.
     if head.columns is not None:
         return head.columns
 
@@ -70,7 +74,8 @@ def head_columns(head: Head) -> Mapping[str, str]:
 def head_from(row: Fields, task: bool = True) -> Head:
     """Return the head in the row of a loop; the inverse of `head_columns`.
 
-    Without `task`, it has no task and no context.
+    The head is what was known of the loop when it began. If `task` is false, the task
+    and the context, which may be large, are None and not decoded.
     """
     return Head(
         **{name: row[name] for name in HEAD_TEXTS},
@@ -95,14 +100,19 @@ def dump_record(record: Any) -> str:
 
 
 def entry_columns(entry: JournalEntry) -> EntryColumns:
-    """Return what an entry writes: its attempt, and the statements that follow it."""
+    """Return what an entry of a loop's journal writes, as columns without secrets.
+
+    These are its attempt, the changes of the loop, and the named SQL statements that
+    follow the attempt, in the order in which they run.
+    """
     statements: list[Statement] = []
     attempt: Document = {}
     number = None  # of the attempt that a decision is about: without one, the newest
     if entry.attempt is not None:
         number = entry.attempt.number
         attempt = _attempt_columns(entry.attempt, entry.value)
-        # The model of a loop is that of its first rung.
+        # The model of a loop is that of its first attempt, on the first rung: a rung is
+        # one model of a ladder of cheaper to dearer ones.
         model = storable(entry.attempt.model)
         if model and number == 1 and entry.attempt.rung <= 1:
             statements.append(("name_model", {"model": model}))
@@ -110,6 +120,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
     if entry.step is not None:
         key, record = entry.step
         statements.append(("insert_step", {"key": key, "record": dump(record)}))
+    # Why an attempt has no result is one step, which the next reason replaces.
     if entry.failure:
         failure = dump(storable(entry.failure)[:MAX_SHOWN_TEXT_CHARS])
         statements.append(("replace_step", {"key": FAILURE_STEP, "record": failure}))
@@ -117,6 +128,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         rung, usage, reserved_at = entry.spending
         spending = ladders.spending_values(rung, usage, reserved_at)
         statements.append(("settle_call", spending))
+    # A climb is what the attempts of an ended loop did on the rungs of its ladder.
     if entry.climb is not None:
         statements.append(("record_climb", {"record": dump_record(entry.climb)}))
 
@@ -126,6 +138,7 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         columns["why"] = storable(override.why)
         statements.append(("insert_override", columns))
 
+    # A verdict that continues uses up the overrides that lifted the stops in its way.
     lifted = set[int]()
     if entry.verdict is not None:
         document = codec.decision_to(entry.verdict, entry.standing, entry.decided)
@@ -143,7 +156,10 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
 
 
 def _attempt_columns(attempt: Attempt, value: Any) -> Document:
-    """Return the columns of an attempt whose candidate has this value."""
+    """Return the columns of an attempt whose candidate, its output, has this value.
+
+    The text of the candidate has a column of its own, "" if it is the value.
+    """
     value_json = dump(value)  # first, so that fewer copies exist at a time
     document = codec.to_document(attempt, redacts=True)
     text = _json(document["candidate"].pop("text", None))
@@ -158,7 +174,10 @@ def _attempt_columns(attempt: Attempt, value: Any) -> Document:
 
 
 def _changes(entry: JournalEntry) -> dict[str, str]:
-    """Return the columns of its loop that an entry changes, besides its state."""
+    """Return the columns of its loop that an entry changes, besides the state.
+
+    What an entry does not set stays as it is.
+    """
     changes = {}
     if entry.extra is not None:
         changes["extra"] = dump_record(entry.extra)

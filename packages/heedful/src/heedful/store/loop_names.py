@@ -17,9 +17,10 @@ SHORT_ID_CHARS = 8
 
 
 def short_id(id: str) -> str:
-    """Return the first part of an id that heedful made up, and the last of a UUID.
+    """Return the 8 characters of an id that lists show.
 
-    Another id stays whole.
+    They are the first ones, but the last ones of a UUID, which may begin with the time.
+    An id that does not have 32 hexadecimal digits stays whole.
 
     >>> short_id("0cb7fbdbffce4d6a8a1f0d2b6f0c9e11"), short_id("tasks-1/add")
     ('0cb7fbdb', 'tasks-1/add')
@@ -33,11 +34,12 @@ def short_id(id: str) -> str:
 
 
 def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
-    """Return the id of the loop called `name`, or of the only loop that begins so.
+    """Return the id of the loop that `name` means: its id, or a part of it.
 
-    If none does, return the only one that ends so, as a short id of a UUID does.
-    A run comes before its own stages. Raises NotFound, which says that there is no
-    such `kind`, and UsageError with the ids of the loops that begin or end so.
+    The part is the beginning of the id of just one loop, or else the end of just one
+    UUID. A run of a pipeline comes before its stages, whose ids begin with its own.
+    Raises NotFound, whose message calls the loop a `kind`, and UsageError with the ids
+    of the loops if there are several.
     """
     if db.select("id", "loop", {**key_of(scope), "id": name}):
         return name
@@ -46,22 +48,27 @@ def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
     ids = _newest_ids(db, scope, prefix=name)
     if not ids and len(name) >= SHORT_ID_CHARS:
         place = "end"
+        # The statement compares by `like`, which knows wildcards and may ignore case.
         ids = _newest_ids(db, scope, ending=name)
         ids = [id for id in ids if id.endswith(name)]
+    # An empty name is the beginning of all ids, but means none.
     if not ids or not name:
         raise NotFound(kind, name, db.url)
     if len(ids) == 1:
         return ids[0]
 
-    listed = ", ".join(sorted(ids[:MAX_SHOWN_ITEMS]))
+    shown_ids = ", ".join(sorted(ids[:MAX_SHOWN_ITEMS]))
     more = ", …" if len(ids) > MAX_SHOWN_ITEMS else ""
     raise UsageError(
-        f"several loops {place} with {name!r}: {listed}{more}; give more of the id"
+        f"several loops {place} with {name!r}: {shown_ids}{more}; give more of the id"
     )
 
 
 def known_names(db: Db, scope: Scope) -> list[str]:
-    """Return the names of the newest loops and runs of a scope, as lists show them."""
+    """Return the short ids of the newest 1,000 loops and runs, as lists show them.
+
+    Stages, which belong to a run, are left out.
+    """
     return [
         short_id(row["id"])
         for row in db.select(
@@ -73,7 +80,11 @@ def known_names(db: Db, scope: Scope) -> list[str]:
 def _newest_ids(
     db: Db, scope: Scope, *, prefix: str = "", ending: str = ""
 ) -> list[str]:
-    """Return the ids of the newest loops with this prefix, or with this ending."""
+    """Return the ids of the newest loops that begin with `prefix`, newest first.
+
+    With an `ending`, they are those of UUIDs that end so. There is one more than a
+    message lists, which shows that there are more.
+    """
     rows = db.all(
         "ids_of_loops",
         scope,

@@ -23,7 +23,12 @@ class LoopNote:
 
 @resumable(result=LoopNote, counts=True)
 def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
-    """Add a note to a loop, without secrets. Raises NotFound, InvalidInput."""
+    """Add a note of a person to a loop; return it as it is stored.
+
+    `id` is that of the loop, and `by` names the author. Secrets in both texts are
+    removed. Raises NotFound without such a loop, and InvalidInput for an empty or long
+    text and for a loop with `MAX_LOOP_NOTES` notes.
+    """
     words = text.strip()
     if not words or len(words) > MAX_STORED_TEXT_CHARS:
         allowed = f"a note of 1 to {MAX_STORED_TEXT_CHARS:,} characters"
@@ -32,6 +37,7 @@ def add(db: Db, scope: Scope, id: str, text: str, by: str) -> LoopNote:
     if not db.select("n", "loop", {**key_of(scope), "id": id}):
         raise NotFound("loop", id, db.url)
     notes = db.all("loop_notes", scope, id=id)
+    # The key of a note ends with its number, as in "on LOOP/007".
     last = max([int(row["key"].rpartition("/")[2]) for row in notes], default=0)
     if last >= MAX_LOOP_NOTES:
         allowed = f"at most {MAX_LOOP_NOTES} notes on a loop"

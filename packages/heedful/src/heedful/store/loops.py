@@ -95,13 +95,16 @@ def new_owner() -> str:
 
 
 def driven_message(id: str, owner: str) -> str:
-    """Return the message for a loop that the driver `owner` is working on."""
+    """Return the error text for a claim of a loop that another driver works on.
+
+    `owner` is the token of that driver, as `new_owner` makes it.
+    """
     if owner in working_drivers:
         return (
             f"loop {id!r} is being driven by another task of this process; wait for "
             "its end, or use another id"
         )
-    # A token has the process id before its nonce.
+    # The process id stands before the nonce, as in "host|4711|a1b2".
     process = owner.split("|")[-2:][0]
     return (
         f"loop {id!r} is being driven by another process (id {process}); wait for its "
@@ -112,10 +115,10 @@ def driven_message(id: str, owner: str) -> str:
 def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    A driver in this process works while it is in `working_drivers`. Any other driver
-    may be working while its lease has seconds `left`. If it is on this host, its
-    process must also run. A lease with more than `most` seconds is from a clock that
-    ran ahead, so it has ended.
+    A driver is what makes the attempts of a loop. One in this process works while it is
+    in `working_drivers`. Any other driver may be working while its lease has seconds
+    `left`; if it is on this host, its process must also run. A lease with more than
+    `most` seconds is from a clock that ran ahead, so it counts as ended.
     """
     has_lease = 0 < left <= most
     host, _, pid_and_nonce = owner.partition("|")
@@ -146,7 +149,7 @@ def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)  # signal 0 changes nothing: it only tests whether it exists
     except OSError as error:
-        # The process of another user runs, but may not be asked.
+        # The process of another user runs, but may not be signalled.
         return isinstance(error, PermissionError)
     return True
 
@@ -166,7 +169,11 @@ def _locks_of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
 def _locks_of_entry(
     entry: JournalEntry, owner: str, memory: MemoryEntry | None = None
 ) -> tuple[str, ...]:
-    """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
+    """Return the names of the locks that are needed to write an entry of a loop.
+
+    It is that of the loop and, if `memory` has lessons or outcomes to write, those of
+    memory. Other parameters are those of `commit`.
+    """
     locks = _locks_of_loop(entry.id)
     if memory is not None and memory.teaches:
         return (*locks, *MEMORY_LOCKS)
@@ -177,11 +184,11 @@ def _locks_of_entry(
 def begin(
     db: Db, scope: Scope, id: str, head: Head, *, any_key: bool = False
 ) -> StoredLoop | None:
-    """Create the loop and return it; return None if it exists.
+    """Create a loop without a driver, and return it; return None if it exists.
 
-    A new loop has no driver. An existing loop may be large, so nothing else of it is
-    read while other writers wait. Raises Conflict if it has another task, context,
-    goals, policy or, unless `any_key`, memory key.
+    `head` is what the loop begins with. Raises Conflict if the existing loop has
+    another task, context, goals, policy or, unless `any_key`, memory key. Only its head
+    is read, since it may be large and other writers wait meanwhile.
     """
     key = {**key_of(scope), "id": id}
     new_loop = {
@@ -194,6 +201,7 @@ def begin(
         "state": "open",
         "now": time.time(),
     }
+    # Nothing is inserted if there is a loop with this id.
     inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
     is_new = bool(inserted.fetchall())
     row = loop.fetchall()[0]
@@ -205,10 +213,12 @@ def begin(
 
 
 def state(db: Db, scope: Scope, id: str) -> LoopState:
-    """Return the data for deciding on a loop that this process does not drive.
+    """Return what is needed to decide on a loop that this process does not drive.
 
-    Raises NotFound.
+    That is the loop with its policy, the token of the driver that works on it ("" if
+    none does), and the checks of lessons that judge it. Raises NotFound.
     """
+    # The statement finds the checks by the memory key that the loop has.
     of_loop = {**key_of(scope), "id": id, "memory_key": "", "calls": False}
     row, parts, check_rows = _read_rows(
         db, scope, id, ("active_checks", of_loop), reads=db.last
@@ -233,23 +243,25 @@ def _policy_from(text: str) -> Policy:
 def claim(
     db: Db, scope: Scope, id: str, head: Head, owner: str, at: float | None = None
 ) -> StoredLoop:
-    """Claim the loop for the driver `owner`; create the loop if necessary.
+    """Claim a loop for the driver `owner`, so that no other one makes its attempts.
 
-    The claim counts the call that follows it, which may kill its process: `died` of the
-    loop is how many calls did so since the last entry. `at` is the time of the claim,
-    by default now; the same claim again, of the same driver and time, changes nothing.
-    Raises LeaseLost if another driver is working on the loop, Conflict if the stored
-    task differs.
+    The loop is created if it does not exist, with this `head`. The claim counts the
+    call that follows it, which may kill its process: `died` of the returned loop is how
+    many calls did so since the last entry. `at` is the time of the claim, by default
+    now; the same claim again, of the same driver and time, changes nothing. Raises
+    LeaseLost if another driver is working on the loop, Conflict if its task differs.
     """
     key = {**key_of(scope), "id": id}
     row = db.first("read_loop", key)
     now = time.time() if at is None else at
     driver = {"owner": owner, "lease": LOOP_LEASE_SECONDS, "now": now}
     died = 0
+    # "unanswered" counts the calls that were begun and not followed by an entry.
     if row is None:
         new_loop = {**key, **head_columns(head), **driver, "via": db.actor.via}
         db.send("insert_loop", {**new_loop, "state": "open", "unanswered": 1})
     elif row["owner"] == owner and row["updated"] == now:
+        # This claim was made before, and counted its own call then.
         died = row["unanswered"] - 1
     else:
         if row["owner"] != owner and alive(row["owner"], row["held_for"]):
@@ -265,9 +277,10 @@ def claim(
 @holds(by=_locks_of_loop)
 @resumable(result=None, again=lambda id, epoch: True)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
-    """Renew the lease of the loop.
+    """Renew the lease of a driver on a loop, so that no other one claims it.
 
-    Raises LeaseLost if another driver has claimed the loop.
+    `epoch` is that of the driver's claim. Raises LeaseLost if another driver has
+    claimed the loop since, which raised its epoch.
     """
     values = {**key_of(scope), "id": id, "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
     db.expect("renew_lease", values, _lease_lost(id))
@@ -276,10 +289,12 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 def _has_attempt_or_step(
     entry: JournalEntry, owner: str, memory: MemoryEntry | None = None
 ) -> bool:
-    """Return True if the loop shows whether this entry was written.
+    """Return True if an entry may be written again after a lost connection.
 
-    An attempt has its number, and a step its name. A writer without a driver, whose
-    entry was written, gets LoopChanged, reads the loop again and finds its attempt.
+    So it is if the loop shows whether the entry was written: an attempt has its number
+    there, and a step its name. A writer without a driver, whose entry was written, gets
+    LoopChanged, reads the loop again and finds its attempt. The other parameters are
+    those of `commit`.
     """
     return entry.attempt is not None or entry.step is not None
 
@@ -293,26 +308,27 @@ def commit(
     owner: str,
     memory: MemoryEntry | None = None,
 ) -> int:
-    """Write `entry` to its loop; return the number of a new outcome, else 0.
+    """Write what happened in a loop: its `entry`, and what `memory` adds to it.
 
-    `memory` is what memory adds to the entry. The number is that in the scope. Raises
-    LeaseLost if the loop's epoch is not `entry.epoch`. If the attempt of `entry` is
-    stored already, nothing is written; if it is stored with other content, this raises
-    AttemptTaken.
+    Returns the number, in its scope, of the outcome that was written with it; 0 if none
+    was. Raises LeaseLost if another driver has claimed the loop, so that its epoch is
+    not `entry.epoch`. If the attempt of the entry is stored already, nothing is
+    written; if it is stored with other content, this raises AttemptTaken.
 
-    If `owner` is "", the loop has no driver. The loop must then be as in `entry.seen`,
-    and each write raises the epoch: of several writers that read the same state, only
-    one can write. The others get LoopChanged.
+    `owner` is the token of the loop's driver. If it is "", the loop must be as in
+    `entry.seen`, and each write raises the epoch: of several writers that read the same
+    state, only one can write. The others get LoopChanged.
     """
     now = time.time()
     columns = entry.columns or entry_columns(entry)
     key = {**key_of(scope), "id": entry.id}
     state = "" if entry.verdict is None else state_after(entry.verdict)
     if owner:
-        loop = _hold(db, key, entry, owner=owner, state=state, now=now)
+        loop = _renew_or_create(db, key, entry, owner=owner, state=state, now=now)
     else:
-        loop = _advance(db, key, entry, state=state, now=now)
+        loop = _raise_epoch(db, key, entry, state=state, now=now)
 
+    # If the attempt is stored already, so is the rest of this entry.
     if columns.attempt and not _insert_attempt(
         db, loop, columns.attempt, id=entry.id, owner=owner, now=now
     ):
@@ -324,6 +340,7 @@ def commit(
     row = {**key, "n": loop.n, "now": now}
     for name, values in columns.statements:
         db.send(name, {**row, **values})
+    # The verdict goes on only because of these overrides: each loses one decision.
     for index in columns.lifted:
         refused = OverrideRefused(
             "an override was consumed by another decision; decide again"
@@ -344,13 +361,21 @@ def lift(
     owner: str,
     memory: MemoryEntry | None = None,
 ) -> Fields:
-    """Write an entry with overrides as `commit` does; return its answer as data."""
+    """Write an entry with overrides, with which persons let a loop go on past a limit.
+
+    The parameters and errors are those of `commit`. Returns the answer for the caller
+    of the override, the new verdict on the loop, as data; {} if the entry has none.
+    """
     commit(db, scope, entry, owner, memory)
     return {} if entry.answer is None else codec.verdict_to(entry.answer, redacts=True)
 
 
 def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) -> int:
-    """Write what memory adds to an entry; return the number of a new outcome or 0."""
+    """Write what memory adds to an entry of the loop with this `id`.
+
+    That is what the loop was shown, how it ended, what checks of lessons found, and the
+    lessons that it teaches. Returns the number of a new outcome in its scope, else 0.
+    """
     if memory.briefing is not None:
         brief(db, scope, id, memory.briefing)
     number = exposures.expose(db, scope, exposures=(), outcome=memory.outcome, now=now)
@@ -374,13 +399,15 @@ def _remember(db: Db, scope: Scope, id: str, memory: MemoryEntry, now: float) ->
 
 @resumable(result=None)
 def brief(db: Db, scope: Scope, id: str, briefing: "Briefing") -> None:
-    """Record what memory shows the loop with this id, unless it is recorded.
+    """Record what memory shows the loop with this `id`: its briefing.
 
-    The loop may not be stored yet.
+    What was recorded before stays. If the loop is not stored yet, only the lessons that
+    it is shown are recorded.
     """
     exposures.expose(
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
+    # Only a loop whose briefing is empty is changed.
     not_recorded = {**key_of(scope), "id": id, "briefing": ""}
     record = {**briefing.plain(), "prompt": briefing.prompt}
     db.update("loop", not_recorded, {"briefing": dump(record)})
@@ -389,10 +416,11 @@ def brief(db: Db, scope: Scope, id: str, briefing: "Briefing") -> None:
 def read(
     db: Db, scope: Scope, id: str, *, outputs: bool = True, task: bool = True
 ) -> StoredLoop:
-    """Return the stored loop with this id; read nothing after it. Raises NotFound.
+    """Return the stored loop with this id. Raises NotFound.
 
-    Without `outputs`, it lacks `values`, answers that wait, and the texts of
-    candidates; without `task`, the task and the context.
+    Without `outputs`, it lacks what its attempts made: `values`, answers that wait, and
+    the texts of candidates. Without `task`, it lacks the task and the context. It must
+    be the last read of its transaction, which may end with it.
     """
     row, parts, *_ = _read_rows(
         db, scope, id, reads=db.last, outputs=outputs, task=task
@@ -410,7 +438,8 @@ def read_many(
 ) -> list[StoredLoop]:
     """Return the stored loops with these ids, in this order, without missing ones.
 
-    `outputs` and `task` are as in `read`.
+    Without `outputs`, they lack what their attempts made; without `task`, the task and
+    the context.
     """
     stored_loops = []
     for id in ids:
@@ -431,9 +460,11 @@ def _read_rows(
     outputs: bool = True,
     task: bool = True,
 ) -> tuple[Row, list[Row], list[Row]]:
-    """Return the rows of a loop, of its parts, and of `more`.
+    """Return the row of a loop, the rows of its parts, and those of `more` statements.
 
-    Raises NotFound.
+    Parts are attempts, decisions, overrides and steps. `reads` runs the statements: it
+    is `db.each`, or `db.last` if nothing is read afterwards. `outputs` and `task` are
+    as in `read`. Raises NotFound, and LargeRead if the rows exceed what may be read.
     """
     key = {**key_of(scope), "id": id}
     parts = {**key, "whole": int(outputs)}
@@ -455,12 +486,13 @@ def newest(
     most: int = MAX_ROWS,
     state: str = "",
 ) -> tuple[list[StoredLoop], bool]:
-    """Return the newest loops whose id begins with `prefix`; say if there are more.
+    """Return the newest loops, and whether there are more.
 
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
-    any. The loops lack `values`, answers that wait, and the texts of candidates.
-    `before` is the id of a loop: only older loops are returned, and none if this loop
-    is missing. `state` is open, passed or stopped; "" is any.
+    any. Their ids begin with `prefix`. `before` is the id of a loop: only older loops
+    are returned, and none if this loop is missing. `state` is open, passed or stopped;
+    "" is any. The loops lack what their attempts made: `values`, answers that wait, and
+    the texts of candidates.
     """
     sizes, more = _newest_sizes(
         db,
@@ -484,8 +516,12 @@ def _newest_sizes(
     most: int,
     state: str = "",
 ) -> tuple[dict[str, int], bool]:
-    """Return the sizes of the newest loops by id, as `newest` chooses them."""
-    # One more than is returned says if there are more.
+    """Return the sizes in bytes of the newest loops by id, and whether there are more.
+
+    The loops are chosen as in `newest`: at most `limit` of them and `most` bytes, but
+    at least one loop if there is any.
+    """
+    # One row more than is returned shows whether there are more.
     values = {
         **key_of(scope),
         "limit": limit + 1,
@@ -520,10 +556,11 @@ class RecordedChunk(NamedTuple):
 
 @bulk
 def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChunk:
-    """Return at most `limit` of the newest loops that a replay can decide again.
+    """Return some of the newest loops, whose decisions can be made again in a replay.
 
-    Only loops older than the loop `before` are returned. They lack task, context and
-    outputs. Their JSON has at most `MAX_READ_BYTES`, or there is one loop.
+    At most `limit` loops are looked at, and only loops older than the one with the id
+    `before`, if it is given. Their JSON has at most `MAX_READ_BYTES`, or there is one
+    loop. They lack task, context and outputs.
     """
     sizes, more = _newest_sizes(
         db,
@@ -544,11 +581,12 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Count, by finding key, the attempts in the `window` newest loops except `id`.
+    """Return how many attempts had each finding, by its key, in other loops of late.
 
-    In each loop, only the attempts from the last improvement on are counted; for a
-    persistent finding, all attempts. Findings of level "note" are ignored. Notes that
-    count as findings are counted, too.
+    These are the `window` newest loops except the loop `id`. In each loop, only the
+    attempts from the last improvement on are counted; for a persistent finding, all
+    attempts. Findings of level "note" are ignored. Notes about attempts that count as
+    findings are counted, also those about attempts of the loop `id`.
     """
     # The loop `id` may be among the newest, so one more is read.
     ids, _ = _newest_sizes(
@@ -563,28 +601,29 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
         counts.update(replace(other.loop, improves=improvement).count_findings())
 
     loops = [loop.loop for loop in (*read_many(db, scope, [id]), *others)]
-    counts.update(_noted_findings(db, scope, id=id, loops=loops, window=window))
+    counts.update(_findings_in_notes(db, scope, id=id, loops=loops, window=window))
     return dict(counts)
 
 
 def needed(
     db: Db, scope: Scope, id: str, memory_key: str, window: int
 ) -> tuple[int, ...]:
-    """Return how many attempts loops of a memory key needed to pass, newest first.
+    """Return how many attempts other loops of a memory key needed to pass.
 
-    The `window` newest loops except `id` count.
+    These are the `window` newest loops except the loop `id`, newest first.
     """
     rows = db.all("needed_attempts", scope, id=id, memory_key=memory_key, window=window)
     return tuple(row["attempts"] for row in rows)
 
 
-def _noted_findings(
+def _findings_in_notes(
     db: Db, scope: Scope, id: str, loops: Sequence[Loop], window: int
 ) -> Iterator[str]:
-    """Yield the keys of findings that are noted about attempts, but not reported.
+    """Yield the keys of findings that stand in notes about attempts, but in no report.
 
-    Only the `window` newest attempts with such notes count. Notes about an attempt of
-    `id` that is not reported yet are left out: its report will have them.
+    Only the `window` newest attempts with such notes count. `loops` have the reports. A
+    note about an attempt of the loop `id` is left out until the attempt is reported:
+    the report will have the finding.
     """
     # The keys of the findings of each attempt in `loops`, by the name of its report.
     reported: dict[str, frozenset[str]] = {}
@@ -613,9 +652,10 @@ def set_policy(db: Db, scope: Scope, id: str, head: Head) -> None:
 @holds(by=_locks_of_loop)
 @resumable(result=None)
 def note(db: Db, scope: Scope, id: str, name: str, notes: Fields) -> None:
-    """Store notes, by key, about the attempt `name` of a loop.
+    """Store notes about an attempt of the loop with this `id`, by their keys.
 
-    A note replaces an earlier one with the same key.
+    `name` is what the attempt is reported as. A note replaces an earlier one about the
+    attempt that has the same key.
     """
     for note_key, record in notes.items():
         key = {**key_of(scope), "name": name, "key": storable(note_key)}
@@ -641,7 +681,11 @@ def _lease_lost(id: str) -> LeaseLost:
 
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
-    """Raise Conflict unless the stored loop in `row` and `head` agree in `fields`."""
+    """Raise Conflict unless a loop is stored as `head` says, in these `fields`.
+
+    `row` is that of the stored loop. A head has what a loop begins with, such as its
+    task, goals and policy.
+    """
     columns = head_columns(head)
     for field in fields:
         if row[field] != columns[field]:
@@ -651,7 +695,7 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
             )
 
 
-def _hold(
+def _renew_or_create(
     db: Db,
     key: Fields,
     entry: JournalEntry,
@@ -660,9 +704,11 @@ def _hold(
     state: str,
     now: float,
 ) -> _Loop:
-    """Renew the lease of a driver; return its loop, which is created if it is new.
+    """Renew the lease of the driver `owner` on the loop of an entry, and return it.
 
-    The loop gets its new `state`; "" keeps it. Raises LeaseLost.
+    The loop is created if the entry has a head and the loop is new. It gets its new
+    `state`; "" keeps it. A loop that ends has no lease. Raises LeaseLost if another
+    driver has claimed the loop, so that its epoch is not that of the entry.
     """
     head = {} if entry.head is None else head_columns(entry.head)
     ends = isinstance(entry.verdict, Done)
@@ -681,6 +727,7 @@ def _hold(
         if inserted is not None:
             return _Loop(inserted["n"])
 
+    # This changes, and returns, the loop only while its epoch is that of the entry.
     row = db.first("fence", {**driver, "epoch": entry.epoch})
     if row is None:
         raise _lease_lost(entry.id)
@@ -691,13 +738,14 @@ def _hold(
     return _Loop(row["n"], bool(row["steps"]))
 
 
-def _advance(
+def _raise_epoch(
     db: Db, key: Fields, entry: JournalEntry, *, state: str, now: float
 ) -> _Loop:
     """Raise the epoch of a loop without a driver, and give it its new `state`.
 
-    Raises LoopChanged if the loop is not as `entry` has seen it, at the latest at the
-    commit.
+    So another writer that read the same state of the loop cannot write any more. ""
+    keeps the state. Raises LoopChanged if the loop is not as `entry` has seen it, at
+    the latest when the transaction is committed.
     """
     seen = entry.seen
     if seen is None:
@@ -712,10 +760,15 @@ def _advance(
 def _insert_attempt(
     db: Db, loop: _Loop, columns: Fields, *, id: str, owner: str, now: float
 ) -> bool:
-    """Write an attempt; return False if it is stored. Raises AttemptTaken."""
+    """Write an attempt, given as its `columns`; return False if it is stored already.
+
+    The steps of the loop are deleted, since they led to this attempt. Raises
+    AttemptTaken if the number of the attempt is stored with other content, and, without
+    an `owner`, LoopChanged if it is stored at all.
+    """
     row = {**columns, "loop": loop.n, "via": db.actor.via, "created": now}
     if not owner:
-        # The loop is unchanged, so nobody has written this attempt.
+        # The loop was found unchanged, so nobody can have written this attempt.
         db.expect("insert_attempt", row, LoopChanged(id))
     elif not db.run("insert_attempt", row).rowcount:
         number = columns["number"]
@@ -733,7 +786,11 @@ def _insert_attempt(
 
 
 def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:
-    """Return the characters of a loop that `_stored_loop` parses or copies."""
+    """Return how many characters of a loop are parsed or copied to read it.
+
+    `row` is that of the loop, and `parts` those of its attempts and other parts.
+    Without `task`, the task and the context are not read.
+    """
     size = sum(
         len(part["record"]) + len(part["text"]) + len(part["value"]) for part in parts
     )
@@ -745,9 +802,10 @@ def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:
 def _stored_loop(
     row: Row, part_rows: Sequence[Row], outputs: bool = True, task: bool = True
 ) -> StoredLoop:
-    """Return the loop in `row`; without `outputs`, leave out what its attempts made.
+    """Return a loop, read from its row and from those of its parts.
 
-    Without `task`, its head has no task and no context.
+    Parts are attempts, decisions, overrides and steps. Without `outputs`, what its
+    attempts made is left out. Without `task`, its head has no task and no context.
     """
     parts = defaultdict[str, list[Row]](list)
     for part in part_rows:
@@ -825,11 +883,12 @@ def _stored_loop(
 
 
 def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int]:
-    """Delete what came to loops through a key; `source` is "key:" and the key's id.
+    """Delete what came to loops through a key of the service.
 
-    A loop that the key did not begin goes back to the state before the first attempt
-    that the key reported: later attempts were built on its feedback. Returns the ids of
-    deleted loops and of those that are open again, and how many attempts were deleted.
+    `source` is "key:" and the key's id. Loops that the key began are deleted. Another
+    loop goes back to the state before the first attempt that the key reported: later
+    attempts were built on its feedback. Returns the ids of deleted loops, the ids of
+    loops that are open again, and how many attempts were deleted.
     """
     deleted = list[str]()
     reopened = list[str]()
@@ -841,6 +900,7 @@ def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int
             attempts += db.delete("attempt", {"loop": n, "number": number})
             db.delete("decision", {"loop": n, "attempt": number})
         db.update("loop", {"n": n}, {"state": "open", "updated": time.time()})
+        # Only a loop that the key began is deleted.
         if db.delete("loop", {"n": n, "via": source}):
             deleted.append(row["id"])
             db.delete("note", {**key_of(scope), "loop": row["id"]})
@@ -850,10 +910,10 @@ def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int
 
 
 def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops that have attempts, for a replay, in reversed order.
+    """Return loops whose decisions can be made again, oldest first.
 
-    So the newest loops first become the oldest first. The run of a pipeline is left
-    out: its stages are loops with their own attempts.
+    `stored` are loops, newest first. Those without attempts are left out, and so is the
+    run of a pipeline: its stages are loops with their own attempts.
     """
     return [
         RecordedLoop(recorded.loop, ended=recorded.ended)

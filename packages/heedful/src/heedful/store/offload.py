@@ -27,7 +27,11 @@ MAX_INLINE_CHARS = 64 * 1024
 
 
 async def offload(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the value of a call that takes long, and raise its errors."""
+    """Run a long computation in a thread; return its result, or raise its error.
+
+    So the event loop can go on meanwhile. The function sees the context variables of
+    the caller.
+    """
     context = contextvars.copy_context()
     job = partial(context.run, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_executor(os.getpid()), job)
@@ -55,7 +59,7 @@ class _TurnQueue:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._max_running = most
         self._running: set[str] = set()
         self._waiting: list[_Waiting] = []
         # Caller -> the number of its last turn. One that is neither here nor running
@@ -68,7 +72,10 @@ class _TurnQueue:
         return sum(waiting.caller == caller for waiting in self._waiting)
 
     async def acquire(self, caller: str) -> None:
-        """Wait until a turn of this caller begins."""
+        """Wait until a turn of this caller begins; `release` ends it.
+
+        If the task is cancelled meanwhile, the caller has no turn.
+        """
         waiting = _Waiting(caller)
         self._waiting.append(waiting)
         self._begin_turns()
@@ -77,7 +84,7 @@ class _TurnQueue:
         except asyncio.CancelledError:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            else:  # the turn began in the same moment
+            else:  # the turn began before the task was cancelled
                 self.release(caller)
             raise
 
@@ -87,24 +94,29 @@ class _TurnQueue:
         self._begin_turns()
 
     def _begin_turns(self) -> None:
-        """Begin a turn of each caller that may have one."""
-        while len(self._running) < self._most:
-            free = [
+        """Begin turns while fewer than the maximum run and somebody can have one.
+
+        A caller has one turn at a time. The next turn goes to the caller whose last one
+        began the longest ago.
+        """
+        while len(self._running) < self._max_running:
+            may_begin = [
                 waiting
                 for waiting in self._waiting
                 if waiting.caller not in self._running
             ]
-            if not free:
+            if not may_begin:
                 break
-            longest = min(
-                free, key=lambda waiting: self._last_turns.get(waiting.caller, 0)
+            next_call = min(
+                may_begin, key=lambda waiting: self._last_turns.get(waiting.caller, 0)
             )
-            self._waiting.remove(longest)
+            self._waiting.remove(next_call)
             self._turns += 1
-            self._running.add(longest.caller)
-            self._last_turns[longest.caller] = self._turns
-            longest.turn.set_result(None)
+            self._running.add(next_call.caller)
+            self._last_turns[next_call.caller] = self._turns
+            next_call.turn.set_result(None)
 
+        # Nobody waits, so nobody is to be compared: forget callers, or they grow.
         if not self._waiting:
             self._last_turns = {
                 caller: self._last_turns[caller] for caller in self._running
@@ -126,9 +138,10 @@ class Turns:
 
     @contextmanager
     def call(self, caller: str) -> Iterator[None]:
-        """Let a call of a caller take a turn while the block runs.
+        """Let the call that the block runs take a turn, by `take_turn`.
 
-        The turn ends with the block.
+        Entering the block takes none. A turn that was taken ends with the block.
+        `caller` names who calls, and has one turn of a kind at a time.
         """
         turn = _Turn(self, caller)
         token = _current.set(turn)
@@ -155,13 +168,17 @@ class _Turn:
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
     async def take(self, kind: TurnKind) -> None:
-        """Wait until it is the turn of the call, unless it has one."""
+        """Wait until it is the turn of the call, unless it has one.
+
+        `kind` says which turns it waits for: "read" for short reads, or "call".
+        """
         async with self._lock:
             if self._queue is not None:
                 return
             queue = self._turns.queues[kind]
             await queue.acquire(self._caller)
             self._queue = queue
+            # The call ended while this part of it was waiting.
             if self._ended:
                 self.end()
 
@@ -190,9 +207,9 @@ async def take_turn(kind: TurnKind) -> None:
 
 
 def count_waiting(kind: TurnKind) -> int:
-    """Return how many calls of the current caller wait for a turn; 0 outside of calls.
+    """Return how many calls of the current caller wait for a turn of this kind.
 
-    A call that waits itself is one of them.
+    A call that waits itself is one of them. Outside of calls that take turns, it is 0.
     """
     turn = _current.get()
     if turn is None:

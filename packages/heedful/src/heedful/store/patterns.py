@@ -49,16 +49,22 @@ class PatternCache:
         ] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """Return the groups of the oldest `MAX_SCOPE_PATTERNS` patterns of a type."""
+        """Return the groups of similar error texts of one type.
+
+        They are learnt from the oldest `MAX_SCOPE_PATTERNS` patterns of the type that
+        are stored, or come from the cache while these have not changed.
+        """
+        # Counts of the scope's lessons, which change with any lesson: cheap to read.
         tally = db.select("lessons, lesson, trust", "tally", key_of(scope))
-        known_tally, known_rows, templates = self._entries.pop(
+        cached_tally, cached_rows, templates = self._entries.pop(
             (scope, error_type), ([], [], Templates())
         )
-        rows = known_rows
-        if tally != known_tally:
+        rows = cached_rows
+        if tally != cached_tally:
             selection = {"error_type": error_type, "most": MAX_SCOPE_PATTERNS}
             rows = db.all("learnt_patterns", scope, **selection)
-        if rows != known_rows:
+        # The lessons that changed may be of another error type.
+        if rows != cached_rows:
             patterns = (_stored_signature(row, error_type) for row in rows)
             templates = Templates().learn(*patterns)
 
@@ -70,14 +76,15 @@ class PatternCache:
 
 
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
-    """Return how often `pattern` was seen, and its lessons.
+    """Return how often the error with the signature `pattern` was seen, and lessons.
 
-    Patterns of its group count if they differ from it in particulars only. Includes the
-    lessons that replaced these lessons in dreams. All reads use an index.
+    Stored patterns that differ from it only in particulars, such as names, form a group
+    and count together. So do patterns whose lessons were merged with theirs in a dream,
+    a pass that sums up old lessons. All reads use an index.
     """
     digest = pattern.digest
     group = None
-    members = [digest]
+    members = [digest]  # the digests of all patterns that count
     if is_learnable(pattern):
         error_type = storable(pattern.error_type)
         templates = db.local(PatternCache).templates(db, scope, error_type)
@@ -88,7 +95,6 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
         if group is not None:
             members = list(group.members)
 
-    # The patterns that a dream merged with any of these count, too.
     merged = db.all(
         "became_one",
         scope,
@@ -103,20 +109,19 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
 def find(
     db: Db, scope: Scope, whole: Signature, lines: Sequence[tuple[str, Signature]]
 ) -> Seen:
-    """Return what is known about a whole text, or else about its error lines.
+    """Return what is known about the error of a text.
 
-    `lines` are the error lines of the text, each with its signature. What failed with
-    this very error comes first. Without a tool or type, the error is also found of
-    every tool; with one, that of others is found only if it was never seen of this one.
-    A line is found under any of its titles, such as a type or a tool, and under none; a
-    line of few words is not found under another title. The rules for the next time are
-    among the lessons.
+    `whole` is the signature of the whole text; its `error_type` is the tool or the type
+    of the error, or "". `lines` are the error lines of the text, each with its
+    signature. The lines are searched if the whole text was never seen, or if it names
+    no type, for then the same error may be stored under several. See `_find_lines` for
+    how lines match. The lessons include the strategies: what to do the next time.
     """
     matches = {}
-    own_match = seen(db, scope, whole)
-    if own_match:
-        matches[whole.digest] = own_match
-    if not own_match or not whole.error_type:
+    match_of_whole = seen(db, scope, whole)
+    if match_of_whole:
+        matches[whole.digest] = match_of_whole
+    if not match_of_whole or not whole.error_type:
         matches |= _find_lines(db, scope, whole.error_type, lines)
     if not matches:
         return Seen(0)
@@ -126,11 +131,12 @@ def find(
         for lesson in match.lessons:
             lessons[lesson["id"]] = _without_failed_fix(db, scope, lesson)
 
+    # A lesson about what happened may have a second one, its strategy: what to do.
     for row in db.all("rules_of", scope, members=json.dumps(list(matches))):
-        _, rules = _read_lessons(db, scope, row["signature"], [row["signature"]])
-        for rule_lesson in rules:
-            if rule_lesson["state"] != "superseded":
-                lessons[rule_lesson["id"]] = rule_lesson
+        _, strategies = _read_lessons(db, scope, row["signature"], [row["signature"]])
+        for strategy in strategies:
+            if strategy["state"] != "superseded":
+                lessons[strategy["id"]] = strategy
 
     groups = [match.group for match in matches.values()]
     return Seen(
@@ -148,22 +154,24 @@ def find_with_findings(
     lines: Sequence[tuple[str, Signature]],
     text: str,
 ) -> Seen:
-    """Return what is known about an error, also under the checks that found `text`.
+    """Return what is known about an error, and about findings of checks with its text.
 
-    A check may name its findings by a key of its own, which is then their signature.
+    `whole` and `lines` are as in `find`. A check may name its findings by a key instead
+    of their words. The signature is then made from the key, so `find` misses such
+    lessons, and they are looked up by the exact `text` of the finding.
     """
-    answer = find(db, scope, whole, lines)
-    finding = finding_digest(token(scope), storable(text))
-    lessons = {lesson["id"]: lesson for lesson in answer.lessons}
-    count = answer.count
-    for row in db.all("find_finding", scope, finding=finding, limit=MAX_SHOWN_ROWS):
+    known = find(db, scope, whole, lines)
+    text_digest = finding_digest(token(scope), storable(text))
+    lessons = {lesson["id"]: lesson for lesson in known.lessons}
+    count = known.count
+    for row in db.all("find_finding", scope, finding=text_digest, limit=MAX_SHOWN_ROWS):
         if row["id"] not in lessons:
-            sightings, of_check = _read_lessons(
+            sightings, lessons_of_check = _read_lessons(
                 db, scope, row["signature"], [row["signature"]]
             )
             count += sightings
-            lessons |= {lesson["id"]: lesson for lesson in of_check}
-    return replace(answer, count=count, lessons=tuple(lessons.values()))
+            lessons |= {lesson["id"]: lesson for lesson in lessons_of_check}
+    return replace(known, count=count, lessons=tuple(lessons.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,12 +192,15 @@ class _Wording:
 def _find_lines(
     db: Db, scope: Scope, error_type: str, lines: Sequence[tuple[str, Signature]]
 ) -> dict[str, Seen]:
-    """Return what is known of the first `MAX_LISTED_ITEMS` lines, by their patterns.
+    """Return what is known about error lines, by the digest of the stored pattern.
 
-    A line and a stored pattern match if they have the same words below some of their
-    titles, and are the same error. `error_type` is that of the whole text, "" if it has
-    none.
+    A title is what stands before the words of an error, as `cp: ` in `cp: no such
+    file`. A line and a stored pattern match if they are equal once some of their titles
+    are left out, and are the same error (see `_is_same_error`). `error_type` is the
+    type of the whole text, "" if it has none. At most `MAX_LISTED_ITEMS` patterns are
+    returned, in the order of the lines.
     """
+    # Each line with none, one, two … of its titles left out, by the digest of the rest.
     wordings: dict[str, _Wording] = {}
     for index, (text, signature) in enumerate(lines):
         for titles, words in untitled(signature.pattern):
@@ -201,6 +212,7 @@ def _find_lines(
     rows = db.all(
         "find_words", scope, digests=json.dumps(list(wordings)), limit=MAX_SHOWN_ROWS
     )
+    # The database returns them in any order; that of the ids makes answers repeatable.
     rows.sort(key=lambda row: int(row["id"]))
 
     matches: dict[str, tuple[Signature, _Wording]] = {}
@@ -218,17 +230,20 @@ def _find_lines(
 
 
 def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
-    """Return True if a stored pattern with the same words is this error.
+    """Return True if the stored pattern in `row`, with the same words, is this error.
 
-    They share a title, or one of them has none and so may be the error of any tool. Or
-    the words alone identify the error and at most one of the two names a type of error.
+    A title names a tool or a type of error, as `cp` in `cp: no such file`. The two are
+    the same error if they share a title, or if one has none and so may be the error of
+    any tool. With different titles they are, if the words are enough to identify the
+    error, and at most one of the two names a type of error.
     """
-    *_, (stored_titles, _) = untitled(row["pattern"])
+    *_, (stored_titles, _) = untitled(row["pattern"])  # the last has all titles
     titles = {error_type.lower(), *wording.titles} - {""}
     others = {row["error_type"].lower(), *stored_titles} - {""}
     if titles & others or not titles or not others:
         return True
 
+    # Masks, such as <N> for a number, identify nothing.
     unmasked_words = _LETTER_WORD_PATTERN.findall(MASK_PATTERN.sub(" ", wording.words))
     if len(unmasked_words) < MIN_PATTERN_WORDS:
         return False
@@ -242,9 +257,10 @@ def _names_error_type(titles: set[str]) -> bool:
 def _read_lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[int, tuple[Fields, ...]]:
-    """Return how often the patterns `members` were seen, and their first lessons.
+    """Return how often some error patterns were seen, and at most 50 of their lessons.
 
-    The lessons of the pattern `signature` come first.
+    `members` are the digests of the patterns. The lessons of the one with the digest
+    `signature` come first, and lessons that others have replaced last.
     """
     rows = db.all(
         "seen",
@@ -254,7 +270,7 @@ def _read_lessons(
         limit=MAX_SHOWN_ROWS,
     )
     lessons = [{**plain(row), "pattern": row["pattern"]} for row in rows]
-    # Every row has the same total.
+    # Every row has the sightings of all patterns as its `total`; no lesson has that.
     totals = [int(lesson.pop("total")) for lesson in lessons]
     return max(totals, default=0), tuple(lessons)
 
@@ -265,13 +281,16 @@ def _stored_signature(row: Row, error_type: str) -> Signature:
 
 
 def _without_failed_fix(db: Db, scope: Scope, lesson: Fields) -> Fields:
-    """Return a lesson as data, without its fix if that failed itself."""
+    """Return a lesson as data, without its fix if that call fails itself by now.
+
+    The text of the lesson is written anew, because it told the fix.
+    """
     mistake = from_data(lesson["mistake"]) if lesson["mistake"] else None
     if mistake is None or not calls.has_failed_fix(db, scope, mistake):
         return lesson
-    bare = replace(mistake, fix=None)
+    without_fix = replace(mistake, fix=None)
     return {
         **lesson,
-        "text": render.text_of(lesson["kind"], bare),
-        "mistake": to_data(bare),
+        "text": render.text_of(lesson["kind"], without_fix),
+        "mistake": to_data(without_fix),
     }

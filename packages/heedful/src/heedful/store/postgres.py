@@ -66,13 +66,15 @@ _BEGIN_READ_SQL = "begin isolation level repeatable read read only"
 
 
 def connect(address: Address) -> PostgresSession:
-    """Connect, and check the version of the server, the role and the schema.
+    """Connect to a database, check that heedful may use it, and return the session.
 
+    The server must be new enough, row-level security must restrict the role, that is
+    the user of the database, and the schema must have the version of this heedful.
     Raises RoleRefused, PoolerRefused, StoreOlder, StoreNewer, StoreUnavailable.
     """
     session = PostgresSession(address)
     with ExitStack() as refusal:
-        refusal.callback(session.close)
+        refusal.callback(session.close)  # whichever check fails
 
         role = describe_role(session)
         check_server(role["server"])
@@ -89,10 +91,12 @@ def connect(address: Address) -> PostgresSession:
 
 
 def describe_role(session: PostgresSession) -> Row:
-    """Return a row with the database, the version of the server and the role.
+    """Return a row about the server, the database, and the role that is connected.
 
-    `free` says why row-level security does not restrict the role; it is null if it
-    does. `made` says that the schema exists, `owner` that the role owns its tables.
+    Its columns: `role` and `database` are their names, `server` is the version of the
+    server, `made` says that heedful's schema exists, and `owner` that the role owns
+    tables in it. `free` says why row-level security does not restrict the role; it is
+    null if it does.
     """
     return session.execute(_ROLE_SQL).fetchone()
 
@@ -100,7 +104,8 @@ def describe_role(session: PostgresSession) -> Row:
 def check_schema(session: PostgresSession, role: Row) -> None:
     """Check that the schema has the version of this heedful.
 
-    Raises StoreOlder, StoreNewer.
+    `role` is the row of `describe_role`. Raises StoreOlder, also if there is no schema,
+    and StoreNewer.
     """
     version = None
     if role["made"]:
@@ -159,9 +164,10 @@ class Database(Threads[PostgresSession]):
     ) -> T:
         """Run `work`, commit, and return its result.
 
-        Repeats if the database asks for a retry. Raises StoreInDoubt if the connection
-        was lost during the commit. `work` is then not repeated here: the store, which
-        calls this, can recognise what was written.
+        Meanwhile no other writer has one of the `locks`, which are names within the
+        scope. Repeats if the database asks for a retry. Raises StoreInDoubt if the
+        connection was lost during the commit. `work` is then not repeated here: the
+        store, which calls this, can recognise what was written.
         """
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
         job = partial(self.transact, _begin("begin", scope, numbers), work)
@@ -177,9 +183,10 @@ class Database(Threads[PostgresSession]):
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
         """Run `job` on a thread and return its result.
 
-        Tasks of this event loop that need the same `locks` wait here, others in the
-        database.
+        Tasks of this event loop that need the same `locks` (numbers) wait here for each
+        other, without a thread or a connection; those of others wait in the database.
         """
+        # First the turn for the first lock, then those for the rest, and then the job.
         if locks:
             key = asyncio.get_running_loop(), locks[0]
             async with self._turns.setdefault(key, asyncio.Lock()):
@@ -188,10 +195,12 @@ class Database(Threads[PostgresSession]):
         return await self.submit(job)
 
     def transact(self, begin: Sequence[str], work: Work[T], reads: bool = False) -> T:
-        """Run `work` in a transaction, which may only read; return its result.
+        """Run `work` in a transaction and return its result.
 
-        Repeats if the database asks for a retry, or if the connection was lost before
-        the commit.
+        `begin` is the SQL that begins the transaction. With `reads`, it only reads.
+        Repeats after a pause if the database asks for a retry, or if the connection was
+        lost before the commit, at most once for each of `RETRY_PAUSES_SECONDS`. Raises
+        StoreError, and the errors of `work`.
         """
         pauses = iter(RETRY_PAUSES_SECONDS)
         while True:
@@ -229,9 +238,9 @@ def _quoted(text: str) -> str:
 
 
 def _is_temporary(error: Exception, lost: bool) -> bool:
-    """Return True if the transaction was not committed, and may succeed if repeated.
+    """Return True if a transaction was surely not committed, and may succeed next time.
 
-    `lost` says that the connection was lost.
+    `error` ended it, and `lost` says that the connection was lost.
     """
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
         return True

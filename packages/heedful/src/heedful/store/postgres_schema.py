@@ -53,11 +53,12 @@ create table if not exists queue_version (
 
 
 def migrate(url: str, role: str = "") -> bool:
-    """Create the schema of the database at `url`, in one transaction.
+    """Create the tables and the job queue of the database at `url`, in one transaction.
 
-    Returns False if it was there. The role in the URL creates and owns the tables.
-    `role` is the role of the service, which may read and write rows. If `role` does not
-    exist, it is created without a password. Raises StoreError, InvalidInput.
+    Returns False if the tables were there. The role in the URL creates and owns them.
+    `role` is the role of the service, which may read and write rows; "" grants no
+    rights. If `role` does not exist, it is created without a password. Raises
+    StoreError, InvalidInput.
     """
     try:
         with closing(PostgresSession(parse_url(url))) as session:
@@ -71,11 +72,12 @@ def migrate(url: str, role: str = "") -> bool:
 
 
 def _migrate(db: PostgresSession, role: str) -> bool:
-    """Create the tables and the job queue, and grant `role` its rights; "" means no
-    role.
+    """Create the tables and the job queue, and grant rights to `role` unless it is "".
 
-    The caller begins and commits the transaction.
+    Returns True if the tables are new. The caller begins and commits the transaction.
     """
+    # Wait for another migration as long as it takes, but for other locks 10 s at most:
+    # the service waits behind whoever waits for the lock of a table.
     db.script(f"""
         {PATIENT_TRANSACTION_SQL};
         set local lock_timeout = 0;
@@ -107,7 +109,12 @@ def _migrate(db: PostgresSession, role: str) -> bool:
 
 
 def _migrate_jobs(db: PostgresSession) -> None:
-    """Migrate the job queue to the installed version of procrastinate."""
+    """Migrate the tables of the job queue to the installed version of procrastinate.
+
+    An empty database gets the whole schema of procrastinate, and its migrations are
+    only noted as done. Otherwise those that are not noted are executed. Raises
+    PackageMissing.
+    """
     try:
         from procrastinate.schema import SchemaManager
     except ImportError as error:
@@ -117,14 +124,14 @@ def _migrate_jobs(db: PostgresSession) -> None:
 
     folder = SchemaManager.get_migrations_path()
     names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
-    before = {row["name"] for row in db.execute("select name from queue_version")}
-    if not before:
+    done = {row["name"] for row in db.execute("select name from queue_version")}
+    if not done:
         db.script(SchemaManager.get_schema())
 
     for name in names:
-        if name in before:
+        if name in done:
             continue
-        if before:
+        if done:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())
         values = {"name": name, "at": time.time()}
@@ -142,6 +149,7 @@ def check_server(version: int) -> None:
 
 def check_pgvector(db: PostgresSession) -> None:
     """Check that the database has pgvector, new enough. Raises StoreError."""
+    # Old versions of pgvector have no type `halfvec`; a missing type is null here.
     row = db.execute("select to_regtype('public.halfvec') as name").fetchone()
     if row["name"] is None:
         raise StoreError(
@@ -154,12 +162,15 @@ def check_pgvector(db: PostgresSession) -> None:
 def _grant_rights(db: PostgresSession, role: str) -> None:
     """Let `role` read and write rows under row-level security; create it if necessary.
 
-    This includes tables that are created later. The role may add audit rows, but not
-    change them.
+    This includes tables that are created later. The role may add rows to the audit log,
+    but not change them, and may not change the versions of the schema. Raises
+    InvalidInput for a name that PostgreSQL would cut, or that cannot be printed.
     """
     if not role.isprintable() or len(role) > MAX_ROLE_CHARS:
         raise InvalidInput("role", role, "1 to 63 printable characters")
 
+    # The name becomes part of statements, which take no parameters here, so it is
+    # quoted.
     name = sql.Identifier(role).as_string()
     exists = "select 1 from pg_roles where rolname = :role"
     if not db.execute(exists, {"role": role}).fetchone():

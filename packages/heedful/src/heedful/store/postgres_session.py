@@ -92,9 +92,10 @@ class Address:
 
 
 def parse_url(url: str) -> Address:
-    """Return the address in `url`; `?pool_size=` may be 1 to 500.
+    """Return the address of a database from its URL.
 
-    Raises InvalidInput.
+    libpq reads the URL, apart from `?pool_size=`, the most connections of a pool, which
+    may be 1 to 500. Raises InvalidInput, without the password.
     """
     place, _, query = url.partition("?")
     # libpq does not read + as a blank.
@@ -114,7 +115,8 @@ def parse_url(url: str) -> Address:
     except psycopg.Error as error:
         # What follows the first quote or colon may be a part of the password.
         problem = str(error).partition('"')[0].partition(":")[0].strip()
-    # Raised here, so that the error of psycopg is not shown as its context.
+    # Not raised above, where the error of psycopg, which may quote the password, would
+    # be shown as its context.
     if problem:
         allowed = f"like postgresql://user@host:5432/db ({problem})"
         raise InvalidInput("store", shown(url), allowed)
@@ -167,7 +169,7 @@ class PostgresSession(Db):
             opened.callback(self.close)
             # Not prepared: behind a pooler, another client may have prepared that name.
             self._connection.execute(SETTINGS_SQL.encode(), prepare=False)
-            opened.pop_all()  # it stays open
+            opened.pop_all()  # nothing failed, so it stays open
 
         # What the next statement is sent with: SQL that begins the transaction, and
         # statements with their values.
@@ -230,30 +232,32 @@ class PostgresSession(Db):
     def transact(
         self, begin: Sequence[str], work: Work[T], *, reads: bool = False
     ) -> T:
-        """Run `work` in a transaction, which the SQL texts `begin` start.
+        """Run the function `work` in a transaction, commit it, and return its result.
 
-        Returns its result. The transaction is committed; if it only `reads`, `work` may
-        have ended it before. Raises CommitInDoubt if the connection was lost during the
-        commit, and the errors that `work` expects.
+        The SQL texts `begin` start the transaction; they are sent with its first
+        statement. If it only `reads`, its last statement may have ended it already.
+        After an error it is rolled back. Raises CommitInDoubt if the connection was
+        lost during the commit, and the errors that `work` gave to `expect`.
         """
         self._begin = begin
         self._expected = []
         self._reads = reads
         self._has_ended = False
         try:
-            # The server may have sent that it ends the connection. Then the end comes
-            # next, as an error before anything was written.
+            # The server may have sent that it ends the connection: the first call reads
+            # this message, and the second the end, as an error before any writing.
             self._connection.pgconn.consume_input()
             self._connection.pgconn.consume_input()
             value = work(self)
             if not self._has_ended:
                 self.commit()
         except errors.FeatureNotSupported:
-            # Its prepared statements are older than the change of the schema.
+            # The schema has changed since the connection prepared its statements.
             self.close()
             raise
         except psycopg.Error as error:
             if error.sqlstate == UNMET_EXPECTATION_STATE:
+                # The detail is the number of the expectation that was not met.
                 number = int(error.diag.message_detail or 0)
                 raise self._expected[number] from None
             raise
@@ -276,9 +280,11 @@ class PostgresSession(Db):
         return self._connection.info.transaction_status
 
     def commit(self) -> None:
-        """Send what waits, and commit; a transaction that fails is rolled back.
+        """Send the statements that wait, and commit, in one round trip.
 
-        Raises CommitInDoubt if it is unknown whether the commit happened.
+        Raises StoreError if a statement failed before, and the error of the server if
+        one fails now: then nothing was written. Raises CommitInDoubt if the connection
+        was lost, so that it is unknown whether the commit happened.
         """
         if self._status == TransactionStatus.INERROR:
             raise StoreError(
@@ -288,13 +294,14 @@ class PostgresSession(Db):
         try:
             self._send_waiting(commits=True)
         except psycopg.Error as error:
-            # Another error of the server says that nothing was committed.
+            # An error with which the server goes on says that nothing was committed.
             severity = error.diag.severity_nonlocalized
             if error.sqlstate is not None and severity not in LOST_SEVERITIES:
                 raise
 
             # libpq would notice a lost connection only at the next statement.
             self.close()
+            # Of reads, nothing can be in doubt.
             if self._reads:
                 raise
             raise CommitInDoubt(str(error)) from error
@@ -302,7 +309,8 @@ class PostgresSession(Db):
     def _send_waiting(self, commits: bool = False) -> list[Rows]:
         """Send the statements that wait in one round trip; return their results.
 
-        With `commits`, the transaction ends with them.
+        What begins the transaction is sent first, if it was not yet. With `commits`,
+        the transaction ends with them. Raises the first error of the server.
         """
         begin = self._begin
         waiting = self._waiting
@@ -379,7 +387,10 @@ def _call_each(functions: Iterable[Callable[[], None]]) -> None:
 
 
 def _cause_of(error: psycopg.Error) -> psycopg.Error:
-    """Return the error for which the server ignored the rest of a pipeline."""
+    """Return the error that made the server ignore the later commands of a pipeline.
+
+    psycopg raises PipelineAborted for an ignored command; the cause is its context.
+    """
     while isinstance(error, errors.PipelineAborted):
         if not isinstance(error.__context__, psycopg.Error):
             break
@@ -389,9 +400,10 @@ def _cause_of(error: psycopg.Error) -> psycopg.Error:
 
 @cache
 def expecting_sql(sql: str) -> str:
-    """Return a statement that runs `sql` and fails if this changes no row.
+    """Return a statement that runs `sql`, and raises an error if it changes no row.
 
-    The error names the parameter `expectation`.
+    `sql` must not return rows. The error has the value of the parameter `expectation`,
+    by which `PostgresSession` finds the error that its caller expects.
     """
     return (
         f"with changed as ({sql.rstrip(';')} returning 1) "
@@ -401,7 +413,9 @@ def expecting_sql(sql: str) -> str:
 
 @cache
 def psycopg_sql(sql: str) -> bytes:
-    """Return SQL with its named parameters as psycopg writes them.
+    """Return SQL with its named parameters as psycopg writes them: `:a` as `%(a)s`.
+
+    Strings, quoted names and comments stay as they are, except that each % is doubled.
 
     >>> psycopg_sql("select :a::text, ':b', 7 % :c")
     b"select %(a)s::text, ':b', 7 %% %(c)s"
@@ -477,7 +491,7 @@ _UNREACHABLE_SERVER_FIX = (
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Return the HeedfulError for an error of psycopg.
+    """Return the HeedfulError for an error of psycopg, with what the user can do.
 
     `lost` says that the connection was lost.
     """
@@ -495,8 +509,8 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return InvalidInput("text", "\0", allowed)
     if isinstance(error, CommitInDoubt):
         return StoreInDoubt(line)
-    # Without a state, psycopg was answered twice: a pooler added that the server is
-    # gone.
+    # An InternalError without a state is an answer that psycopg did not expect: that of
+    # a pooler, which says after an error that the server is gone.
     if lost or (isinstance(error, psycopg.InternalError) and error.sqlstate is None):
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

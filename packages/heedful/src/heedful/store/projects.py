@@ -54,7 +54,7 @@ def private(path: str, flags: int) -> int:
 def write_private(path: Path, content: bytes) -> None:
     """Write a file of the user's folder in one step, so that nobody reads half of it.
 
-    Raises OSError.
+    Its folder is made, and only the user may read both. Raises OSError.
     """
     _make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -76,7 +76,11 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        """The folder in the user's folder with what is remembered of the project."""
+        """The folder in the user's folder with what is remembered of the project.
+
+        Its name begins with that of the project, so that a person finds it, and ends
+        with a digest of the whole path, since projects may have the same name.
+        """
         path = self.place.parent if self.place.name == ".git" else self.place
         name = re.sub(r"[^\w.-]+", "-", path.name)[:MAX_LABEL_CHARS]
         digest = hashlib.sha256(os.fsencode(self.place)).hexdigest()
@@ -94,7 +98,7 @@ class Project:
         return self.folder / _ACCEPTED_FILE
 
     def notes(self) -> Document:
-        """Return what is noted about the project, {} if nothing is."""
+        """Return what is noted about the project, {} if nothing readable is."""
         with suppress(OSError, ValueError):
             notes = json.loads((self.folder / _NOTES_FILE).read_bytes())
             if isinstance(notes, dict):
@@ -103,21 +107,25 @@ class Project:
 
     def note(self, **notes: Any) -> None:
         """Note something about the project. Raises OSError."""
-        all_notes = {"path": str(self.place), **self.notes(), **notes}
-        content = json.dumps(all_notes, indent=2).encode()
+        merged_notes = {"path": str(self.place), **self.notes(), **notes}
+        content = json.dumps(merged_notes, indent=2).encode()
         write_private(self.folder / _NOTES_FILE, content)
 
     def tell_once(self, texts: Iterable[str]) -> list[str]:
-        """Return the texts that this was not asked for before. Raises OSError."""
+        """Return those of the texts that no earlier call for the project was given.
+
+        Their digests are noted, so that the user is told each only once. Raises
+        OSError.
+        """
         digests = {_short_digest(text): text for text in texts}
-        digests_told = self.notes().get("told", [])
+        known_digests = self.notes().get("told", [])
         news = {
             digest: text
             for digest, text in digests.items()
-            if digest not in digests_told
+            if digest not in known_digests
         }
         if news:
-            self.note(told=[*digests_told, *news])
+            self.note(told=[*known_digests, *news])
         return list(news.values())
 
 
@@ -127,7 +135,11 @@ def _short_digest(text: str) -> str:
 
 
 def find_project(folder: Path) -> Project:
-    """Return the project of a folder."""
+    """Return the project to which a folder belongs.
+
+    All folders and worktrees of a git repository are one project. Without git, the
+    folder itself is the project.
+    """
     folder = Path(os.path.realpath(folder))
     repository = find_repository(folder)
     if repository is None:
@@ -136,10 +148,11 @@ def find_project(folder: Path) -> Project:
 
 
 def folder_db(folder: Path) -> Path:
-    """Return the database that commands use in a folder, if no setting states one.
+    """Return the path of the database that commands use in a folder without settings.
 
-    It is a `heedful.db` that the library made in the folder or at its root, else that
-    of the hooks in a repository, or where hooks have worked.
+    The first of these is taken: a `heedful.db` in the folder, one at the root of its
+    project, the database of the hooks if it exists or the folder is in a repository,
+    and else a `heedful.db` that is still to be made in the folder.
     """
     for place in (folder, project_root(folder)):
         path = place / DEFAULT_DATABASE_FILE
@@ -153,9 +166,9 @@ def folder_db(folder: Path) -> Path:
 
 
 def prepare_database(db: str) -> str:
-    """Return the name of a database; make its folder if it is in the user's folder.
+    """Make the folder of a database, if it is in the user's folder; return `db`.
 
-    Raises OSError.
+    `db` is the path of the database. Raises OSError.
     """
     path = Path(db)
     if path.is_relative_to(user_folder()):
@@ -173,9 +186,11 @@ def _make_folder(folder: Path) -> None:
 
 
 def own_settings(project: Project) -> Document:
-    """Return the settings in the user's folder: for all projects, then for this one.
+    """Return the settings of a project that stand in the user's folder.
 
-    A path of a database is relative to the user's folder. Raises UsageError.
+    Those for this project, which is found by its path, take the place of those for all
+    projects. A path of a database is relative to the user's folder. Raises UsageError
+    if the file is not as it must be.
     """
     file = user_folder() / SETTINGS_FILE
     settings = read_table(file)
@@ -193,11 +208,12 @@ def own_settings(project: Project) -> Document:
 
 
 def move_memory(old: Path, project: Project) -> Path | None:
-    """Give a project what was remembered of it at its path before.
+    """Give a project that was moved what is remembered of it at its old path.
 
-    `old` is that path, or a folder that was set aside. Returns the folder with what was
-    remembered at the new path, which is set aside, None if nothing was. Raises
-    NotFound, UsageError, OSError.
+    `old` is that path, or a folder that an earlier call set aside. What is remembered
+    at the new path already is set aside: its folder is renamed and returned, None if
+    there was nothing. Raises NotFound if nothing is remembered at the old path,
+    UsageError if it is in use or that of the project itself, and OSError.
     """
     source = _folder_of(old)
     if source == project.folder:
@@ -217,7 +233,11 @@ def move_memory(old: Path, project: Project) -> Path | None:
 
 
 def _folder_of(old: Path) -> Path:
-    """Return the folder with what was remembered at a path, or that folder itself."""
+    """Return the folder with what is remembered of a project at the path `old`.
+
+    `old` may also be such a folder itself. If nothing is remembered, returns the folder
+    that a repository at this path would have.
+    """
     old = old.expanduser().absolute()
     if old.parent == user_folder() / PROJECTS_TABLE:
         return old
@@ -243,15 +263,17 @@ class Repository(NamedTuple):
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Return the repository with this folder, None if there is none.
+    """Return the git repository that contains a folder, None if none does.
 
-    A submodule belongs to the repository around it.
+    A `.git` that claims to belong to a repository which does not know it is passed
+    over. A submodule belongs to the repository around it.
     """
     for top in (folder, *folder.parents):
         git = top / ".git"
         if git.is_dir() and not git.is_symlink():
             return Repository(git=git, root=top, top=top)
 
+        # The `.git` of a worktree is a file. Without one, the folder above is tried.
         with suppress(OSError, ValueError, UsageError):
             common = _common_git_folder(git)
             # In `project/.git/worktrees/x`, the main worktree is `project`.
@@ -261,12 +283,13 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _common_git_folder(link: Path) -> Path:
-    """Return the folder of git of a worktree, whose `.git` is the file `link`.
+    """Return the `.git` of the main repository of a worktree.
 
-    It says `gitdir: ../main/.git/worktrees/x`. In that folder, the file `commondir`
-    names the `.git` of the main repository, and the file `gitdir` names `link`. Raises
-    OSError, ValueError or UsageError if this is not so: anyone can write a `.git` that
-    claims to belong to a repository, which does not know it.
+    `link` is the file `.git` of the worktree. It says
+    `gitdir: ../main/.git/worktrees/x`. In that folder, the file `commondir` names the
+    `.git` of the main repository, and the file `gitdir` names `link`. Raises OSError,
+    ValueError or UsageError if this is not so: anyone can write a `.git` that claims to
+    belong to a repository, which does not know it.
     """
     target = read_project_file(link).decode("utf-8").removeprefix("gitdir:")
     worktree = (link.parent / target.strip()).resolve()
@@ -289,23 +312,25 @@ def project_top(folder: Path) -> Path:
 
 
 def project_root(folder: Path) -> Path:
-    """Return the folder with the settings of a project.
+    """Return the folder with the settings of the project to which a folder belongs.
 
-    It is the root of the main worktree, or of the submodule, which has files of its
-    own. Outside of repositories it is `folder`.
+    In a repository it is the root of the main worktree, and in a submodule the root of
+    the submodule, which has files of its own. Elsewhere it is `folder` itself.
     """
     top = project_top(folder)
     repository = find_repository(folder)
+    # In a submodule, the repository around it was found, which has another top.
     if repository is not None and repository.top == top:
         return repository.root
     return top
 
 
 def read_project_file(path: Path, within: Path | None = None) -> bytes:
-    """Return the content of a file that others may have written.
+    """Return the content of a file of a project, which anyone may have written.
 
-    Raises OSError if it cannot be read, and UsageError if it is not a regular file,
-    lies outside of the folder `within`, or has more than 1 MiB.
+    Raises OSError if it cannot be read. Raises UsageError if it is not a regular file,
+    has more than `MAX_READ_BYTES`, or lies outside of the folder `within`, if that is
+    given, when links are followed.
     """
     real = os.path.realpath(path)
     if within is not None and not Path(real).is_relative_to(within.resolve()):
@@ -313,6 +338,7 @@ def read_project_file(path: Path, within: Path | None = None) -> bytes:
             f"{path} is a link to {real}, outside of {within}; put a file in its place"
         )
 
+    # One byte more shows that the file is too large, without reading all of it.
     with open(real, "rb", opener=_open_regular_file) as file:
         content = file.read(MAX_READ_BYTES + 1)
     if len(content) > MAX_READ_BYTES:
@@ -323,11 +349,13 @@ def read_project_file(path: Path, within: Path | None = None) -> bytes:
 
 
 def _open_regular_file(path: str, flags: int) -> int:
-    """Open a file as `open` does for an `opener`, without waiting for its other end.
+    """Open a regular file and return its descriptor; this is an `opener` of `open`.
 
-    Raises UsageError if it is not a regular file but, for example, a pipe.
+    A pipe is opened without waiting for its other end, and then refused, as is all
+    that is not a regular file: that raises UsageError. Except on Windows, raises
+    OSError for a link.
     """
-    # Windows has neither of them.
+    # Windows has neither of these flags.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -340,8 +368,9 @@ def _open_regular_file(path: str, flags: int) -> int:
 def read_table(file: str | Path, *keys: str) -> Document:
     """Return a table of a TOML file of a project, {} if it or the file does not exist.
 
-    `keys` is the path to the table: "tool", "heedful" for `[tool.heedful]`. Raises
-    UsageError.
+    `keys` is the path to the table: "tool", "heedful" for `[tool.heedful]`. Without
+    keys it is the whole file. Raises UsageError if the file cannot be read as TOML, or
+    if something else than a table stands there.
     """
     path = Path(file).absolute()
     try:

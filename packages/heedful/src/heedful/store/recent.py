@@ -81,87 +81,96 @@ def read_recent(
     before: int = 0,
     numbers: Sequence[int] | None = None,
 ) -> RecentLoops:
-    """Return the newest loops, of at most `MAX_REPLAY_BYTES` of records.
+    """Return the newest loops, as many as have at most `MAX_REPLAY_BYTES` of records.
 
-    These are loops with a number below `before`, if that is given, and perhaps only
-    those with one of the `numbers`. The records of `known` loops that have not changed
-    are not read again.
+    The records are those of their attempts. With `before`, only loops with a lower
+    number are returned; with `numbers`, only those with one of these numbers. `known`
+    are loops that were returned before, by number: those that have not changed since
+    are returned as they are, and their records are not read again.
     """
-    only = ""
-    least = 0
+    numbers_json = ""
+    lowest_number = 0
     if numbers is not None:
-        only = json.dumps(list(numbers))
-        least = min(numbers, default=MAX_ROWS)
+        numbers_json = json.dumps(list(numbers))
+        lowest_number = min(numbers, default=MAX_ROWS)
+    # One row more than are read, to see whether there are more.
     newest = db.all(
         "recent_loops",
         scope,
         before=before or MAX_ROWS,
-        numbers=only,
-        least=least,
+        numbers=numbers_json,
+        least=lowest_number,
         limit=MAX_READ_ROWS + 1,
     )
-    heads = [
+    # `total` is the size of the records of a loop and of all newer ones. The newest
+    # loop is read whatever its size, so that each page has one.
+    loop_rows = [
         row
         for place, row in enumerate(newest[:MAX_READ_ROWS])
         if not place or row["total"] <= MAX_REPLAY_BYTES
     ]
-    same = {}
-    for row in heads:
+    unchanged = {}
+    for row in loop_rows:
         loop = (known or {}).get(row["n"])
         if loop and loop.updated == row["updated"] and loop.size == row["size"]:
-            same[row["n"]] = loop
+            unchanged[row["n"]] = loop
 
-    changed = [row["n"] for row in heads if row["n"] not in same]
+    changed = [row["n"] for row in loop_rows if row["n"] not in unchanged]
     records = defaultdict[int, list[str]](list)
     for row in db.all("attempts_of_loops", scope, numbers=json.dumps(changed)):
         records[row["n"]].append(row["record"])
-    loops = [same.get(row["n"]) or _loop(row, records[row["n"]]) for row in heads]
-    oldest = heads[-1]["n"] if len(newest) > len(heads) else 0
+    loops = [
+        unchanged.get(row["n"]) or _recent_loop(row, records[row["n"]])
+        for row in loop_rows
+    ]
+    oldest = loop_rows[-1]["n"] if len(newest) > len(loop_rows) else 0
     return RecentLoops(loops, oldest)
 
 
-def _loop(head: Row, records: Sequence[str]) -> RecentLoop:
-    """Return a loop from its row and the records of its attempts."""
+def _recent_loop(row: Row, records: Sequence[str]) -> RecentLoop:
+    """Return a loop from its row and the JSON records of its attempts."""
     attempts = [codec.from_document(Attempt, json.loads(text)) for text in records]
-    state = head["state"]
+    state = row["state"]
+    # "passed" may mean that nothing has judged the answer: then the attempt says so.
     if attempts and state == "passed":
         state = attempts[-1].doubt_state or state
 
     evaluations = [attempt.evaluation or Evaluation() for attempt in attempts]
-    if head["size"] > MAX_READ_BYTES:
-        evaluations = []
-    first = evaluations[0] if evaluations else Evaluation()
-    last = evaluations[-1] if evaluations else Evaluation()
+    # The errors of a loop whose records are very large count as unknown.
+    if not attempts or row["size"] > MAX_READ_BYTES:
+        evaluations = [Evaluation()]  # it has no errors
+    first = evaluations[0]
+    last = evaluations[-1]
     errors = chain.from_iterable(evaluation.errors for evaluation in evaluations)
 
     # Calls that failed belong to no attempt.
-    extra = Usage(**json.loads(head["extra"]))
-    stops = json.loads(head["stops"] or "[]")
+    failed_calls = Usage(**json.loads(row["extra"]))
+    stops = json.loads(row["stops"] or "[]")
     return RecentLoop(
-        n=head["n"],
-        id=head["id"],
-        kind=head["kind"],
+        n=row["n"],
+        id=row["id"],
+        kind=row["kind"],
         state=state,
-        memory_key=head["memory_key"],
-        created=head["created"],
-        updated=head["updated"],
-        size=head["size"],
+        memory_key=row["memory_key"],
+        created=row["created"],
+        updated=row["updated"],
+        size=row["size"],
         attempts=len(attempts),
         rung=max([attempt.rung for attempt in attempts], default=1),
-        usage=sum([attempt.usage for attempt in attempts], extra),
+        usage=sum([attempt.usage for attempt in attempts], failed_calls),
         checks=tuple(dict.fromkeys(error.check for error in errors)),
-        first_error=_shown(first.errors),
-        error=_shown([*last.errors, *last.unvalidated]),
+        first_error=_first_shortened(first.errors),
+        error=_first_shortened([*last.errors, *last.unvalidated]),
         stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
     )
 
 
-def _shown(findings: Sequence[Finding]) -> Finding | None:
-    """Return the first of the findings with the beginning of its message, if any."""
-    for finding in findings:
-        message = finding.message[:MAX_SHOWN_TEXT_CHARS]
-        return replace(finding, message=message, fix="", evidence="")
-    return None
+def _first_shortened(findings: Sequence[Finding]) -> Finding | None:
+    """Return the first finding, shortened to the beginning of its message, or None."""
+    if not findings:
+        return None
+    message = findings[0].message[:MAX_SHOWN_TEXT_CHARS]
+    return replace(findings[0], message=message, fix="", evidence="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +208,11 @@ class LoopFigures:
 
     @property
     def sentence(self) -> str:
-        """How the loops ended, in words; shares of few loops say nothing."""
+        """How the loops ended: "90 % of 40 loops solved, 70 % at the first try".
+
+        Of few loops it has numbers, because their shares say nothing. If none has
+        ended, it says how many are open or were judged by nothing.
+        """
         ended = self._count(self.passed.of)
         if not self.passed.of:
             judged = f"{self.unjudged} that nothing judged" if self.unjudged else ""
@@ -212,7 +225,7 @@ class LoopFigures:
         return f"{solved}, {percent(self.right.value)} at the first try"
 
     def _count(self, number: int) -> str:
-        """Return a number of these in words: of loops, stages, or both."""
+        """Return a number in words: "3 loops", "3 stages" or "3 loops and stages"."""
         if self.stages == self.loops:
             return counted(number, "stage")
         words = counted(number, "loop")
@@ -220,7 +233,10 @@ class LoopFigures:
 
 
 def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
-    """Return how loops went."""
+    """Return how many of the loops passed, stopped or are open, and what all used.
+
+    The memory `key` that they share only labels the result.
+    """
     loops = list(loops)
     states = [loop.state for loop in loops]
     right = sum(loop.state == "passed" and loop.attempts < 2 for loop in loops)
@@ -245,12 +261,15 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
 
 
 def count_keys(loops: Iterable[RecentLoop]) -> list[LoopFigures]:
-    """Return how the loops of each memory key went, those with the most loops first."""
+    """Return how the loops went, by the function they serve, most loops first.
+
+    Their memory key names this function.
+    """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         groups[loop.memory_key].append(loop)
     figures = [sum_loops(group, key) for key, group in groups.items()]
-    return sorted(figures, key=lambda one: (-one.loops, one.key))
+    return sorted(figures, key=lambda figure: (-figure.loops, figure.key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,17 +292,21 @@ class FailureCause:
 
 
 def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
-    """Return why loops stopped or were not validated, the most frequent cause first."""
+    """Return why loops stopped or were not validated, the most frequent cause first.
+
+    Not validated are loops whose check failed itself. Loops with the same error, or
+    without one with the same reason, have one cause: it shows the newest of them.
+    """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         if loop.state in FAILED_STATES:
             groups[cause_of(loop)].append(loop)
 
     causes = []
-    for name, group in groups.items():
+    for cause_name, group in groups.items():
         newest = max(group, key=lambda loop: loop.updated)
         cause = FailureCause(
-            signature=name,
+            signature=cause_name,
             check=newest.error.check if newest.error else "",
             finding=newest.why,
             loops=len(group),
@@ -297,9 +320,10 @@ def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
 
 
 def cause_of(loop: RecentLoop) -> str:
-    """Return the signature of the error for which a loop stopped, or else its reason.
+    """Return what loops that failed for the same cause have in common, as a text.
 
-    Two checks that report the same words have two causes.
+    It is the digest of the check and the pattern of its last error, so that two checks
+    that report the same words have two causes. Without an error, it is why it stopped.
     """
     if loop.error is None:
         return loop.why

@@ -83,7 +83,10 @@ class StoredLoop:
         return isinstance(self.verdict, Done)
 
     def explain(self) -> Explanation:
-        """Explain, from the recorded decisions, why the loop continued or stopped."""
+        """Explain why the loop continued or stopped after each of its attempts.
+
+        The explanation is made of what was decided at the time, not decided anew.
+        """
         from heedful.loop import explain  # most loops are never explained
 
         policy = codec.policy_from(self.head.policy)
@@ -103,10 +106,11 @@ class StoredLoop:
 
     @property
     def shown_state(self) -> str:
-        """Its state as every face shows it: one that passed may be "unchecked" or
-        "not_validated".
+        """Its state as pages and the terminal show it.
 
-        A run of a pipeline is judged stage by stage.
+        A loop that passed is shown as "unchecked" if no check judged it, and as
+        "not_validated" if a check raised an error instead of judging. A run of a
+        pipeline stays "passed", as each of its stages is a loop that is judged.
         """
         state = state_after(self.verdict)
         if state != "passed" or self.is_run:
@@ -121,10 +125,11 @@ class StoredLoop:
         return self.loop.attempts[-1].doubt
 
     def summary(self) -> Document:
-        """Return a summary as JSON data; times are in seconds since 1970.
+        """Return how the loop stands and what it used, as JSON data.
 
-        `rung` is the name of the rung that answered: "" without a ladder, and if the
-        loop has not passed.
+        `rung` is the name of the rung that answered, that is of one model of a ladder
+        from cheaper to dearer ones: "" without a ladder, and if the loop has not
+        passed. Times are in seconds since 1970.
         """
         loop = self.loop
         verdict = self.verdict
@@ -147,7 +152,11 @@ class StoredLoop:
         }
 
     def stage_report(self, run: str) -> StageReport:
-        """Return the report of this loop, which is a stage or a task of `run`."""
+        """Return the report of this loop as a part of `run`, the id of a run.
+
+        The loop is a stage of a pipeline, or a task of a list of tasks. A task has no
+        record of its stage: its name is the rest of its id, behind that of the run.
+        """
         stage = self.head.stage
         is_task = stage is None
         if stage is None:

@@ -70,14 +70,15 @@ def remind(
     at: float,
     mark: str = "",
 ) -> frozenset[int]:
-    """Record what a session is told, or not; return the ids to be shown.
+    """Decide which of these lessons a session is told, record it, and return their ids.
 
-    Each of the `lessons` is shown or withheld with the probability `share`, in the
-    whole session or not at all; nothing is withheld from the first sessions of a scope.
-    Where memory hurts, each lesson is withheld from 39 of 40 sessions. A lesson that
-    only this session taught is neither shown nor recorded, unless an operator wrote it.
-    `UNLEARNT_LESSON` among them stands for what a call with this `mark` is
-    told without a lesson. The first reminder of a session about a subject counts.
+    `lessons` are ids. Each is withheld with the probability `share`, to measure whether
+    it helps, in the whole session or not at all; nothing is withheld from the first
+    sessions of a scope. Where memory hurts, each lesson is withheld from 39 of 40
+    sessions. A lesson that only this session taught is neither shown nor recorded,
+    unless an operator wrote it. The id `UNLEARNT_LESSON` stands for what a call with
+    the digest `mark` is told without a lesson; it is never withheld. The first reminder
+    of a session about a subject counts. `at` is the time, in seconds since 1970.
     """
     if not lessons:
         return frozenset()
@@ -98,44 +99,53 @@ def remind(
 def _remind_of_lesson(
     db: Db, scope: Scope, session: str, id: int, share: float, at: float
 ) -> bool:
-    """Record that a session is told a lesson, or not; return whether it is.
+    """Decide whether a session is told the lesson `id`, and record it.
 
-    That is one opportunity to avoid its error: an exposure named `SESSION/SIGNATURE`.
-    What was shown or withheld before in this session is again.
+    Returns True if it is told. It is withheld with the probability `share`, drawn once
+    a session. What is recorded is an exposure: one opportunity of the session to avoid
+    the error of the lesson, named `SESSION/SIGNATURE`. A lesson that does not exist, or
+    that only this session taught, is not told.
     """
     columns = "kind, signature, source, seen, trust, released_by, author"
-    for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-        is_own = lesson["source"] == storable(source_of(session))
-        standing = standing_of(lesson["trust"], lesson["released_by"])
-        if is_own and lesson["seen"] == 1 and standing != "user":
-            return False
+    rows = db.select(columns, "lesson", {**key_of(scope), "id": id})
+    if not rows:
+        return False
 
-        signature = lesson["signature"]
-        name = lesson_name(lesson["kind"], signature)
-        loop = opportunity_name(storable(session), signature)
-        recorded = exposures.shown_to(db, scope, loop)
-        if not recorded:
-            # Opportunities count one by one, so each needs a draw of its own.
-            seed = f"{scope.tenant}\0{scope.project}"
-            is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
-            exposure = Exposure(
-                name,
-                loop,
-                shown=is_shown,
-                signature=signature,
-                share=share,
-                # If their source is revoked, what the session repeats goes, too.
-                examples=(lesson["author"],) if lesson["author"] else (),
-            )
-            recorded = [exposure]
-            exposures.expose(db, scope, recorded, outcome=None, now=time.time())
+    lesson = rows[0]
+    is_own = lesson["source"] == storable(source_of(session))
+    standing = standing_of(lesson["trust"], lesson["released_by"])
+    # Only this session has seen it: it would be told what it has just said.
+    if is_own and lesson["seen"] == 1 and standing != "user":
+        return False
 
-        for exposure in recorded:
-            if exposure.lesson == name:
-                draw = {"told": exposure.shown, "share": exposure.share}
-                _insert(db, scope, session, {"subject": name, **draw}, time=at)
-        return recorded[0].shown
-    return False
+    signature = lesson["signature"]
+    name = lesson_name(lesson["kind"], signature)
+    loop = opportunity_name(storable(session), signature)
+    # An earlier draw of this session holds, so that it is told the same again.
+    recorded = exposures.shown_to(db, scope, loop)
+    if not recorded:
+        # Opportunities count one by one, so each needs a draw of its own.
+        seed = f"{scope.tenant}\0{scope.project}"
+        is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
+        exposure = Exposure(
+            name,
+            loop,
+            shown=is_shown,
+            signature=signature,
+            share=share,
+            # If their source is revoked, what the session repeats goes, too.
+            examples=(lesson["author"],) if lesson["author"] else (),
+        )
+        recorded = [exposure]
+        exposures.expose(db, scope, recorded, outcome=None, now=time.time())
+
+    # Another lesson about the same error may have had the draw: it holds for this one,
+    # too, but the reminder is about the other.
+    for exposure in recorded:
+        if exposure.lesson == name:
+            draw = {"told": exposure.shown, "share": exposure.share}
+            _insert(db, scope, session, {"subject": name, **draw}, time=at)
+    return recorded[0].shown
 
 
 def _insert(
@@ -147,8 +157,12 @@ def _insert(
 
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
-    """Return the reminders of a session that have no outcome."""
-    pending = []
+    """Return the reminders of a session of which it is not recorded how they ended.
+
+    The subject of a reminder is "mark/DIGEST" for one about the mark of a call, and the
+    name of a lesson, "KIND/SIGNATURE", for all others.
+    """
+    reminders = []
     for row in db.all("open_reminders", scope, session=storable(session)):
         mistake = from_json(row["mistake"] or "")
         kind, _, digest = row["subject"].partition("/")
@@ -159,18 +173,19 @@ def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
             at=row["at"],
             action=mistake.action if mistake is not None else None,
         )
-        pending.append(reminder)
-    return pending
+        reminders.append(reminder)
+    return reminders
 
 
 @resumable(result=None)
 def settle(
     db: Db, scope: Scope, session: str, verdicts: Mapping[str, Verdict], at: float
 ) -> None:
-    """Record how the reminders of a session ended at the time `at`, by subject.
+    """Record how the open reminders of a session ended: with the mistake or without.
 
-    The exposures of their lessons end in the same way. Those without an outcome have
-    no verdict.
+    `verdicts` are by the subjects of the reminders. A reminder that is missing there
+    ends without a verdict. The opportunity of the session to avoid the error of the
+    lesson, which was recorded as an exposure, ends in the same way at the time `at`.
     """
     for reminder in open_reminders(db, scope, session):
         verdict = verdicts.get(reminder.subject, Verdict())
@@ -178,6 +193,7 @@ def settle(
         ended = {"repeated": verdict.repeated, "calls": verdict.calls}
         key = {**key_of(scope), **subject, "settled": False}
         db.update("reminder", key, {**ended, "settled": True})
+        # A reminder without a lesson has no exposure.
         if not reminder.signature:
             continue
 

@@ -73,11 +73,13 @@ def remove_some(
     by: str,
     began: float,
 ) -> int:
-    """Remove some of the loops that ended before a time; return how many.
+    """Remove up to 300 loops that ended before the time `before`; return how many.
 
-    They changed last from `after` to `until`. The ruling of the time `began` counts
-    them. Raises LeaseLost.
+    Their last change was at a time from `after` to `until`. `by` is who removes them:
+    one ruling, the record of this decision, has the time `began` and counts them all.
+    Raises LeaseLost if a loop changes meanwhile.
     """
+    # Another writer may have changed loops since they were found: find them again here.
     expired = find(
         db, scope, before, after=after, until=until, limit=MAX_REMOVED_LOOPS, lists=True
     )
@@ -103,9 +105,12 @@ def find(
     limit: int = MAX_ROWS,
     lists: bool = False,
 ) -> Expired:
-    """Return the loops that ended before a time and that `remove` would remove.
+    """Count the loops that `remove` would remove: they ended before the time `before`.
 
-    They changed last from `after` to `until`. With `lists`, their row numbers are read.
+    Their last change was at a time from `after` to `until`. Left out are loops that are
+    still evidence for a proof, and runs whose stages are not all as old. At most
+    `limit` loops, and the stages of runs among them, are counted. With `lists`, the
+    numbers of their rows are read, too. Times are seconds since 1970.
     """
     (row,) = db.all(
         "expired_loops",
@@ -123,31 +128,37 @@ def find(
 def _count_in_ruling(
     db: Db, scope: Scope, loops: int, *, before: float, by: str, began: float
 ) -> None:
-    """Add removed loops to the ruling of the time `began`; make it if it is missing."""
+    """Record that `by` removed so many `loops` that ended before the time `before`.
+
+    A removal takes several transactions, but has one ruling, the record of a decision.
+    The first transaction makes it, with the time `began`; the others add their loops.
+    """
     day = datetime.fromtimestamp(before, UTC).date().isoformat()
     subject = f"loops that ended before {day}"
     key = {**key_of(scope), "subject": subject, "action": "expire", "at": began}
-    for ruling in db.select("record", "ruling", key):
-        total = json.loads(ruling["record"])["loops"] + loops
-        db.update("ruling", key, {"record": json.dumps({"loops": total})})
-        return
-
-    rule(
-        db,
-        scope,
-        action="expire",
-        subject=subject,
-        by=by,
-        why="",
-        now=began,
-        record={"loops": loops},
-    )
+    rulings = db.select("record", "ruling", key)
+    if rulings:
+        total_loops = json.loads(rulings[0]["record"])["loops"] + loops
+        db.update("ruling", key, {"record": json.dumps({"loops": total_loops})})
+    else:
+        rule(
+            db,
+            scope,
+            action="expire",
+            subject=subject,
+            by=by,
+            why="",
+            now=began,
+            record={"loops": loops},
+        )
 
 
 async def remove(store: Store, scope: Scope, *, ended_for: float, by: str) -> int:
     """Remove the loops that ended and did not change for `ended_for` seconds.
 
-    Return their number. Raises InvalidInput, StoreError.
+    Returns their number. `by` is who removes them. It goes batch by batch, from the
+    loops that changed first to the last, so that no writer waits long. Raises
+    InvalidInput if `by` is empty, and StoreError.
     """
     check_actor(by, "")
     began = time.time()
@@ -169,27 +180,28 @@ async def remove(store: Store, scope: Scope, *, ended_for: float, by: str) -> in
             by=by,
             began=began,
         )
+        # The next batch begins here: loops that have stayed are not looked at again.
         after = expired.latest
 
 
 async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
-    """Return why nobody should `remove` loops unattended now; "" if all is well.
+    """Return why a job should not `remove` old loops now; "" if it may.
 
-    If more than half of the loops ended so long ago, the clock may be fast: then what
-    is new would be lost.
+    Old are loops that ended more than `ended_for` seconds ago. If they are more than
+    half of all, and more than a few, the clock may be fast: then new loops would be
+    lost. The text says so to a person, with the command that removes them anyway.
     """
-    old_loops = await store.read(scope, find, time.time() - ended_for)
-    expired = old_loops.loops
-    if expired <= MAX_UNDOUBTED_LOOPS:
+    old_loops = (await store.read(scope, find, time.time() - ended_for)).loops
+    if old_loops <= MAX_UNDOUBTED_LOOPS:
         return ""
 
     loops = await store.read(scope, count_all)
-    if expired * 2 <= loops:
+    if old_loops * 2 <= loops:
         return ""
     days = f"{ended_for / DAY_SECONDS:g}"
     return (
-        f"{expired} of {loops} loops seem to have ended more than {days} days ago, and "
-        "stay; see that the clock is right, then run "
+        f"{old_loops} of {loops} loops seem to have ended more than {days} days ago, "
+        "and stay; see that the clock is right, then run "
         f"{name_scope('heedful lessons prune', scope)} --by NAME --ended-for {days}d"
     )
 
@@ -199,10 +211,12 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> Pruned:
 
     With `unused_for` above 0, these are the lessons neither seen nor shown for this
     many seconds. With `keep` of at least 0, the least useful lessons are added until
-    only `keep` would remain. Lessons that are pinned or proven to help are left out.
+    only `keep` would remain; a negative `keep` adds none. Lessons that are pinned or
+    proven to help are left out. Nothing is deleted.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
+    # Usefulness is above 1 only if a proof says that the lesson helps.
     find_unpinned = partial(db.all, "prunable", scope, most_useful=1, kept="[]")
     unused = find_unpinned(since=-inf, before=before, limit=MAX_ROWS)
 
@@ -222,12 +236,16 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> Pruned:
 
 @resumable(result=Pruned, counts=True)
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> Pruned:
-    """Delete the lessons that `prunable` returns, record a ruling, and return them."""
+    """Delete lessons that are unused or beyond the number to keep, and return them.
+
+    They are those that `prunable` returns for `unused_for` seconds and `keep` lessons.
+    `by` is who deletes them. A ruling, the record of this decision, names them and why
+    each went. Raises InvalidInput if `by` is empty.
+    """
     lessons = prunable(db, scope, unused_for, keep)
     if not lessons:
         return lessons
 
-    delete_lessons(db, scope, lessons)
     removed = [{"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons]
     rule(
         db,
@@ -239,4 +257,6 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> Pruned
         now=time.time(),
         record={"removed": removed},
     )
+    # After the ruling, which refuses an empty `by`.
+    delete_lessons(db, scope, lessons)
     return lessons

@@ -22,10 +22,12 @@ def rule(
     now: float,
     record: Fields | None = None,
 ) -> None:
-    """Record a ruling on `subject`; `record` holds details as plain data.
+    """Record a ruling, that is a decision of a person or of heedful about a lesson.
 
-    The subject is a name or a digest, not an id, so that the ruling is clear even after
-    the lesson is deleted. Raises InvalidInput if `by` is empty.
+    `action` says what was decided, such as "retire", `by` who decided, `why` the
+    reason, and `now` the time. The `subject` is a name or a digest, not an id, so that
+    the ruling is clear even after the lesson is deleted. `record` holds details as
+    plain data. Raises InvalidInput if `by` is empty.
     """
     check_actor(by, why)
     values = {
@@ -49,9 +51,11 @@ def change_state(
     by: str,
     why: str,
 ) -> None:
-    """Retire or restore a lesson, given as its row, and record a ruling."""
-    state = after(action, lesson["state"])
-    db.update("lesson", {**key_of(scope), "id": lesson["id"]}, {"state": state})
+    """Retire or restore a lesson, and record who decided it (`by`) and `why`.
+
+    `lesson` is its row. The record has the digest of its words, which may change later.
+    Raises InvalidInput if `by` is empty.
+    """
     rule(
         db,
         scope,
@@ -62,6 +66,8 @@ def change_state(
         now=time.time(),
         record={"digest": words_digest(lesson["text"])},
     )
+    state = after(action, lesson["state"])
+    db.update("lesson", {**key_of(scope), "id": lesson["id"]}, {"state": state})
 
 
 def words_digest(text: str) -> str:

@@ -14,7 +14,11 @@ from heedful.store.store import Store
 
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
-    """Return the report of a stored run, which may still be open. Raises NotFound."""
+    """Return the report of a stored run of a pipeline, which may still be open.
+
+    It has each stage of the pipeline; one that has not begun is "not_run". Raises
+    NotFound if there is no such run, also if the id `run` is that of another loop.
+    """
     stored_loop = await store.read(scope, loops.read, run)
     if not stored_loop.is_run:
         raise NotFound(
@@ -33,6 +37,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     ended = 0.0  # the run is still open
     if stored_loop.ended:
         last = stored_loop.decisions[-1]
+        # Without the time of the decision, that of its record is near enough.
         ended = last.decided or last.at
     return Report(
         stored_loop.head.task["pipeline"],
@@ -44,9 +49,10 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 
 
 async def report_any(store: Store, scope: Scope, id: str) -> tuple[Report, str]:
-    """Return the report of a run, or of a loop as of one task, and why the loop ended.
+    """Return the report of a run of a pipeline, or of any other loop, by its id.
 
-    The words are "" for a run. Raises NotFound.
+    The second part of the result is "" for a run. For a loop, whose report is that of
+    one task, it says in words what failed and why the loop ended. Raises NotFound.
     """
     stored_loop = await store.read(scope, loops.read, id)
     if stored_loop.is_run:
@@ -70,7 +76,10 @@ async def report_any(store: Store, scope: Scope, id: str) -> tuple[Report, str]:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Return the stored loop of each stage that has begun, by the name of the stage."""
+    """Return the stored loops of the stages that have begun, by the name of the stage.
+
+    `run` is the id of the run, and `stages` are the names that its pipeline has.
+    """
     names = {loop_id(run, name): name for name in stages}
     stored_loops = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in stored_loops}

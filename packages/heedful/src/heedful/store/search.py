@@ -71,9 +71,10 @@ BM25_B = 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Return how many texts contain each word, rarest first.
+    """Return how many searchable texts of a scope contain each word, rarest first.
 
-    Counts only the first `MAX_COUNTED_WORDS` of `words`.
+    `corpus` is the row about these texts: their `mark` in the full-text index, their
+    number and their length. Counts only the first `MAX_COUNTED_WORDS` of `words`.
     """
     terms = list(dict.fromkeys(words))[:MAX_COUNTED_WORDS]
     values = {"mark": corpus["mark"], "terms": json.dumps(terms)}
@@ -86,17 +87,18 @@ def matching(
     db: Db,
     corpus: Row,
     counts: Mapping[str, int],
-    many: int,
+    max_ids: int,
     among: set[int] | None = None,
 ) -> list[int]:
-    """Return the ids of the `many` texts with the most weight of rare words.
+    """Return the ids of the `max_ids` texts with the most weight of rare words.
 
     The best comes first. Searches only for the rarest words: as many as have about
     `BASE_MATCHES` matches in total. If the rarest word alone has more matches, only its
     newest matches count. With `among`, only texts with these ids count, and the number
     of their matches is not limited.
 
-    `counts` says how many texts contain each word, rarest first.
+    `corpus` is the row about the scope's texts (its index `mark`, their number), and
+    `counts` says how many of them contain each word, rarest first.
     """
     limit = corpus["texts"]
     if among is None:
@@ -109,7 +111,7 @@ def matching(
     affordable = len([total for total in totals if total <= limit])
     terms = rare_words[: max(1, affordable)]
     if len(terms) == 1 and among is None:
-        limit = many  # all its matches have the same weight, so the newest are best
+        limit = max_ids  # all its matches have the same weight, so the newest are best
 
     scores: dict[int, float] = {}
     values = {"mark": corpus["mark"], "terms": json.dumps(terms), "limit": limit}
@@ -126,7 +128,7 @@ def matching(
             for id in ids:
                 scores[id] = scores.get(id, 0.0) + weight
 
-    return nlargest(many, scores, key=scores.__getitem__)
+    return nlargest(max_ids, scores, key=scores.__getitem__)
 
 
 def rarity(count: int, texts: int) -> float:
@@ -160,10 +162,11 @@ def bm25(rarities: Mapping[str, float], text_words: str, mean_length: float) -> 
 
 
 def placed(db: Db, space: str, vector: Sequence[float]) -> Document:
-    """Return the columns of a stored vector: its vector space, and its numbers.
+    """Return the columns with which a vector is stored.
 
-    They are little-endian 32-bit floats. The column `near` is for pgvector; it is None
-    on SQLite.
+    `space` names the embedding model that made it. `data` are its numbers as bytes:
+    little-endian 32-bit floats. `near` is the same as text for pgvector, None on
+    SQLite.
     """
     import numpy as np
 
@@ -173,9 +176,10 @@ def placed(db: Db, space: str, vector: Sequence[float]) -> Document:
 
 
 def short(data: bytes) -> str:
-    """Return a vector, given as the bytes of `placed`, as text for pgvector's halfvec.
+    """Return a vector as text for the type halfvec of pgvector: "[0.1234,-1.5]".
 
-    It has four digits a number, because halfvec stores only 11 bits of each.
+    `data` are its numbers as little-endian 32-bit floats. Each gets four digits,
+    because a halfvec stores only 11 bits of it.
     """
     import numpy as np
 
@@ -199,7 +203,12 @@ class Vectors:
         self._tables: dict[tuple[str, str, int], VectorTable] = {}
 
     def table(self, db: Db, key: Document, corpus: Row, width: int) -> VectorTable:
-        """Return the current vectors in the scope and space of `key`."""
+        """Return the table of a scope's vectors, brought up to date from the database.
+
+        `key` has the scope and the vector space, `corpus` is the row about the scope's
+        texts, and `width` is the number of numbers in a vector. Tables that were not
+        used for longest are dropped once all take too much memory.
+        """
         name = corpus["scope"], key["space"], width
         table = self._tables.pop(name, None)
         # Deleted vectors stay until a search finds them, so a table with too many is
@@ -231,8 +240,8 @@ class VectorTable:
     def __init__(self, width: int, room: int) -> None:
         import numpy as np
 
-        self._followed: int = 0
-        self._newest: int = 0
+        self._followed: int = 0  # the version of the scope's vectors that was read
+        self._newest: int = 0  # the highest id that was ever in the table
         self.count: int = 0
         self._ids = np.empty(room, np.int64)
         self._vectors = np.empty((room, width), np.float32)
@@ -243,9 +252,11 @@ class VectorTable:
         return self._ids.nbytes + self._vectors.nbytes
 
     def follow(self, db: Db, key: Document, changed: int) -> None:
-        """Add vectors that became searchable since the last call.
+        """Read and add the vectors that became searchable since the last call.
 
-        `changed` is the version of the scope's vectors now.
+        `key` has their scope and vector space. `changed` is the version of the scope's
+        vectors now: if it has not changed, nothing is read. Vectors of another length
+        than those of the table are skipped.
         """
         import numpy as np
 
@@ -266,39 +277,41 @@ class VectorTable:
 
         self._followed = changed
 
-    def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors, nearest first.
+    def nearest(self, query: Rows, max_ids: int, allowed_ids: Ids | None = None) -> Ids:
+        """Return the ids of the `max_ids` vectors nearest to `query`, nearest first.
 
-        With `among`, only vectors with these ids are compared.
+        The nearest has the greatest scalar product with the query. With `allowed_ids`,
+        only vectors with these ids are compared.
         """
         import numpy as np
 
         ids = self.ids
         scores = self._vectors[: self.count] @ query
-        if among is not None:
-            allowed = np.isin(ids, among)
+        if allowed_ids is not None:
+            allowed = np.isin(ids, allowed_ids)
             scores = scores[allowed]
             ids = ids[allowed]
 
-        # Only the best are sorted; a partition finds the score of the last of them.
-        if many < len(ids):
-            least = np.partition(scores, -many)[-many]
-            best = np.flatnonzero(scores >= least)
+        # Only the best are sorted, as sorting all would be slow. A partition finds the
+        # score of the last of them.
+        if max_ids < len(ids):
+            lowest_score = np.partition(scores, -max_ids)[-max_ids]
+            best = np.flatnonzero(scores >= lowest_score)
             scores = scores[best]
             ids = ids[best]
 
-        return ids[np.lexsort((ids, -scores))[:many]]
+        return ids[np.lexsort((ids, -scores))[:max_ids]]
 
     @property
     def ids(self) -> Ids:
         """The ids of all vectors, in the order of the rows."""
         return self._ids[: self.count]
 
-    def drop(self, gone: Ids) -> None:
-        """Remove the rows with these ids; rows from the end fill the gaps."""
+    def drop(self, deleted_ids: Ids) -> None:
+        """Remove the rows with these ids, if any; rows from the end fill the gaps."""
         import numpy as np
 
-        is_gone = np.isin(self.ids, gone)
+        is_gone = np.isin(self.ids, deleted_ids)
         self.count -= int(is_gone.sum())
 
         # Behind the new end, there are as many rows to keep as there are gaps before
@@ -309,13 +322,18 @@ class VectorTable:
         self._vectors[holes] = self._vectors[movable]
 
     def _put(self, ids: Ids, vectors: Rows) -> None:
-        """Append vectors; those with the same ids are replaced."""
+        """Append vectors; those with the same ids are replaced.
+
+        `ids` are those of the rows of `vectors`. The table grows if it is full.
+        """
+        # Ids rise: only one up to the newest can be in the table already.
         if ids.min() <= self._newest:
             self.drop(ids)
         self._newest = max(self._newest, int(ids.max()))
 
         end = self.count + len(ids)
         if end > len(self._ids):
+            # An eighth more than needed, so that not every call has to grow the table.
             room = end + end // 8
             self._ids.resize(room, refcheck=False)
             self._vectors.resize((room, self._vectors.shape[1]), refcheck=False)
@@ -342,15 +360,16 @@ def search(
     memory_key: str = "",
     every: bool = False,
 ) -> list[Match]:
-    """Return the examples most like `text`.
+    """Return the stored examples most like `text`, found by words and by vector.
 
-    There are at most `limit` by words and `limit` by vector. `space` is the vector
-    space of `vector`, and `only` filters the examples. A match has a `keyword` score if
-    the search by words found it, and a `cosine` if its vector is in `space`. With
-    `waiting`, examples in quarantine are returned, too. With `every`, all examples that
-    pass the filter are returned, whatever they say. The examples of the `memory_key`
-    are `own`, if its loops broke rules.
+    There are at most `limit` by words and `limit` by vector. `space` names the
+    embedding model of `vector`, and `only` filters the examples. A match has a
+    `keyword` score if the search by words found it, and a `cosine` if its vector is in
+    `space`. With `waiting`, examples in quarantine are returned, too. With `every`, all
+    examples that pass the filter are added, whatever they say. `memory_key` names the
+    function that asks: if its loops broke rules, its own examples are marked `own`.
     """
+    # The row about all searchable texts of the scope; without any, there is none.
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
@@ -400,10 +419,11 @@ def hidden(
     vector: Sequence[float] | None,
     reviews: bool = True,
 ) -> list[Match]:
-    """Return the newest examples that wait in quarantine, or whose lesson is retired.
+    """Return the newest examples that no other search finds, and how well each fits.
 
-    No other search finds them. Their state is "quarantined" or "retired"; only who
-    `reviews` gets the former.
+    First come those that wait in quarantine, if the caller `reviews` it; then those of
+    retired lessons, whose state is given as "retired". How well they fit `text` is
+    measured by words, and by `vector` if their vectors are of the model `space`.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -417,8 +437,9 @@ def hidden(
         only=ANY_LESSON,
         waiting=reviews,
     )
-    waiting_ids = parameters.waiting_ids
+    waiting_ids = parameters.waiting_ids  # this reads their rows
 
+    # From now on, `read` finds the examples of retired lessons, too.
     parameters.values["waiting"] = "retired"
     retired_ids = parameters.read(
         row["id"] for row in db.all("retired", scope, most=MAX_READ_ROWS)
@@ -452,7 +473,12 @@ def _match_of(
     cosine: float | None,
     keyword: float | None = None,
 ) -> Match:
-    """Return an example with how well it fits the words of a query."""
+    """Return the example in `row` with how well it fits a query.
+
+    `word_weights` are the weights of the query's words by their rarity, `task_words`
+    all its words. `cosine` and `keyword` are the scores of the searches by vector and
+    by words, None if it was not found so. `overlap` is measured only without a cosine.
+    """
     example = example_of(row)
     shared = 0.0
     if cosine is None:
@@ -494,6 +520,11 @@ class SearchParameters:
         only: Filter,
         waiting: bool,
     ) -> None:
+        """Prepare a search of at most `limit` examples that pass the filter `only`.
+
+        `key` has the scope and the vector space, and `corpus` is the row about the
+        scope's texts. With `waiting`, examples in quarantine are found, too.
+        """
         self.db: Db = db
         self.key: Document = key
         self.corpus: Row = corpus
@@ -504,6 +535,7 @@ class SearchParameters:
         self.values: Document = {
             **key,
             "tags": json.dumps(sorted(tags)),
+            # So many of the tags a lesson must have.
             "least": len(tags) if only.match == "all" else 1,
             "kind": json.dumps(only.kind),
             "error_type": storable(only.error_type),
@@ -515,7 +547,10 @@ class SearchParameters:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Read examples; return those that may be recalled and pass the filter."""
+        """Read examples into `rows`; return the ids of those that may be recalled.
+
+        They pass the filter of the search. What was read before is not read again.
+        """
         ids = list(ids)
         unread = json.dumps([id for id in ids if id not in self.rows])
         for row in self.db.run("read_examples", {**self.values, "ids": unread}):
@@ -529,7 +564,11 @@ class SearchParameters:
 
     @cached_property
     def waiting_ids(self) -> list[int]:
-        """The ids of the newest examples in quarantine, if they are searched."""
+        """The ids of the newest examples in quarantine that pass the filter.
+
+        They are empty unless the search wants those in quarantine, too. Their rows are
+        read into `rows`.
+        """
         if not self.values["waiting"]:
             return []
 
@@ -541,9 +580,10 @@ class SearchParameters:
         return self.read(row["id"] for row in self.db.run("waiting_ids", values))
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """Return the exact cosines of examples that were read, by id.
+        """Return the cosines of examples with a query, by the ids of the examples.
 
-        Examples without a vector of the length of `query` are left out.
+        Their rows must have been read. Those without a vector of the length of `query`
+        are left out. Vectors have length 1, so a cosine is a scalar product.
         """
         import numpy as np
 
@@ -561,63 +601,71 @@ class SearchParameters:
 def by_text(
     parameters: SearchParameters, counts: Mapping[str, int]
 ) -> dict[int, float]:
-    """Return the BM25 scores of matching examples, divided by the best one: 0..1."""
+    """Search by words: return the scores of the best examples by id, best first.
+
+    A score is that of BM25, divided by the best one: above 0, at most 1. `counts` says
+    how many texts contain each word of the query.
+    """
     corpus = parameters.corpus
     limit = parameters.limit
     max_ids = 2 * limit
     ids = matching(parameters.db, corpus, counts, max_ids)
     matches = parameters.read(ids)
 
-    # The filter has removed too many: search only among the examples that pass it.
+    # There were more matches, but the filter removed too many of these: search again,
+    # only among the examples that pass it.
     if len(matches) < limit and len(ids) == max_ids:
         ids = matching(
             parameters.db,
             corpus=corpus,
             counts=counts,
-            many=max_ids,
+            max_ids=max_ids,
             among=parameters.filtered_ids,
         )
         matches = parameters.read(ids)
 
-    waiting = parameters.waiting_ids
-    if not matches and not waiting:
+    waiting_ids = parameters.waiting_ids
+    if not matches and not waiting_ids:
         return {}
 
     # The corpus does not count the examples in quarantine.
-    texts = {id: parameters.rows[id]["words"] for id in [*matches, *waiting]}
-    text_count = corpus["texts"] + len(waiting)
-    total_length = corpus["length"] + sum(len(texts[id]) for id in waiting)
+    texts = {id: parameters.rows[id]["words"] for id in [*matches, *waiting_ids]}
+    text_count = corpus["texts"] + len(waiting_ids)
+    total_length = corpus["length"] + sum(len(texts[id]) for id in waiting_ids)
     mean_length = max(1, total_length) / text_count
     rarities = {word: rarity(count, text_count) for word, count in counts.items()}
     scores = {id: bm25(rarities, text, mean_length) for id, text in texts.items()}
 
     matching_ids = [id for id in scores if scores[id] > 0]
-    best = sorted(matching_ids, key=lambda id: (-scores[id], id))[:limit]
-    return {id: scores[id] / scores[best[0]] for id in best}
+    best_ids = sorted(matching_ids, key=lambda id: (-scores[id], id))[:limit]
+    return {id: scores[id] / scores[best_ids[0]] for id in best_ids}
 
 
 def by_vector(
-    parameters: SearchParameters, vector: Sequence[float], also: Iterable[int] = ()
+    parameters: SearchParameters, vector: Sequence[float], also_ids: Iterable[int] = ()
 ) -> dict[int, float]:
-    """Return the cosines of the nearest examples, nearest first, then those of `also`.
+    """Search by vector: return cosines by example id, those of the nearest first.
 
-    The examples of `also` were read before.
+    Then follow the cosines of the examples `also_ids`, whose rows were read before.
     """
     import numpy as np
 
     query = np.asarray(vector, "<f4")
     if parameters.db.dialect == "sqlite":
-        matches = by_table(parameters, query)
+        found_ids = by_table(parameters, query)
     else:
-        matches = by_database(parameters, query)
+        found_ids = by_database(parameters, query)
 
-    cosines = parameters.cosines(matches, query)
-    best = sorted(cosines, key=lambda id: (-cosines[id], id))[: parameters.limit]
-    return {id: cosines[id] for id in best} | parameters.cosines(also, query)
+    cosines = parameters.cosines(found_ids, query)
+    nearest_ids = sorted(cosines, key=lambda id: (-cosines[id], id))[: parameters.limit]
+    return {id: cosines[id] for id in nearest_ids} | parameters.cosines(also_ids, query)
 
 
 def by_table(parameters: SearchParameters, query: Rows) -> list[int]:
-    """Return the ids of the nearest examples, found with the vectors in memory."""
+    """Return the ids of the examples nearest to `query`, by the vectors in memory.
+
+    Vectors of deleted examples that the search meets leave the memory.
+    """
     import numpy as np
 
     cache = parameters.db.local(Vectors)
@@ -625,25 +673,29 @@ def by_table(parameters: SearchParameters, query: Rows) -> list[int]:
 
     limit = parameters.limit
     ids = table.nearest(query, limit).tolist()
-    matches = parameters.read(ids)
+    matching_ids = parameters.read(ids)
 
-    deleted = [id for id in ids if id not in parameters.rows]
-    if deleted:
-        table.drop(np.array(deleted))
+    deleted_ids = [id for id in ids if id not in parameters.rows]
+    if deleted_ids:
+        table.drop(np.array(deleted_ids))
 
-    if len(matches) >= limit or len(ids) < limit:
-        return matches
+    if len(matching_ids) >= limit or len(ids) < limit:
+        return matching_ids
 
     # Too many were deleted or do not pass the filter: search only among those that do.
+    # If all examples pass it, the ids of the others are of deleted ones.
     allowed_ids = np.array(list(parameters.filtered_ids), np.int64)
-    matches = parameters.read(table.nearest(query, limit, allowed_ids).tolist())
+    matching_ids = parameters.read(table.nearest(query, limit, allowed_ids).tolist())
     if parameters.all:
         table.drop(np.setdiff1d(table.ids, allowed_ids))
-    return matches
+    return matching_ids
 
 
 def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
-    """Return the ids of the nearest examples, found by the database."""
+    """Return the ids of the examples nearest to `query`, found by PostgreSQL.
+
+    They are some more than the limit, because it compares rounded numbers.
+    """
     # "" means all examples of the scope.
     among = "" if parameters.all else json.dumps(list(parameters.filtered_ids))
     values = {
@@ -663,7 +715,10 @@ MAX_RULE_EXAMPLE_CHARS = 600
 
 
 def memory_keys(db: Db, scope: Scope) -> list[str]:
-    """Return the memory keys of the loops, the rules and the examples of a scope."""
+    """Return the memory keys of a scope; a key names the function that loops serve.
+
+    They are those of its loops, of the rules that loops broke, and of its examples.
+    """
     return [
         row["memory_key"] for row in db.all("memory_keys", scope, scope=token(scope))
     ]
@@ -679,28 +734,30 @@ def keys_of_rule(db: Db, scope: Scope, lesson: Fields) -> list[str]:
 def by_cause(
     db: Db, scope: Scope, memory_key: str, task: str, check_ids: Sequence[str] = ()
 ) -> list[Match]:
-    """Return the rules that loops of this memory key broke: at most 50, worst first.
+    """Return the rules that loops of this memory key broke, worst first.
 
-    Then come those that loops of other keys broke under one of the checks `check_ids`:
-    such a rule has the loops of all these keys.
+    A memory key names a function. After its rules come those that loops of other keys
+    broke under one of the checks `check_ids`, counted over all these keys. There are at
+    most 50 rows of a rule and a key.
 
-    A rule has no accepted output and no score, but a `cause`, and an example if that is
-    short. Its text has no particulars of a task but this `task`, unless somebody has
-    written it. What another key accepted is no example, and its rules have no
-    particulars at all.
+    Each rule is a match without a score, but with a `cause`: how many loops broke it
+    and mended it. Unless a person has written its text, this says nothing particular of
+    any task but this `task`, and for a rule of other keys of none. Its example is
+    `worked` if it is whole, short and not of another key.
     """
     matches = []
     rows = db.all(
         "by_cause", scope, memory_key=memory_key, check_ids=json.dumps(check_ids)
     )
-    broken: defaultdict[str, dict[str, Row]] = defaultdict(dict)
+    rows_by_rule: defaultdict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        broken[row["rule"]][row["memory_key"]] = row
-    # The rows of the key come first, and then the worst of the others.
+        rows_by_rule[row["rule"]][row["memory_key"]] = row
+    # Of each rule its first row stays: that of the key, or the worst of the others.
     first_rows = {row["rule"]: row for row in reversed(rows)}
     rows = [row for row in rows if row is first_rows[row["rule"]]]
     sightings = _rule_sightings(db, scope, memory_key, rows)
     texts = _rule_texts(rows, sightings, clip(task))
+    # Rules of other keys get texts without the particulars of this task.
     texts |= _rule_texts(
         [row for row in rows if row["memory_key"] != memory_key], sightings, task=""
     )
@@ -708,13 +765,13 @@ def by_cause(
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
-        worked = None
+        worked_example = None
         is_whole = example.accepted and example.rejected
         is_own = row["example_key"] in ("", memory_key)
         if is_whole and is_own and chars <= MAX_RULE_EXAMPLE_CHARS:
-            worked = example
+            worked_example = example
 
-        rows_by_key = broken[row["rule"]]
+        rows_by_key = rows_by_rule[row["rule"]]
         if memory_key in rows_by_key:  # its own loops say enough
             rows_by_key = {memory_key: row}
         cause = replace(
@@ -732,7 +789,7 @@ def by_cause(
             lesson=texts[row["rule"]].text,
             author=texts[row["rule"]].author,
             example=Example(example.task, ""),
-            worked=worked,
+            worked=worked_example,
             cosine=None,
             keyword=None,
             coverage=0.0,
@@ -744,10 +801,11 @@ def by_cause(
 
 
 def with_told_words(db: Db, scope: Scope, lessons: Sequence[Fields]) -> list[Fields]:
-    """Return lessons with the text that a prompt has for another task.
+    """Return lessons with the texts that a prompt about a new task would have.
 
-    It has no particulars of the tasks from which a rule was learnt. A text that
-    somebody has written, or that is left empty, stays as it is.
+    The text of a rule, that is a lesson about a failed check, loses the particulars of
+    the tasks from which it was learnt. Other texts stay as they are, and so does one
+    that a person has written or that is empty.
     """
     rules = {
         lesson["id"]: {**lesson, "lesson_id": lesson["id"], "rule": lesson["id"]}
@@ -755,13 +813,13 @@ def with_told_words(db: Db, scope: Scope, lessons: Sequence[Fields]) -> list[Fie
         if lesson["kind"] == "check" and lesson["state"] in TOLD_STATES
     }
     # Rules of one check that read the same without particulars are compared.
-    relatives = list[Fields]()
+    related_rows = list[Fields]()
     for check in {rule["error_type"] for rule in rules.values()}:
         key = {**key_of(scope), "kind": "check", "error_type": check}
-        relatives += db.select(
+        related_rows += db.select(
             "id as lesson_id", "lesson", key, "order by last_seen desc, id limit 50"
         )
-    sightings = _rule_sightings(db, scope, "", [*rules.values(), *relatives])
+    sightings = _rule_sightings(db, scope, "", [*rules.values(), *related_rows])
     rows = [{**rule, "author": None} for rule in rules.values()]
     texts = _rule_texts(rows, sightings, task="")
     shown_lessons = []
@@ -787,7 +845,11 @@ class _RuleText(NamedTuple):
 def _rule_sightings(
     db: Db, scope: Scope, memory_key: str, rows: Sequence[Row]
 ) -> list[Row]:
-    """Return the newest examples of the rules in `rows`, and those of the key."""
+    """Return the newest examples (sightings) of the rules in `rows`, newest first.
+
+    Among them are the newest 200 of the scope that are of the memory key: the same
+    mistake may have been stored in other words.
+    """
     if not rows:
         return []
 
@@ -806,13 +868,13 @@ def _rule_sightings(
 def _rule_texts(
     rows: Sequence[Row], sightings: Sequence[Row], task: str
 ) -> dict[str, _RuleText]:
-    """Return the texts of rules by their names, each by the newest findings.
+    """Return the texts of rules, by the names of the rules in `rows`.
 
-    Compared are the findings of a lesson, and those of its check that read the same
-    without particulars. A text stays that somebody has written, or that is about this
-    very `task`.
+    The text of a rule says what its newest findings have in common. A finding is what a
+    check said was wrong in an answer; the examples `sightings` have them. A text that a
+    person has written stays. For the task `task`, a rule has the words found there.
     """
-    written = {
+    written_ids = {
         row["lesson_id"]
         for row in rows
         if standing_of(row["trust"], row["released_by"]) == "user"
@@ -825,47 +887,58 @@ def _rule_texts(
 
     texts = {row["rule"]: _RuleText(row["text"], row["author"]) for row in rows}
     for row in rows:
-        of_lesson = [
-            pair for pair in findings if pair[0]["lesson_id"] == row["lesson_id"]
+        lesson_findings = [
+            finding
+            for finding in findings
+            if finding[0]["lesson_id"] == row["lesson_id"]
         ]
-        if of_lesson and row["lesson_id"] not in written:
-            texts[row["rule"]] = _text_of_rule(row, of_lesson, findings, task)
+        if lesson_findings and row["lesson_id"] not in written_ids:
+            texts[row["rule"]] = _text_of_rule(row, lesson_findings, findings, task)
     return texts
 
 
 def _text_of_rule(
     row: Row,
-    of_lesson: Sequence[tuple[Row, Example]],
+    lesson_findings: Sequence[tuple[Row, Example]],
     findings: Sequence[tuple[Row, Example]],
     task: str,
 ) -> _RuleText:
-    """Return what the findings `of_lesson` and those that read alike say.
+    """Return the text of the rule in `row`, by what its findings have in common.
 
-    If the lesson has a finding about this very `task`, return its words.
+    A finding is what a check said was wrong: a stored row with its example. Compared
+    are `lesson_findings`, those of the rule's own lesson, and those of `findings` that
+    read the same without particulars and are of the same check; both have the newest
+    first. If the lesson has a finding about this very `task`, its words are returned.
     """
-    of_task = [sighting for sighting, example in of_lesson if example.task == task]
-    if of_task:
-        return _RuleText(of_task[0]["lesson"], of_task[0]["id"])
-
-    newest, example = of_lesson[0]
-    alike = [
-        pair
-        for pair in findings
-        if pair in of_lesson
-        or (pair[0]["error_type"], pair[1].rule) == (newest["error_type"], example.rule)
+    task_rows = [
+        sighting for sighting, example in lesson_findings if example.task == task
     ]
-    own_cases = [example for _, example in of_lesson[:MAX_COMPARED_SIGHTINGS]]
-    compared = [example for _, example in alike[:MAX_COMPARED_SIGHTINGS]]
+    if task_rows:
+        return _RuleText(task_rows[0]["lesson"], task_rows[0]["id"])
+
+    newest_row, example = lesson_findings[0]
+    alike = [
+        finding
+        for finding in findings
+        if finding in lesson_findings
+        or (finding[0]["error_type"], finding[1].rule)
+        == (newest_row["error_type"], example.rule)
+    ]
+    lesson_examples = [
+        example for _, example in lesson_findings[:MAX_COMPARED_SIGHTINGS]
+    ]
+    examples = [example for _, example in alike[:MAX_COMPARED_SIGHTINGS]]
     # The newest finding has all words that the compared ones have in common.
     author = alike[0][0]["id"]
-    if cases_of_rule(own_cases, compared) is own_cases:
-        compared = own_cases
-        author = newest["id"]
+    if cases_of_rule(lesson_examples, examples) is lesson_examples:
+        examples = lesson_examples
+        author = newest_row["id"]
+    # A rule is verified if an answer was accepted after the mistake.
     corrected = row["seen"] if row["state"] == "verified" else 0
     return _RuleText(
-        constant_rule(compared, corrected),
+        constant_rule(examples, corrected),
         author,
-        varies=len({example.fix for example in compared}) > 1,
+        varies=len({example.fix for example in examples}) > 1,
     )
 
 
@@ -874,9 +947,10 @@ BLANK_CHARACTERS = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
-    """Return the number of recallable examples in each vector space.
+    """Return how many examples have a vector of each space, by the names of these.
 
-    Under "" it is the number of examples without a vector.
+    A space is that of one embedding model; under "" are those without a vector. Counted
+    are examples that can be recalled and whose task is not blank.
     """
     return {
         row["space"]: row["n"]
@@ -889,10 +963,11 @@ def spaces(db: Db, scope: Scope) -> dict[str, int]:
 def unplaced(
     db: Db, scope: Scope, space: str, after: int, limit: int, since: float = 0.0
 ) -> list[tuple[int, str]]:
-    """Return id and task of recallable examples without a vector in `space`.
+    """Return (id, task) of the examples that need a vector of the space `space`.
 
-    There are at most `limit`, in the order of their ids, which are above `after`.
-    Examples that were stored before the time `since` are left out.
+    They can be recalled, and have no vector or one of another embedding model. There
+    are at most `limit`, in the order of their ids, which are above `after`. Examples
+    that were stored before the time `since` are left out.
     """
     return [
         (row["id"], row["task"])
@@ -913,9 +988,11 @@ def unplaced(
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write vectors, given as (id, task, vector) of examples; return their number.
+    """Store the vectors of examples; return how many were new or changed.
 
-    Skips an example that was deleted, or that has another task now.
+    `space` names the embedding model that made them. `places` has the id, the task and
+    the vector of each example. Skips an example that was deleted, or that has another
+    task now, of which the vector says nothing.
     """
     written = 0
     for id, task, vector in places:

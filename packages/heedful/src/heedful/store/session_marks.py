@@ -34,11 +34,17 @@ def find(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> frozenset[
 def has_unread(
     db: Db, scope: Scope, session: str, arguments: Fields, folder: str
 ) -> bool:
-    """Return True if a call is about a file that a session has surely not read."""
+    """Return True if a call is about a file that a session has surely not read.
+
+    `arguments` are those of the call; a path in `folder`, that of the repository, is
+    made relative to it. Without notes of `MIN_KNOWN_READS` files that the session has
+    read, nothing is sure.
+    """
     path = touched_path(arguments, folder)
     if not path or find(db, scope, session, [_read_mark(path)]):
         return False
     key = {**key_of(scope), "session": storable(session)}
+    # All marks that begin with "read ", since "!" follows the blank.
     is_read = f"and mark >= 'read ' and mark < 'read!' limit {MIN_KNOWN_READS}"
     return len(db.select("1", "session_mark", key, is_read)) == MIN_KNOWN_READS
 
@@ -46,7 +52,11 @@ def has_unread(
 def mark_read(
     db: Db, scope: Scope, session: str, arguments: Fields, folder: str
 ) -> None:
-    """Remember that a session has read the file of a call, if it has one."""
+    """Remember that a session has read the file that a call with `arguments` names.
+
+    A path in `folder`, that of the repository, is made relative to it. Without a file
+    nothing is remembered.
+    """
     path = touched_path(arguments, folder)
     if path:
         mark(db, scope, session, [_read_mark(path)])
@@ -62,19 +72,21 @@ def forget_reads(db: Db, scope: Scope, session: str) -> None:
 
 
 def past_mark(at: float, via: str = "") -> str:
-    """Return the mark of a session whose events went at a time.
+    """Return the mark of a session whose events were deleted at a time.
 
-    It has the key to which the session belongs, or says that it has none.
+    It has the day, so that marks sort by it, and the key of the service through which
+    the events came, or "local" if they came without one.
     """
     day = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
     return f"past {day} {via or _NO_KEY}"
 
 
 def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None:
-    """Remember to which key each of these sessions belongs, whose events go.
+    """Remember to which key each of these sessions belongs: their events are deleted.
 
-    Forgets it of those without an event for 30 days, so that marks do not grow: agents
-    keep a session so long that it can be resumed.
+    `sessions` are names, each with the key through which its events came, "" without
+    one. After 30 days the mark is deleted, so that marks do not grow, unless the
+    session has events: agents keep a session so long that it can be resumed.
     """
     now = time.time()
     for session, via in sessions:
@@ -85,12 +97,18 @@ def note_past(db: Db, scope: Scope, sessions: Iterable[tuple[str, str]]) -> None
 
 
 def past_owner(db: Db, scope: Scope, session: str) -> str | None:
-    """Return the key to which a session belonged whose events are gone, as `owner`."""
+    """Return the key of a session whose events were deleted.
+
+    Returns "" if the session came without a key, from code in this process, and None if
+    it has no mark of its past.
+    """
     key = {**key_of(scope), "session": storable(session)}
     marks: list[str] = [row["mark"] for row in db.select("mark", "session_mark", key)]
+    # Such a mark is "past DAY KEY".
     pasts = [text.split(" ", 2) for text in marks if text.startswith("past ")]
     keys = {words[2] for words in pasts if len(words) > 2}
-    # Code in this process may go on with the session of a key, but no key with its own.
+    # There is at most one key: no key may go on with the session of others, but code in
+    # this process may go on with that of a key.
     for owner in keys - {_NO_KEY}:
         return owner
     return "" if keys else None
@@ -105,7 +123,10 @@ def past_runs(db: Db, scope: Scope, key: str) -> set[str]:
 
 
 def forget_events(db: Db, scope: Scope, key: Fields) -> None:
-    """Delete the events that match a key; sessions that go on have a past then."""
+    """Delete the events with these columns, `key`.
+
+    Their sessions get a mark that says through which key of the service they came.
+    """
     rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)
     note_past(db, scope, [(row["session"], row["via"]) for row in rows])

@@ -54,9 +54,11 @@ class DatabasePath:
         self.opened: tuple[int, int] | None = None
 
     def check(self, writes: bool = True) -> None:
-        """Check that the file is still there and, with `writes`, may be written.
+        """Check that the path still leads to the file that was opened first.
 
-        Raises StoreUnavailable, StoreCorrupt.
+        The first check of a file notes which one it is. With `writes`, also checks that
+        the file may be written. Raises StoreUnavailable if the file was deleted,
+        replaced or is read-only, and StoreCorrupt if it is empty.
         """
         if self.path == IN_MEMORY_PATH:
             return
@@ -66,11 +68,11 @@ class DatabasePath:
         except FileNotFoundError:
             file = None
 
-        inode = None if file is None else (file.st_dev, file.st_ino)
+        identity = None if file is None else (file.st_dev, file.st_ino)
         if self.opened is None:
-            self.opened = inode
+            self.opened = identity
 
-        if file is None or inode != self.opened:
+        if file is None or identity != self.opened:
             event = "deleted" if file is None else "replaced"
             remedy = (
                 "move it back; for a new one, stop heedful, delete -wal and -shm "
@@ -80,6 +82,7 @@ class DatabasePath:
                 f"{self.path} was {event} while it was open; {remedy}"
             )
 
+        # A new database has tables before it gets its name, so this one lost its data.
         if file.st_size == 0:
             raise errors.StoreCorrupt(
                 f"{self.path} is empty, not a database; {DAMAGED_FILE_FIX}"
@@ -101,7 +104,10 @@ class Connection(sqlite3.Connection, Db):
     busy_seconds: float = 0.0
 
     def check(self) -> None:
-        """Check that the file may still be written, and has room. Raises StoreError."""
+        """Check that the file may still be written, and that the disk has room.
+
+        Raises StoreError.
+        """
         self.place.check()
         # It changes nothing, but writes a page, which a full disk refuses.
         self.execute(f"pragma application_id = {APPLICATION_ID}")
@@ -141,11 +147,18 @@ class Thread(Threads[Connection]):
         group: int = MAX_GROUP,
         place: DatabasePath | None = None,
     ) -> None:
+        """Prepare a thread whose connection `connect` opens at the first work.
+
+        `run` runs at most `group` waiting works at once. A work waits `busy_seconds`
+        for a lock of another program. `place` is the file, or None for memory.
+        """
+        # One thread. How long a new connection waits is known only when it is made.
         super().__init__(lambda: connect(busy_seconds=self._patience_seconds), 1, group)
         self._busy_seconds = busy_seconds
         self._waited_in_vain = False
         self._place = place or DatabasePath(IN_MEMORY_PATH)
         is_file = self._place.path != IN_MEMORY_PATH
+        # With a write-ahead log, no read waits for a writer: only writers take turns.
         self._shares_lock = is_file and run is not read_all
         self._run = run
 
@@ -173,10 +186,11 @@ class Thread(Threads[Connection]):
         return _write_locks.setdefault(self._place.path, threading.RLock())
 
     def pause(self, seconds: float) -> bool:
-        """Let no thread use a connection, and close those to a file.
+        """Let no thread use a connection until `resume`, and close those to a file.
 
-        SQLite keeps in memory what this process has locked. With an open file, a forked
-        child would have this memory without the locks.
+        Waits at most `seconds` for the work that runs; returns False if it still runs.
+        This prepares a fork. SQLite keeps in memory what this process has locked, and
+        with an open file, a forked child would have this memory without the locks.
         """
         if not self._use_lock.acquire(timeout=seconds):
             return False
@@ -191,13 +205,16 @@ class Thread(Threads[Connection]):
         self._use_lock.release()
 
     def begin_in_child(self, paused: bool) -> None:
-        """Start again in a forked child; without a pause, it cannot use the file.
+        """Start again in a forked child process, without threads and connections.
 
-        A database in memory belongs to a connection, and the child opens its own.
+        If the parent was not `paused`, a thread of it used the file during the fork:
+        then the child can never use this file. A database in memory belongs to a
+        connection, and the child opens its own.
         """
         if not paused and self._place.path != IN_MEMORY_PATH:
             _files_used_at_fork.add(self._place.path)
         super().begin_in_child(paused)
+        # A thread that only the parent has may hold the lock of the writers.
         _write_locks.pop(self._place.path, None)
 
     def end(self, connection: Connection) -> None:
@@ -206,7 +223,12 @@ class Thread(Threads[Connection]):
             connection.close()
 
     def perform(self, works: Works) -> Sequence[Result]:
-        """Run the works when no other writer of the file works. Raises StoreError."""
+        """Run the works on this thread's connection, and return their results.
+
+        Waits first until no other writer of this process uses the file. Notes whether
+        another program kept the file locked, so that the next work waits less for it.
+        Raises StoreError.
+        """
         if not works:
             return []
         if not self._use_lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
@@ -218,7 +240,9 @@ class Thread(Threads[Connection]):
                 db.wait_at_most(self._patience_seconds)
                 results = self._run(db, works)
             finally:
+                # After an error, for example, the transaction is still open.
                 _roll_back(db)
+                # It would not see what another program writes: the next work reopens.
                 if db.immutable:
                     db.close()
             self._waited_in_vain = False
@@ -240,7 +264,11 @@ def _roll_back(db: Connection) -> None:
 
 
 def read_all(db: Connection, works: Works) -> Sequence[Result]:
-    """Run all reads in one transaction, and return their results."""
+    """Run all `works`, which only read, in one transaction, and return their results.
+
+    A result is a pair: the value of the work and None, or None and its error. The error
+    of one read does not end the others.
+    """
     db.execute("begin")
     results: list[Result] = []
     for work in works:
@@ -256,9 +284,11 @@ def read_all(db: Connection, works: Works) -> Sequence[Result]:
 
 
 def commit_all(db: Connection, works: Works) -> Sequence[Result]:
-    """Run all writes, each in a savepoint, and commit them together.
+    """Run all `works`, which write, and commit them together, in one transaction.
 
-    Returns their results.
+    Each has a savepoint, so that one that fails is undone without the others. Returns a
+    pair for each: its value and None, or None and its error. Raises the error if none
+    can be committed.
     """
     db.execute("begin immediate")
     results: list[Result] = []
@@ -278,6 +308,7 @@ def commit_all(db: Connection, works: Works) -> Sequence[Result]:
         db.execute("release work")
         results.append((value, error))
 
+    # If the file was deleted or replaced meanwhile, a commit would be lost unnoticed.
     try:
         db.place.check()
     except errors.StoreUnavailable:
@@ -297,9 +328,10 @@ def _run_alone(db: Connection, works: Works) -> Sequence[Result]:
 
 
 def clean(db: Db) -> str:
-    """Write the file again without deleted texts, and empty its log.
+    """Write the database file again without deleted texts, and empty its log.
 
-    Returns what may remain and what to do, "" if nothing does.
+    Returns "" if both were done. If another program reads the file, its log cannot be
+    emptied: then returns what may remain there and what to do.
     """
     # A deleted word stays in a segment of the index until segments are merged.
     db.execute("insert into example_fts (example_fts) values ('optimize')")
@@ -340,10 +372,11 @@ SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeError, OverflowError)
 def translate_error(error: BaseException, path: str = "") -> BaseException:
     """Return the HeedfulError for an error of SQLite or of the disk.
 
-    It names the file `path`, if that is known. Other errors are returned
-    unchanged.
+    It says what a user can do, names the file `path` if that is known, and has the
+    original error as its cause. Errors of other kinds are returned unchanged.
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
+        # A value that a caller wanted to store.
         return invalid_value(error)
     if isinstance(error, UnicodeDecodeError):
         # SQLite does not check that text is valid UTF-8.
@@ -358,7 +391,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         return error
 
     code = _result_code(error)
-    place = f"{path}: " if path and path not in str(error) else ""
+    prefix = f"{path}: " if path and path not in str(error) else ""
     if code == sqlite3.SQLITE_NOTADB:
         translated: errors.StoreError = errors.StoreCorrupt(
             f"{path or 'the file'} is not a SQLite database, or is damaged; name "
@@ -370,7 +403,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
         translated = errors.StoreUnavailable(
-            f"{place}{error}: {_RESULT_CODE_REMEDIES[code]}"
+            f"{prefix}{error}: {_RESULT_CODE_REMEDIES[code]}"
         )
     else:
         translated = errors.StoreError(str(error))
@@ -395,9 +428,10 @@ def _damage_error(error: BaseException, path: str) -> errors.StoreCorrupt:
 
 
 def _translate_read_error(error: BaseException, path: str = "") -> BaseException:
-    """Return the HeedfulError for an error of a read.
+    """Return the HeedfulError for an error of a read of the file `path`.
 
-    SQLite has no checksums: where bytes of a page have changed, a read may find rows
+    A TypeError, ValueError or LookupError counts as damage of the file, too. SQLite has
+    no checksums: where bytes of a page have changed, a read may find rows
     that heedful cannot have written, such as a text that is not JSON.
     """
     translated = translate_error(error, path)
@@ -435,30 +469,39 @@ class File:
     in_doubt = False
 
     def __init__(self, path: str, busy_seconds: float) -> None:
+        """Prepare the threads; each opens the file `path` at its first work.
+
+        A statement waits `busy_seconds` for a lock of another program.
+        """
         self._place = DatabasePath(path)
         open_file = partial(connect, path, place=self._place)
 
-        thread = partial(Thread, busy_seconds=busy_seconds, place=self._place)
+        make_thread = partial(Thread, busy_seconds=busy_seconds, place=self._place)
 
-        self.writer: Thread = thread(open_file, run=commit_all)
+        self.writer: Thread = make_thread(open_file, run=commit_all)
+        # A database in memory belongs to one connection, so its writer reads, too.
         self.readers: dict[ReadLane, Thread] = {}
         for lane, group in MAX_READ_GROUPS.items():
             self.readers[lane] = self.writer
             if path != IN_MEMORY_PATH:
-                self.readers[lane] = thread(
+                self.readers[lane] = make_thread(
                     partial(open_file, reads=True), run=read_all, group=group
                 )
 
-        self.cleaner: Thread = thread(open_file, run=_run_alone)
+        # SQLite cleans a file only outside of transactions.
+        self.cleaner: Thread = make_thread(open_file, run=_run_alone)
 
     async def clean(self) -> str:
-        """Remove deleted texts from the file and its log; see `clean`."""
+        """Remove deleted texts from the file and its log.
+
+        Returns what may remain there and what to do, "" if nothing does.
+        """
         if self._place.path == IN_MEMORY_PATH:
             return ""
         try:
             return await self.cleaner.submit(clean)
         except errors.StoreUnavailable as error:
-            # The deletion was committed before.
+            # The deletion itself was committed before, so the caller gets no error.
             return f"deleted texts are still in the file: {error}"
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
@@ -468,7 +511,10 @@ class File:
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
     ) -> T:
-        """Run `work`, commit, and return its result. Only one writer runs at a time."""
+        """Run `work`, commit, and return its result.
+
+        Only one writer runs at a time, so the `locks` need not be taken.
+        """
         return await self.writer.submit(work)
 
     def close(self, seconds: float | None = None) -> None:
@@ -500,12 +546,13 @@ def connect(
     place: DatabasePath | None = None,
     reads: bool = False,
 ) -> Connection:
-    """Open the file `path`, or create it.
+    """Open the database file `path`, or create it, and return a connection.
 
-    With `reads`, the connection is only for reading. If `place` has been opened before,
-    it must still be this file. Raises StoreUnavailable if the file cannot be opened,
-    StoreOlder and StoreNewer if it has another schema. Other errors of SQLite are not
-    translated.
+    A statement waits `busy_seconds` for a lock of another program. With `reads`, the
+    connection is only for reading. If `place` has been opened before, it must still
+    lead to the same file. Raises StoreUnavailable if the file cannot be opened,
+    StoreCorrupt if it is empty or another program's, StoreOlder and StoreNewer if its
+    schema is of another version. Other errors of SQLite are not translated.
     """
     if place is None:
         place = DatabasePath(path)
@@ -527,8 +574,8 @@ def connect(
         db = sqlite3.connect(
             address,
             busy_seconds,
-            isolation_level=None,
-            check_same_thread=False,
+            isolation_level=None,  # `begin` and `commit` are statements of ours
+            check_same_thread=False,  # another thread may close it, such as for a fork
             factory=Connection,
             uri=True,
         )
@@ -540,12 +587,13 @@ def connect(
     db.place = place
     db.immutable = address != place.path
     db.busy_seconds = busy_seconds
+    # Whatever is wrong with the database, the connection is closed.
     with ExitStack() as failure:
         failure.callback(db.close)  # which rolls back what was not committed
         db.create_function("store_clock", 0, time.time)
         if sys.version_info >= (3, 12):  # before, the module cannot set it
             db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
-        place.check(writes=False)
+        place.check(writes=False)  # the file that was just opened is still there
         if in_memory:
             _create_schema(db)
         else:
@@ -554,16 +602,18 @@ def connect(
         db.execute("pragma foreign_keys = on")
         db.execute("pragma synchronous = full")
         db.execute(f"pragma query_only = {reads}")
-        failure.pop_all()
+        failure.pop_all()  # nothing is wrong, so the connection stays open
 
     return db
 
 
 def _address_to_read(path: str) -> str:
-    """Return the address of a file; it says so if no program can write in its folder.
+    """Return how SQLite is to be given the file `path` that is only read.
 
-    SQLite reads a log there only if the log has an index, and a file without a log only
-    as immutable (https://sqlite.org/wal.html#readonly). Raises StoreUnavailable.
+    Mostly that is the path itself. In a folder where this process cannot write, SQLite
+    reads a log only if the log has an index (`-shm`), and a file without a log only as
+    immutable (https://sqlite.org/wal.html#readonly), which a URL says. Raises
+    StoreUnavailable if there is a log without an index.
     """
     if os.access(os.path.dirname(path), os.W_OK):
         return path
@@ -580,10 +630,11 @@ def _address_to_read(path: str) -> str:
 
 
 def create_file(path: str) -> None:
-    """Make a database that only its owner may read, completely or not at all.
+    """Make a database file that only its owner may read, completely or not at all.
 
-    It gets its name last. So an empty file at `path` is not new, but has lost its data.
-    Raises StoreUnavailable if the folder is missing.
+    It is made under another name and gets the name `path` last. So an empty file at
+    `path` is never new, but has lost its data. If another process makes the file first,
+    that one stays. Raises StoreUnavailable if the folder is missing.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -607,7 +658,10 @@ def create_file(path: str) -> None:
 
 
 def _check_version(db: Connection, path: str) -> None:
-    """Raise StoreCorrupt, StoreNewer or StoreOlder for another schema than ours."""
+    """Check that a database is heedful's, with the schema of this version of heedful.
+
+    Raises StoreCorrupt, StoreNewer, StoreOlder.
+    """
     if db.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
         raise errors.StoreCorrupt(
             f"{path} is another program's database; name another file"

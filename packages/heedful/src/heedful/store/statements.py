@@ -38,11 +38,12 @@ HEAD_PARTS = {
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
-    """Return a mapping from the names of statements to SQL for `dialect`.
+    """Return the SQL of all statements for `dialect`, by their names.
 
-    Reads the files only once.
+    Reads the files only once in a process.
     """
     by_name = {}
+    # The schema, and the statements of the other database only, are no part of it.
     for file in os.listdir(SQL_FOLDER):
         if file.startswith("schema_") or file == _OTHER_FILE[dialect]:
             continue
@@ -51,10 +52,11 @@ def statements(dialect: Dialect) -> dict[str, str]:
 
 
 def statements_in(text: str, parts: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping from the names of the statements in a text to their SQL.
+    """Return the SQL of the statements in a text, by their names.
 
-    `parts` is a mapping from names to SQL that stands for them; the text begins with
-    more of them.
+    A statement follows a line `-- name: NAME`. Parts of statements stand above the
+    first one, each after a line `-- part: NAME`; these and `parts` replace `{NAME}` in
+    the statements.
     """
     top, mark, rest = text.partition("-- name: ")
     for part, sql in {**parts, **_sections(top, "-- part: ")}.items():
@@ -86,7 +88,7 @@ def read_sql(file: str, dialect: Dialect = "postgres") -> str:
 
 
 def of_dialect(text: str, dialect: str) -> str:
-    """Return SQL as an engine reads it, with what stands in comments with its name.
+    """Return SQL for one database: what is in comments with its name is uncommented.
 
     `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
     """
@@ -94,9 +96,11 @@ def of_dialect(text: str, dialect: str) -> str:
 
 
 def check_version(where: str, version: int | None, place: str = "file") -> None:
-    """Check that a schema has the version of this heedful; None means no schema.
+    """Check that the schema of a store has the version that this heedful needs.
 
-    `where` names the store, and `place` says what it is. Raises StoreOlder, StoreNewer.
+    `version` is that of the store; None means that it has no schema. `where` names the
+    store, and `place` says what it is, for the text of the error. Raises StoreOlder,
+    StoreNewer.
     """
     if version is None:
         raise StoreOlder(
@@ -135,7 +139,11 @@ _TRIGGER_PATTERN = (
 
 
 def tables_in_postgres(tables: str) -> str:
-    """Translate the SQL of tables and triggers from SQLite to PostgreSQL."""
+    """Translate the SQL of tables and triggers from SQLite to PostgreSQL.
+
+    Columns get other types, tables a tenant that is that of the connection, and each
+    trigger becomes a function and a trigger that calls it.
+    """
     text = tables.replace(") without rowid;", ");")
     text = text.replace("tenant text not null", _TENANT_COLUMN_SQL)
     for sqlite_type, postgres_type in POSTGRES_COLUMN_TYPES.items():
@@ -146,7 +154,10 @@ def tables_in_postgres(tables: str) -> str:
 
 
 def _trigger_in_postgres(trigger: re.Match[str]) -> str:
-    """Return a matched trigger as a function of PostgreSQL and a trigger calling it."""
+    """Return a trigger of SQLite as PostgreSQL has it: a function, and a call of it.
+
+    `trigger` is a match of `_TRIGGER_PATTERN`.
+    """
     name, event, condition, body = trigger.groups()
     when = f" when ({condition})" if condition else ""
     return (

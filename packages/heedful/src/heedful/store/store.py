@@ -91,6 +91,7 @@ class Effects:
         actor: Actor = LOCAL_ACTOR,
         key: str = "",
     ) -> None:
+        """Begin with the `known` writes of a call; the class explains the options."""
         self._actor = actor
         self.call: IdempotentCall | None = call
         self._key = key
@@ -110,12 +111,15 @@ class Effects:
         _current.reset(self._token)
 
     def add(self, extra: Extra) -> None:
-        """Run `extra` in the same transaction as the next effect."""
+        """Run `extra` in the same transaction as the next effect, that is a write."""
         self._extras.append(extra)
 
     @contextmanager
     def keyed(self, function: Callable[..., Any], key: ResultKey) -> Iterator[None]:
-        """Store the result of the write of `function` in the block under `key`."""
+        """In this `with` block, store the result of a write of `function` under `key`.
+
+        Writes of other functions in the block have no key of their own.
+        """
         self._keyed = function, key
         try:
             yield
@@ -123,7 +127,11 @@ class Effects:
             self._keyed = None
 
     def key_of(self, function: Callable[..., Any]) -> ResultKey | None:
-        """Return the key of the next write, a call of `function`, if it has one."""
+        """Return the key for the result of the next write, a call of `function`.
+
+        It is that of the block of `keyed`, or else the next number of the idempotent
+        call. Return None if the result is not to be stored.
+        """
         if self._keyed is not None and self._keyed[0] is function:
             return self._keyed[1]
         if self.call is None:
@@ -134,7 +142,12 @@ class Effects:
         return ResultKey(call=self.call, n=self.stored_count, text=self._key)
 
     def take_known(self, function: Callable[..., T]) -> tuple[T] | None:
-        """Return the result of `function`, if an earlier run stored it as the next."""
+        """Return the result of `function`, if an earlier run stored it as the next.
+
+        It stands in a tuple of its own, because None may be a result. Return None if
+        the next stored write is of another function, or none is left. What `add` queued
+        was written by the earlier run, and is dropped.
+        """
         if not self._known or self._known[0]["name"] != _name_of(function):
             return None
 
@@ -151,9 +164,10 @@ class Effects:
     ) -> T:
         """Run and commit `work`, a call of `function`, and return its result.
 
-        The result is stored under `key`, if there is one. An effect that an earlier run
-        stored is not run: its stored result is returned. Raises StoreInDoubt if it is
-        unknown whether `work` was committed, and could not be found out.
+        `commit` runs a function in a transaction. The result is stored under `key`, if
+        there is one. If an earlier run of the call stored this write, it is not run
+        again: its stored result is returned. Raises StoreInDoubt if it is unknown
+        whether `work` was committed, and could not be found out.
         """
         earlier = self.take_known(function)
         if earlier is not None:
@@ -163,6 +177,8 @@ class Effects:
         extras = tuple(self._extras) if is_effect else ()
 
         def run(db: Db) -> T:
+            # The rows that `work` writes name the actor as a source; those of the
+            # extras, such as its entry in the audit, do not.
             db.actor = self._actor
             try:
                 value = work(db)
@@ -187,10 +203,11 @@ async def _commit_once(
     function: Callable[..., T],
     key: ResultKey | None,
 ) -> T:
-    """Commit `work`, a call of `function`, and return its result, stored under `key`.
+    """Commit `work`, a call of `function`, and return its result.
 
-    If the commit was not acknowledged, run it once more, unless the result is stored.
-    Raises StoreInDoubt if that fails, too.
+    `commit` runs a function in a transaction, which also stores the result under `key`,
+    if there is one. If the commit was not acknowledged, run it once more, unless the
+    stored result shows that it was committed. Raises StoreInDoubt if that fails, too.
     """
 
     def run(db: Db) -> T:
@@ -211,11 +228,12 @@ async def _commit_once(
     try:
         return await commit(run_unless_stored if may_exist else run)
     except StoreInDoubt as error:
-        doubt = error
+        doubt = error  # Python forgets `error` at the end of this clause
 
     try:
         return await commit(run_unless_stored)
     except (StoreInDoubt, StoreUnavailable) as error:
+        # With the key, the caller may repeat the call without a second effect.
         text = "" if key is None else key.text
         counts = function in counting_writes
         raise StoreInDoubt(doubt.what, key=text, counts=counts) from error
@@ -237,9 +255,10 @@ _current: ContextVar[Effects | None] = ContextVar("heedful_effects", default=Non
 
 
 def _effects_of_task() -> Effects | None:
-    """Return the effects of the call that runs in this task, if any.
+    """Return the effects, that is the writes, of the call that runs in this task.
 
-    The heartbeat of a call, and other tasks that it begins, are not part of it.
+    Return None if no call runs here. Tasks that a call begins, such as its heartbeat,
+    are not part of it, although they inherit its context.
     """
     effects = _current.get()
     if effects is None or effects.task is not asyncio.current_task():
@@ -248,7 +267,10 @@ def _effects_of_task() -> Effects | None:
 
 
 def also(extra: Extra) -> None:
-    """Run `extra` in the same transaction as the next write of the current call."""
+    """Run `extra` in the same transaction as the next write of the current call.
+
+    Raises LookupError outside of `with Effects()`.
+    """
     effects = _current.get()
     if effects is None:
         raise LookupError("no call runs here; use `also` within `with Effects()`")
@@ -272,15 +294,19 @@ class Store:
         access: Access,
         reopen: "Callable[[str], Store] | None" = None,
     ) -> None:
-        """Make a store; a copy in another process is one that `reopen` opens."""
+        """Make a store at `url`, the name under which it was opened.
+
+        `access` reads and writes its database. A copy of the store in another process
+        is what `reopen` returns for the name; without it, no copy can be made.
+        """
         self.url = url
         self._access = access
-        # Its threads do not refer to the store, so that an unused store is closed.
+        # Close a store that is no longer used: its threads do not refer to it.
         finalize(self, access.close, CLOSE_GRACE)
         self._reopen = reopen
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process opens the same file.
+        """Return how a copy, as by pickle in another process, opens the same file.
 
         Raises InvalidInput for a store without a file of its own.
         """
@@ -297,17 +323,19 @@ class Store:
     ) -> T:
         """Run `work(db, scope, ...)` on one consistent snapshot; return its result.
 
-        A read has three tiers: up to `MAX_SHORT_READ_BYTES` it uses the lane "short";
-        a larger one is done again in the lane "long", and above `MAX_READ_BYTES`
-        once more, after it has waited for the turn of its call. The `bulk_reads` wait
-        for a turn of short reads at once, and use the lane "bulk".
+        So that large reads do not delay small ones, each size has a lane, that is a
+        queue of its own. A read begins in the lane "short". If it parses more than
+        `MAX_SHORT_READ_BYTES`, it begins again in the lane "long"; if it parses more
+        than `MAX_READ_BYTES` there, it waits for the turn of its call and begins once
+        more, without a limit. A function that is declared as `bulk` waits for a turn of
+        reads at once, and uses the lane "bulk".
         """
 
         def job(db: Db) -> T:
             return work(db, scope, *args, **kwargs)
 
-        def bounded_job(most: int, db: Db) -> T | LargeRead:
-            db.free_bytes = most
+        def bounded_job(max_bytes: int, db: Db) -> T | LargeRead:
+            db.free_bytes = max_bytes
             try:
                 return job(db)
             except LargeRead as large_read:
@@ -340,9 +368,10 @@ class Store:
         """Run `work(db, scope, ...)`, commit, and return its result.
 
         Repeats if the database asks for a retry, and once if the commit was not
-        acknowledged: what was written is not written twice. Meanwhile no other writer
-        has the locks of `work`. Within an idempotent call, the same transaction stores
-        the records of the call.
+        acknowledged: what was written is not written twice. Until the commit, no other
+        writer has the locks that `work` declares. Within an idempotent call, the same
+        transaction stores the records of the call, and a write that an earlier run of
+        the call made is not made again: its stored result is returned.
         """
 
         def job(db: Db) -> T:
@@ -356,11 +385,13 @@ class Store:
         if effects is None:
             if not self._access.in_doubt:
                 return await commit(job)
-            effects = Effects()
+            effects = Effects()  # this write is a call by itself
 
         key = None
         if work in result_types:
             key = effects.key_of(work)
+            # The answer to a commit may be lost on the way from the database. Only a
+            # stored result then says whether it was made, unless `work` sees it itself.
             if key is None and self._access.in_doubt:
                 may_run = may_run_again.get(work)
                 if may_run is None or not may_run(*args, **kwargs):
@@ -381,10 +412,12 @@ class Store:
     ) -> T:
         """Return the result of `call`, which makes one write, a call of `work`.
 
-        If an earlier call with this `key` and the same `request` has written it within
-        a day, return the stored result instead. Without a `key`, or within a call that
-        has one, the call gets a key of its own, which StoreInDoubt names. Raises
-        Conflict if the key belongs to another call.
+        If an earlier call with this `key` and the same `request` has made the write
+        within a day, return its stored result instead. `request` is all that makes it
+        the same call. Without a `key`, the result gets a key of its own if the answer
+        to a commit may be lost: StoreInDoubt names it. Within an idempotent call, the
+        key of that call counts. Raises InvalidInput for a malformed key, and Conflict
+        if the key belongs to another call.
         """
         is_key = isinstance(key, str) and len(key) <= MAX_KEY_CHARS
         allowed = f"1 to {MAX_KEY_CHARS} printable characters, or left out"
@@ -392,6 +425,7 @@ class Store:
 
         effects = _effects_of_task()
         if effects is not None:
+            # An earlier run of the call around this one may have made the write.
             earlier = effects.take_known(work)
             if earlier is not None:
                 return earlier[0]
@@ -429,7 +463,8 @@ class Store:
     ) -> T:
         """Write as `write` does, once for all calls with this `key` and arguments.
 
-        `key` is as in `once`. Raises Conflict if it belongs to another call.
+        A repeated call within a day gets the stored result. Without a `key`, each call
+        writes. Raises Conflict if the key belongs to a call with other arguments.
         """
         return await self.once(
             scope,

@@ -53,6 +53,7 @@ class Caught:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Keep the error of the block, without its cursors, and do not raise it."""
         if error is not None:
             # Code that keeps the error would also keep the cursors of the work. On
             # SQLite a cursor that was not read to its end holds the connection at the
@@ -63,7 +64,11 @@ class Caught:
 
 
 def _answer(items: Iterable[WorkItem], results: Iterable[Result]) -> None:
-    """Set the results of items; wake each event loop once."""
+    """Set the results of items, in their order, in the futures of the callers.
+
+    A future belongs to an event loop, which may run on another thread. Each loop is
+    woken only once, for all of its results.
+    """
     answers = defaultdict[
         asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Result]]
     ](list)
@@ -75,7 +80,10 @@ def _answer(items: Iterable[WorkItem], results: Iterable[Result]) -> None:
 
 
 def _set_results(results: Iterable[tuple[asyncio.Future[Any], Result]]) -> None:
-    """Set results in their futures, but for those that were cancelled."""
+    """Set results in their futures, on the thread of their event loop.
+
+    Futures that were cancelled meanwhile are left alone.
+    """
     for future, (value, error) in results:
         if future.done():
             continue
@@ -93,6 +101,7 @@ class Threads(Generic[C]):
     """
 
     def __init__(self, connect: Callable[..., C], size: int, group: int = 1) -> None:
+        """Start no thread yet; each will open its connection with `connect`."""
         self._connect = connect
         self._size = size
         self._group = group
@@ -100,9 +109,9 @@ class Threads(Generic[C]):
         _pools.add(self)
 
     def reset(self) -> None:
-        """Forget all threads, connections and items.
+        """Forget all threads, connections and waiting items, without closing them.
 
-        A new object has none, and a forked child must not use its parent's.
+        A new object has none yet, and a forked child must not use its parent's.
         """
         # Reentrant: its holder may free an unused store, which closes it.
         self._lock = threading.RLock()
@@ -127,17 +136,19 @@ class Threads(Generic[C]):
         self.reset()
 
     def submit(self, work: Callable[..., T]) -> asyncio.Future[T]:
-        """Queue `work` for a thread; return its future.
+        """Queue `work` for a thread; return the future of its result.
 
-        Raises RuntimeError at the exit of the interpreter.
+        Starts a thread if none is idle and fewer than `size` run. Raises RuntimeError
+        outside of an event loop, and at the exit of the interpreter.
         """
         item = WorkItem(work, asyncio.get_running_loop().create_future())
         with self._lock:
-            if self._idle:
+            if self._idle:  # the thread that takes the item is idle no more
                 self._idle.pop()
             elif len(self._threads) < self._size:
                 # A daemon, so that Ctrl-C does not wait for a database that another
-                # process holds.
+                # process holds. It has the present queue and list, because `close`
+                # and `reset` replace those of the object.
                 thread = threading.Thread(
                     target=partial(self._serve, self._queue, self._idle),
                     name=STORE_THREAD_NAME,
@@ -150,14 +161,17 @@ class Threads(Generic[C]):
         return item.future
 
     def perform(self, works: Sequence[Callable[..., Any]]) -> Sequence[Result]:
-        """Run all of the works on this thread and return their results.
+        """Run all of the works on this thread and return their results, each with None.
 
-        Raises the error of all.
+        If one of them raises an error, that is the error of all.
         """
         return [(work(), None) for work in works]
 
     def connection(self) -> C:
-        """Return the connection of the current thread; open it if necessary."""
+        """Return the connection of the current thread.
+
+        Opens one if the thread has none, or lost it.
+        """
         thread = threading.get_ident()
         connection = self._connections.get(thread)
         if connection is None or connection.lost:
@@ -168,7 +182,8 @@ class Threads(Generic[C]):
     def close(self, seconds: float | None = None) -> None:
         """Finish the queue and close the connections; closing twice does no harm.
 
-        Waits until each thread has ended, at most `seconds` per thread.
+        Waits until each thread has ended, at most `seconds` per thread. Later work
+        starts new threads.
         """
         with self._lock:
             threads = self._threads
@@ -177,7 +192,7 @@ class Threads(Generic[C]):
             self._queue = SimpleQueue()
             self._idle = []
 
-        for _ in threads:
+        for _ in threads:  # each thread ends at one None, behind all items
             queue.put(None)
         for thread in threads:
             # This thread may be the one that frees an unused store.
@@ -185,7 +200,12 @@ class Threads(Generic[C]):
                 thread.join(seconds)
 
     def _serve(self, queue: SimpleQueue[WorkItem | None], idle: list[None]) -> None:
-        """Run the work in `queue` until None comes, which `close` puts there."""
+        """Run the work in `queue` until None comes, which `close` puts there.
+
+        This is the life of one thread. Waiting items are run together, up to `group`;
+        if that raises an error, it is the result of each. An entry in `idle` tells
+        `submit` that a thread waits. At its end, the thread closes its connection.
+        """
         item = queue.get()
         while item is not None:
             # Take more items, up to `group`, as long as there are any.
@@ -193,6 +213,7 @@ class Threads(Generic[C]):
             while len(items) < self._group and not queue.empty():
                 item = queue.get()
                 if item is None:
+                    # Put it back, to end when these items are done.
                     queue.put(None)
                     break
                 items.append(item)
@@ -205,6 +226,8 @@ class Threads(Generic[C]):
                 results = [(None, caught.error)] * len(items)
             _answer(items, results)
 
+            # An item that came while no thread was idle has removed no entry: without
+            # the limit, there could be more entries than threads.
             if len(idle) < self._size:
                 idle.append(None)
             # A waiting thread keeps no object of a caller alive.
@@ -226,7 +249,12 @@ _fork_lock = threading.Lock()
 
 
 def _pause_pools() -> None:
-    """Pause the pools before a fork."""
+    """Pause the pools before a fork, so that no thread is in the midst of a database.
+
+    Waits at most `FORK_WAIT_SECONDS` in all. A pool that does not pause in time goes
+    on; its child then begins without the pause. The lock is held until the fork is
+    over, so that two forks do not mix their paused pools.
+    """
     _fork_lock.acquire()
     deadline = time.monotonic() + FORK_WAIT_SECONDS
     for pool in list(_pools):

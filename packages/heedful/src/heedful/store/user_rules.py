@@ -41,22 +41,26 @@ _TOLD_LESSON = "told lesson "
 
 def listed(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules of a scope in all states, last said first."""
-    return list(map(_stated, _rows(db, scope, "order by last_seen desc")))
+    return list(map(_rule_in, _rule_rows(db, scope, "order by last_seen desc")))
 
 
 def in_force(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules that agents are told, last said first."""
-    return list(map(_stated, _rows(db, scope, TOLD_RULES_SQL)))
+    return list(map(_rule_in, _rule_rows(db, scope, TOLD_RULES_SQL)))
 
 
-def _rows(db: Db, scope: Scope, end: str) -> list[Row]:
+def _rule_rows(db: Db, scope: Scope, end: str) -> list[Row]:
     """Return the rules of a scope as rows of lessons; `end` completes the statement."""
     key = {**key_of(scope), "error_type": RULE_TYPE, "kind": "reflection"}
     return db.select("*", "lesson", key, end)
 
 
-def _stated(row: Row) -> StatedRule:
-    """Return the rule in the row of a lesson."""
+def _rule_in(row: Row) -> StatedRule:
+    """Return the rule of a user that the row of a lesson stores.
+
+    Nobody has read the text of a rule in quarantine, so it is left out; the rule has
+    the id of its entry there instead.
+    """
     waits = row["state"] == "quarantined"
     return StatedRule(
         text="" if waits else row["text"],
@@ -78,21 +82,24 @@ def about_call(
     rules: Sequence[StatedRule] = (),
     session: str = "",
 ) -> dict[StatedRule, list[str]]:
-    """Return the rules that name a call, each with the marks of a session told of it.
+    """Return the user's rules to tell an agent before a call, because they name it.
 
-    A rule of which the session was told before such calls is left out. `rules` are
-    further ones, such as those of all projects of the user.
+    A rule names a call if a tool, program or argument of the call stands in its text.
+    `rules` are further ones, such as those of all projects of the user. The value of
+    each rule are the marks, one for each name, that a session gets when it is told. A
+    rule is left out if the `session` has them all; with "", none is.
     """
-    rules_by_name = {}
-    for stated in (*in_force(db, scope), *rules):
-        names = stated.named_in(tool, arguments)
-        marks = [f"{_TOLD}{stated.digest} {name}" for name in sorted(names)]
-        has_told = (
+    marks_by_rule = {}
+    for rule in (*in_force(db, scope), *rules):
+        names = rule.named_in(tool, arguments)
+        marks = [f"{_TOLD}{rule.digest} {name}" for name in sorted(names)]
+        known_marks = (
             session_marks.find(db, scope, session, marks) if session and marks else ()
         )
-        if len(has_told) < len(marks):
-            rules_by_name[stated] = marks
-    return rules_by_name
+        # A rule that does not name the call has no marks, so it is left out as well.
+        if len(known_marks) < len(marks):
+            marks_by_rule[rule] = marks
+    return marks_by_rule
 
 
 @holds()
@@ -104,13 +111,15 @@ def tell(
     rules: Iterable[StatedRule],
     marks: Iterable[str],
 ) -> None:
-    """Record that a session is told rules, which is never left out; set its marks.
+    """Record that a session is told these rules of a user, and give it these `marks`.
 
-    Of `rules` that another database has, too, those of this one count.
+    The marks say which rules it need not be told again. Some of the `rules` may come
+    from another database: only those that this scope has, too, are recorded here.
     """
     session_marks.mark(db, scope, session, marks)
-    own_ids = {stated.digest: stated.id for stated in in_force(db, scope)}
-    ids = [own_ids[stated.digest] for stated in rules if stated.digest in own_ids]
+    own_ids = {rule.digest: rule.id for rule in in_force(db, scope)}
+    ids = [own_ids[rule.digest] for rule in rules if rule.digest in own_ids]
+    # With a share of 0: no rule of a user is withheld at random, as lessons are.
     reminders.remind(db, scope, session, lessons=ids, share=0.0, at=time.time())
 
 
@@ -122,32 +131,39 @@ def told_lessons(lessons: Iterable[int]) -> list[str]:
 def known_lessons(
     db: Db, scope: Scope, session: str, lessons: Iterable[int]
 ) -> frozenset[int]:
-    """Return the lessons that a session was told, or was shown as rules."""
+    """Return those of the ids `lessons` that a session has been told already.
+
+    A session that has the mark `SHOWN_MARK` was told all rules in force.
+    """
     marks = session_marks.find(db, scope, session, [SHOWN_MARK, *told_lessons(lessons)])
-    ids = {stated.id for stated in in_force(db, scope) if SHOWN_MARK in marks}
+    rule_ids = {rule.id for rule in in_force(db, scope) if SHOWN_MARK in marks}
     told_ids = {int(text.removeprefix(_TOLD_LESSON)) for text in marks - {SHOWN_MARK}}
-    return frozenset(lessons) & (ids | told_ids)
+    return frozenset(lessons) & (rule_ids | told_ids)
 
 
 def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:
-    """Return the older rules that a rule ends, as rows of lessons."""
+    """Return the older rules about the same thing as the new rule `text`, which end.
+
+    They are rows of lessons. The same rule, said again, does not end itself.
+    """
     newer = StatedRule(text=text)
     return [
         row
-        for row in _rows(db, scope, "and state = 'unverified'")
+        for row in _rule_rows(db, scope, "and state = 'unverified'")
         if row["text"] != text and newer.supersedes(row["text"])
     ]
 
 
 def say_again(db: Db, scope: Scope, lesson: "Lesson") -> None:
-    """Restore a retired rule that the user states again, before it is stored.
+    """Change the state of stored rules before a rule that the user states is stored.
 
-    Older rules about the same thing are retired. One from outside changes nothing.
+    `lesson` is the rule. If it was retired, it is restored. Older rules about the same
+    thing are retired. A rule from outside, which nobody trusts yet, changes nothing.
     """
     if lesson.trust == "outside":
         return
-    this = {**key_of(scope), "signature": lesson.signature.digest, "state": "retired"}
-    for row in db.select("*", "lesson", this):
+    same = {**key_of(scope), "signature": lesson.signature.digest, "state": "retired"}
+    for row in db.select("*", "lesson", same):
         why = "the user said it again"
         change_state(db, scope, row, "restore", by=USER_ACTOR, why=why)
     for row in ended_by(db, scope, lesson.text):
@@ -165,9 +181,11 @@ def state(
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
-    """Store rules that a person states; `most` and `quota` are as in `remember`.
+    """Store rules that a person states; return an answer for each, as `remember` does.
 
-    What comes through a key of a service that is not `stated` is from outside.
+    `most` and `quota` limit what is stored, as in `remember`. `stated` are the sources
+    that people vouched for: a rule that came through a key of a service that is not
+    among them counts as text from outside, which waits in quarantine.
     """
     answers: list[Remembered] = []
     is_from_outside = bool(db.actor.via) and is_outside(db.actor.via, stated)

@@ -8,10 +8,10 @@ from heedful.validation import Document
 
 
 def read_author(db: Db, values: Document) -> Row:
-    """Return the row of the lesson `lesson_id`.
+    """Return the row of the lesson whose id is the `lesson_id` in `values`.
 
-    Its `author` is the example whose text the lesson shows, and `spoken_for` is true if
-    this example still exists.
+    Its `author` is the id of the example whose text the lesson shows. An additional
+    column, `spoken_for`, is true if this example still exists.
     """
     return db.select(
         "*, exists (select 1 from example where id = author) as spoken_for",
@@ -21,20 +21,24 @@ def read_author(db: Db, values: Document) -> Row:
 
 
 def best_example(db: Db, values: Document) -> int | None:
-    """Return the id of the lesson's most trusted example, None if it has no example.
+    """Return the id of the most trusted example of a lesson, None if it has none.
 
-    A retired example is returned only if all are retired.
+    `values` holds the `lesson_id`. Of equally trusted examples, the oldest is returned,
+    and a retired one only if all are retired.
     """
     row = db.first("best_example", {**values, "order": json.dumps(ORIGINS)})
     return None if row is None else int(row["id"])
 
 
 def bring_back(db: Db, values: Document, example: int | None, lesson: Row) -> None:
-    """Give a lesson the text, trust and state of an example.
+    """Give a lesson the text, trust and state of an `example`, which is its id.
 
-    A retired or superseded lesson keeps its state, unless nobody has reviewed its text.
+    `lesson` is the row of the lesson, and `values` holds its `lesson_id` and the time
+    `now`. A retired or superseded lesson keeps its state, unless nobody has reviewed
+    its text. A superseded example is in use again, or in quarantine if it is
+    unreviewed.
     """
-    kept_state = ""
+    kept_state = ""  # the lesson gets the state of the example
     is_ended = lesson["state"] in ("retired", "superseded")
     if is_ended and not lesson["unreviewed"]:
         kept_state = lesson["state"]
