@@ -5,7 +5,6 @@ its reflections.
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from typer import Context, Typer
 
@@ -25,6 +24,7 @@ from heedful.cli.settings import By, DryRun, Limit, Why
 from heedful.display import counted
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
+from heedful.validation import Document
 
 dreams: Typer = group_with_default()
 
@@ -118,7 +118,7 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     )
 
 
-def _dream_document(result: Dream) -> dict[str, Any]:
+def _dream_document(result: Dream) -> Document:
     """Return a dream as JSON data."""
     return {**asdict(result), "after": result.after, "nothing": result.nothing}
 

@@ -6,7 +6,8 @@ command line, on pages and in reports, so that all of them say the same.
 
 from dataclasses import dataclass
 from math import copysign, lgamma, log
-from typing import Any
+
+from heedful.validation import Document
 
 NO_DIFFERENCE = "not proven yet"
 
@@ -119,7 +120,7 @@ class Share:
         return outside
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Document:
         """The share as JSON data."""
         low, high = self.interval
         return {
