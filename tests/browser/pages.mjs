@@ -168,8 +168,8 @@ async function inbox(where, page) {
   await page.keyboard.type("no ruling yet");
   await page.keyboard.press("Enter");
   check((await waiting()) === before, "Enter in a reason rules");
-  await page.keyboard.press("Escape");
   await page.fill('#rule input[name="why"]', "");
+  await page.keyboard.press("Escape");
   const looks = await page.locator("#rule button:not(.unseen)").evaluateAll((buttons) => buttons.map((one) => {
     const style = getComputedStyle(one);
     return [style.color, style.backgroundColor, style.borderColor, style.fontWeight].join();
