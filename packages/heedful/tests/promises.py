@@ -106,7 +106,7 @@ async def store_refuses_what_conflicts(make: Callable[[], Store]) -> None:
 
 
 async def store_reads_one_snapshot(make: Callable[[], Store]) -> None:
-    """A read sees the database as it was at its first statement, whoever writes."""
+    """A read sees the database as it was at its first statement, despite writers."""
     async with opened(make) as store, opened(make) as other:
         loop = asyncio.get_running_loop()
 

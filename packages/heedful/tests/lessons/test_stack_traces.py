@@ -87,7 +87,7 @@ LIBRARY_FRAMES = {
     "Go": "panic({0x45e0, 0x1})\n\t/usr/local/go/src/runtime/panic.go:884 +0x1d",
     "Go of Debian": "panic(...)\n\t/usr/lib/go-1.22/src/runtime/panic.go:8 +0x1",
     "Go of Homebrew": "panic(...)\n\t/opt/go/1.22/libexec/src/runtime/panic.go:8",
-    "modules of Go": "gin.(*Context).Next(0x1)\n\t/root/go/pkg/mod/gin@v1/c.go:3 +0x1",
+    "modules of Go": "gin.(*Context).Next(0x1)\n\t/srv/go/pkg/mod/gin@v1/c.go:3 +0x1",
     "std of Rust": "   1:     0x55f1c2a3 - std::panicking::begin_panic",
     "core of Rust": "   1: core::panicking::panic_fmt",
     "alloc of Rust": "   1: <alloc::boxed::Box<F> as Fn>::call",

@@ -668,8 +668,8 @@ def _choose_for_prompt(
     """Return the lessons that fit into a prompt, and all that it could have for a task.
 
     The first list has rules, and then the best of the `similar` lessons, those for
-    similar tasks. The second has the similar lessons, chosen or not, but for those that
-    say the same as a rule.
+    similar tasks. The second has all similar lessons, chosen or not, except those that
+    repeat a rule.
     """
     lessons = _with_shown_answers(similar, rules)
     ranked = rank(task, lessons, len(lessons), now)

@@ -110,7 +110,7 @@ def propose(material: Material) -> Proposed | None:
     Each candidate is executed on the outputs of the material: it must refuse every
     rejected one, and no accepted or harmless one. Returns None if no candidate does.
     """
-    # The constructs from the simplest on, each of which yields the widest check first.
+    # The simplest construct stands first, and each yields its widest check first.
     constructs = (
         (_call_checks,)
         if material.is_call

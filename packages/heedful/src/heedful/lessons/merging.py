@@ -34,7 +34,7 @@ def merge(stored: Lesson, seen: Lesson) -> Lesson:
         return replace(seen, pinned=pinned)
 
     if _may_replace(stored, seen):
-        # Other words are to be verified anew.
+        # New words have not been verified yet.
         was_verified = stored.state == "verified"
         state = seen.state if was_verified else _state_after(stored, seen)
         return replace(

@@ -566,8 +566,8 @@ def _level(evidence: Sequence[float]) -> float:
     """
     count = max(len(evidence), 1)
 
-    # The largest number of lessons, those with the most evidence first, of which the
-    # last has enough for this number; the level is that of at least one.
+    # Rank the lessons by evidence, and find the last rank whose lesson has the evidence
+    # that this rank needs. There is a level even if no lesson has enough.
     count_with_enough = 1
     for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
         if log_evidence >= log(count / (SOURCE_ERROR_LEVEL * rank)):

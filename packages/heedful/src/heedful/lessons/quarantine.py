@@ -148,7 +148,7 @@ def initial_state(
 def clip_lesson(lesson: Lesson) -> Lesson:
     """Return a lesson for quarantine, its texts redacted and cut to the stored length.
 
-    Whoever sends texts from outside must not fill the store. Tags after the first
+    A sender of texts from outside must not fill the store. Tags after the first
     `MAX_QUARANTINE_TAGS` are left out.
     """
     example = lesson.example

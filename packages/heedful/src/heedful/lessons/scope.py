@@ -135,7 +135,7 @@ def name_tenant(command: str, tenant: str) -> str:
 
 
 def name_scope(text: str, scope: Scope) -> str:
-    """Return a text whose commands about lessons say of which scope, so that they work.
+    """Return a text whose commands about lessons name their scope, so that they work.
 
     Before each such command stand its tenant and project as settings of the
     environment, which every command reads, also one without the option --tenant. A

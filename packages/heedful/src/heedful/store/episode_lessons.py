@@ -207,8 +207,8 @@ def _record_session_lesson(
     # This session saw the lesson before: its sighting is taken back and written again.
     for row in rows:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
-        # Words that wait, and that only this session said, are written anew; those of
-        # a person are not deleted.
+        # Delete the words that wait and that only this session said: they are written
+        # again. A person's words stay.
         is_waiting = row["state"] == "quarantined" and row["seen"] == 1
         if is_waiting and row["source"].startswith("episode:"):
             db.delete("lesson", {"id": row["id"]})

@@ -281,9 +281,9 @@ def _stored_signature(row: Row, error_type: str) -> Signature:
 
 
 def _without_failed_fix(db: Db, scope: Scope, lesson: Fields) -> Fields:
-    """Return a lesson as data, without its fix if that call fails itself by now.
+    """Return a lesson as data, without its fix if the call of that fix fails by now.
 
-    The text of the lesson is written anew, because it told the fix.
+    The text of the lesson is rendered again, because it contained the fix.
     """
     mistake = from_data(lesson["mistake"]) if lesson["mistake"] else None
     if mistake is None or not calls.has_failed_fix(db, scope, mistake):

@@ -76,8 +76,8 @@ def _migrate(db: PostgresSession, role: str) -> bool:
 
     Returns True if the tables are new. The caller begins and commits the transaction.
     """
-    # Wait for another migration as long as it takes, but for other locks 10 s at most:
-    # the service waits behind whoever waits for the lock of a table.
+    # Wait for another migration without a limit, and for a lock of a table at most
+    # 10 s: while this transaction waits for a table, the service waits behind it.
     db.script(f"""
         {PATIENT_TRANSACTION_SQL};
         set local lock_timeout = 0;

@@ -85,7 +85,7 @@ class StoredLoop:
     def explain(self) -> Explanation:
         """Explain why the loop continued or stopped after each of its attempts.
 
-        The explanation is made of what was decided at the time, not decided anew.
+        The explanation uses the decisions made at the time; nothing is decided again.
         """
         from heedful.loop import explain  # most loops are never explained
 

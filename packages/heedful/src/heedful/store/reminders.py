@@ -157,7 +157,7 @@ def _insert(
 
 
 def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
-    """Return the reminders of a session of which it is not recorded how they ended.
+    """Return the reminders of a session that have no recorded outcome.
 
     The subject of a reminder is "mark/DIGEST" for one about the mark of a call, and the
     name of a lesson, "KIND/SIGNATURE", for all others.

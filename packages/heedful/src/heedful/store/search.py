@@ -991,8 +991,8 @@ def place(
     """Store the vectors of examples; return how many were new or changed.
 
     `space` names the embedding model that made them. `places` has the id, the task and
-    the vector of each example. Skips an example that was deleted, or that has another
-    task now, of which the vector says nothing.
+    the vector of each example. Skips an example that was deleted, or whose task has
+    changed since: the vector is that of the old task.
     """
     written = 0
     for id, task, vector in places:
