@@ -305,6 +305,7 @@ PASSING = (
     "could not serialize access due to concurrent update",
     "Resource temporarily unavailable",
     "quota exceeded for this minute",
+    "Request timed out",
 )
 
 
@@ -313,6 +314,23 @@ async def test_what_passes_is_no_reason_to_change_the_call(error):
     run = run_of(step("sql", {"q": "SELECT 1"}, error=error), outcome="failure")
     reflected = await reflect(run)
     assert reflected.lesson.mistake.fix.kind == "waiting"
+
+
+# What a command printed, and whether to repeat it later is worth a try.
+LATE_COMMANDS = {
+    "the command itself takes too long": ("Command timed out after 2m 0s", False),
+    "a gateway took too long": ("curl: (22) HTTP 504: timed out", True),
+    "a host took too long": ("npm error code ETIMEDOUT: request timed out", True),
+    "a deadline of a service": ("rpc error: context deadline exceeded", True),
+}
+
+
+@cases("error, may_pass", LATE_COMMANDS)
+async def test_a_command_that_takes_too_long_would_again(error, may_pass):
+    late = step("Bash", {"command": "make deploy"}, error=error)
+    reflected = await reflect(run_of(late, outcome="failure"))
+    fix = reflected.lesson.mistake.fix
+    assert (fix is not None and fix.kind == "waiting") == may_pass
 
 
 async def test_a_rule_that_did_not_help_is_reflected_on_with_what_was_tried(memory):
