@@ -45,7 +45,9 @@ class _Conventions:
         self.names = tuple(chain.from_iterable(self.attributes.values()))
         self.kinds = dict[str, tuple[Kind, Origin]]()
         for row in table["kinds"]:
-            self.kinds.update(dict.fromkeys(row["words"], (row["kind"], row["origin"])))
+            meaning = (row["kind"], row["origin"])
+            for word in row["words"]:
+                self.kinds[word] = meaning
 
 
 @cache
