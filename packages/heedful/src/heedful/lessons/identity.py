@@ -26,11 +26,8 @@ _RUNNERS = {
     "python": "-m",
     "uv": "run",
 }
-# Commands that prepare, or report the end: what fails is another one of the line.
-_MINOR_PROGRAMS = frozenset(
-    "case cd done echo esac exit export fi for popd printf pushd set sleep source "
-    "true".split()
-)
+# What ends a line, and what else may stand last there: another command has failed.
+_MINOR_PROGRAMS = frozenset("cd done echo esac exit fi popd sleep true".split())
 # Words of the shell's own language, before a command.
 _SHELL_KEYWORDS = frozenset("! do elif else if then until while {".split())
 _VERSION_CHARS = "0123456789."
