@@ -37,6 +37,18 @@ from tests.tables import cases
             "not started",
             "must be in review, being built or not started",
         ),
+        "in double quotes": (
+            'must be "in review" or "being built by us now"',
+            "finished",
+            "in review",
+            'must be "in review" or "being built by us now"',
+        ),
+        "in backticks": (
+            "must be `in review` or `being built by us now`",
+            "finished",
+            "in review",
+            "must be `in review` or `being built by us now`",
+        ),
         "a pair, and what came": (
             "expected open or closed, got shut",
             "shut",
