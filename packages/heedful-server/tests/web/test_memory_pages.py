@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful import Context, Finding, run
+from heedful import Context, Finding, reflect, run
 from heedful.lessons.lesson import Exposure, Outcome
 from heedful.loop.share import points
 from heedful.memory.memory import Memory
@@ -17,6 +17,7 @@ from heedful.store.connection import MAX_READ_ROWS
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, SCOPE, Browser, words_of
+from tests.web.test_released_words import run_that_fixed
 
 both_nightly = pytest.mark.both_nightly
 
@@ -198,6 +199,18 @@ def test_the_list_leaves_out_lessons_that_no_prompt_may_show(browser: Browser):
     assert browser.data("/lessons")["lessons"] == []
     (retired,) = browser.data("/lessons?state=retired")["lessons"]
     assert retired["id"] == lesson["id"]
+
+
+@both_nightly
+def test_a_reflection_and_its_rule_are_one_row(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE, holdout=0.0)
+    reflected = browser.api.run(reflect(run_that_fixed("price"), memory=memory))
+    store_lesson(browser)
+    rows = browser.data("/lessons")["lessons"]
+    rules = [row["rule"]["text"] if row["rule"] else "" for row in rows]
+    assert sorted(rules) == ["", reflected.strategy.text]
+    text = words_of(browser.get("/lessons").text)
+    assert text.count(f"Next time: {reflected.strategy.text[:40]}") == 1
 
 
 def test_a_lesson_that_waits_shows_its_words_to_who_may_review(browser: Browser):

@@ -304,6 +304,7 @@ PASSING = (
     "context deadline exceeded",
     "could not serialize access due to concurrent update",
     "Resource temporarily unavailable",
+    "spawn git EAGAIN",
     "quota exceeded for this minute",
     "Request timed out",
 )

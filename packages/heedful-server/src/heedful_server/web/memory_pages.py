@@ -13,6 +13,7 @@ from heedful.display import counted
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
+from heedful.lessons.links import with_rules
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.proof_words import (
     say_draws,
@@ -179,9 +180,9 @@ async def lessons(visit: Visit) -> Document:
         "tables": [
             table("lessons", ("lesson", "gain at the first try", "loops and sessions"))
         ],
-        "lessons": [
-            {**review.visible(visit.caller, row), **measures.of(row)} for row in rows
-        ],
+        "lessons": with_rules(
+            [{**review.visible(visit.caller, row), **measures.of(row)} for row in rows]
+        ),
         "nothing": {"words": page.silence, "path": "/", "label": "how to begin"},
         "unknown": unknown_filters(visit.query, "text", "state", "task", "key"),
         **page_links(visit, page.cursor),

@@ -54,6 +54,7 @@ from heedful.lessons.commands import quote_words
 from heedful.lessons.holdout import Shown
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.links import with_rules
 from heedful.lessons.patterns import Seen
 from heedful.lessons.render import as_text
 from heedful.lessons.scope import MIN_SAME_RUNS
@@ -152,19 +153,8 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    rows = _with_rules(top_lessons)
+    rows = with_rules(top_lessons)
     return answer({"lessons": top_lessons}, page("lessons", found=rows), then)
-
-
-def _with_rules(lessons: Sequence[Row]) -> list[Row]:
-    """Return lessons, a reflection with the rule of the same failure in one row."""
-    rules = {lesson["rule_of"]: lesson for lesson in lessons}
-    ids = {lesson["id"] for lesson in lessons}
-    return [
-        {**lesson, "rule": rules.get(lesson["id"])}
-        for lesson in lessons
-        if lesson["rule_of"] not in ids
-    ]
 
 
 @lessons.command("show")

@@ -23,6 +23,7 @@ from heedful.lessons.origin import Origin, is_shell
 from heedful.lessons.reasons import say
 from heedful.lessons.scope import FAILED_OUTCOMES, State
 from heedful.lessons.shell import programs_of
+from heedful.validation import Fields
 
 LinkKind = Literal["error", "file", "tool"]
 MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
@@ -257,3 +258,17 @@ def _files_in(text: str, command_words: Iterable[str]) -> Iterator[str]:
         is_file = folder or line or name in words_of_commands
         if is_file or _known_endings().guess_type(name.lower())[0]:
             yield name
+
+
+def with_rules(lessons: Sequence[Fields]) -> list[Fields]:
+    """Return lessons as data, a reflection with the rule of the same failure in one.
+
+    The rule is the `rule` of the reflection, which the rule names as its `rule_of`.
+    """
+    rules = {lesson["rule_of"]: lesson for lesson in lessons}
+    ids = {lesson["id"] for lesson in lessons}
+    return [
+        {**lesson, "rule": rules.get(lesson["id"])}
+        for lesson in lessons
+        if lesson["rule_of"] not in ids
+    ]

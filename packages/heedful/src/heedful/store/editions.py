@@ -78,7 +78,7 @@ def _read_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Fields]:
 
     Prompts may have another text of it. Raises NotFound if one of the ids is unknown.
     """
-    rows = db.all("lessons_of", scope, ids=json.dumps(list(ids)))
+    rows = db.all("listed_lessons", scope, ids=json.dumps(list(ids)))
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
         if id not in lesson_of:

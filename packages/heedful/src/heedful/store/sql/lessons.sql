@@ -99,6 +99,14 @@ order by id desc limit :limit;
 -- name: lessons_of
 select * from lesson where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
 
+-- name: listed_lessons
+-- Lessons as `lessons_of`; a rule is that of the reflection on the same failure, `rule_of`.
+select *, coalesce((
+  select max(r.id) from link k join lesson r on r.tenant = k.tenant and r.project = k.project and k.parent = r.kind || '/' || r.signature
+  where k.tenant = lesson.tenant and k.project = lesson.project and k.relation = 'strategy' and k.child = lesson.kind || '/' || lesson.signature
+), 0) as rule_of
+from lesson where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
+
 -- name: projects
 -- The projects in which anything is stored, each found in the indexes after the one before.
 with recursive stored (project) as (
