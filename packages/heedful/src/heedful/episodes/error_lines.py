@@ -46,12 +46,13 @@ _REASON = (
 _SHAPES = (
     # A word for an error with what follows it: "fatal: not a git repository"; but
     # "Error: (none)" is none, and what ends with the exit status of a command says less
-    # than the command did.
+    # than the command did. Or a program that a shell does not find.
     (
         r"(?:error|exception|fatal(?<=\bfatal)|panic(?<=\bpanic)|denied(?<=\bdenied)"
         r"|fail(?<=\bfail)(?:ed|ure)?): *"
         r"(?!\W?(?:none|null)\W?\Z|.*\bexit (?:code|status):? \d+\Z)\S"
-        r"|failed to (?<=\Afailed to )\w"
+        r"|failed to (?<=\Afailed to )\w|(?:command|file|:) not found|unknown command"
+        r"|not recognized as|env: .*no such file|command \W[^ ]+:? no(?:t found| such)"
     ),
     # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
     (
@@ -94,7 +95,7 @@ _BESIDE_PATTERN = (
 # A line of a test, a linter or a compiler about the work itself: a test that failed, or
 # what is wrong at a place in a file.
 _WORK_PATTERN = (
-    r"(?:---\s*)?FAIL(?:ED)?\b|assert|Assert|expected\b.*\b(?:got|but|to)\b"
+    r"(?:---\s*)?FAIL(?:ED)?\b|assert|Assert|expect\(|expected\b.*\b(?:got|but|to)\b"
     r"|\S*\.\w{1,6}(?::\d+(?::\d+)?: |\(\d+,\d+\): )\S"
 )
 # A word with a colon: "String: func f()" repeats what the call was given.

@@ -1,10 +1,13 @@
-"""Actions: the command or the path of a call. Pure."""
+"""Actions: the command, its programs, or the path of a call. Pure."""
 
 import re
 import shlex
+from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 
 from heedful.lessons.origin import is_shell
-from heedful.lessons.shell import program_name
+from heedful.lessons.shell import program_name, simple_commands
+from heedful.lessons.words import compiled
 from heedful.validation import Fields
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
@@ -15,6 +18,22 @@ WRITTEN_ARGUMENTS = tuple(
     "new_string new_str new_source content file_text patch".split()
 )
 REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
+# Programs that run the program after their options: what fails is that one.
+_WRAPPERS = frozenset("command env exec nice nohup npx sudo time timeout xargs".split())
+# Programs that run the program after this word.
+RUNNERS = {
+    "bundle": "exec",
+    "npm": "exec",
+    "pnpm": "exec",
+    "poetry": "run",
+    "python": "-m",
+    "uv": "run",
+}
+# A word that may stand before it: an option, a figure or a variable.
+_OPTION_PATTERN = r"-|\d|.*="
+# Words of the shell's own language, before a command.
+_SHELL_KEYWORDS = frozenset("! do elif else if then until while {".split())
+_VERSION_CHARS = "0123456789."
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
@@ -64,3 +83,34 @@ def relative_path(path: str, folder: str) -> str:
     if folder and path.startswith(f"{folder}/"):
         return path[len(folder) + 1 :]
     return path.removeprefix("./")
+
+
+def programs_in(words: Sequence[str]) -> Iterator[str]:
+    """Yield the wrappers of a command, such as `sudo`, and last what they run.
+
+    `words` are those of the command. Versions are left out of the names of runners:
+    "python3.12 -m pytest" gives "python" and "pytest".
+    """
+    rest = list(words)
+    while rest:
+        name = program_name(rest[0])
+        runner = name.rstrip(_VERSION_CHARS)
+        following = rest[1] if len(rest) > 1 else ""
+        if name in _SHELL_KEYWORDS:
+            rest = rest[1:]
+            continue
+        yield runner if runner in RUNNERS else name
+
+        # Go to the word at which the next program begins, if there is one.
+        if name in _WRAPPERS:
+            # With what follows in "timeout -k 5 60 A=1 npm test", that is "npm".
+            rest = list(dropwhile(compiled(_OPTION_PATTERN).match, rest[1:]))
+        elif RUNNERS.get(runner) == following:
+            rest = rest[2:]
+        elif is_shell(name) and following.startswith("-"):
+            # "bash -c" runs a line of its own.
+            for inner in simple_commands(" ".join(rest[2:])):
+                yield from programs_in(inner)
+            return
+        else:
+            return

@@ -2,9 +2,13 @@
 
 A call has a mark for the whole of it, one for the path that it is about, and one for
 each name in its arguments. A failure is recorded under the mark of the whole call, of
-each name that the error quotes, and of the path if the error says that it is absent. It
+each name that the error says, and of the path if the error says that it is absent. It
 counts until a call with that mark passes; a name or a path that has ever passed counts
 no more. A contract that a call breaks is a mark, too.
+
+A name is a whole word of the call and of its error. In the error it stands in quotes,
+is a path or an option, or is what was not found. If the error of a query says a table
+or its alias, too, the name is that of the column with its table: "pets.owner".
 """
 
 import json
@@ -14,17 +18,19 @@ from typing import Literal
 
 from heedful.lessons.action import (
     REPLACED_ARGUMENTS,
+    RUNNERS,
     arguments_of,
     command_of,
     path_of,
+    programs_in,
     relative_path,
 )
 from heedful.lessons.commands import release_command
 from heedful.lessons.contracts import ABSENT_CONTRACT, CONTRACTS, Contract
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import Origin, origin_of, sources_of
-from heedful.lessons.scope import MAX_READ_CHARS, State, digest_of
-from heedful.lessons.shell import program_name, simple_commands
+from heedful.lessons.scope import MAX_READ_CHARS, digest_of
+from heedful.lessons.shell import simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.lessons.words import compiled
 from heedful.redact import redact_start
@@ -41,11 +47,36 @@ MIN_KNOWN_READS = 5
 FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A call with one of these searches in its path and reads no file.
 SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
-# What an error quotes: a text in quotes, a path or an option.
-_ERROR_NAME_PATTERN = (
-    r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]|((?:[\w.@~-]*/)+[\w.@-]+)"
-    r"|(?<![\w-])(--?[A-Za-z][\w-]+)"
+# A word of a call or of an error, between blanks, quotes and punctuation. A word with
+# "*", "?", "$", brackets or braces is a pattern, and no name.
+_WORD_PATTERN = (
+    r"(?<![^\s\"'`“”‘’,;()=|&<>])"
+    r"[^\s\"'`“”‘’,;()=|&<>*?$\[\]{}]+[^\s\"'`“”‘’,;()=|&<>*?$\[\]{}.:]"
+    r"(?=[.:]*(?![^\s\"'`“”‘’,;()=|&<>]))"
 )
+# What an error names: a text in quotes, a whole path or option, a column, or what a
+# shell does not find.
+_ERROR_NAME_PATTERN = (
+    r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]"
+    r"|(?<![^\s\"'`“‘(=,])((?:[\w.@~+-]*/)+[\w.@+-]*[\w@+-]|--?[a-z][\w-]*\w)"
+    r"(?=[.:]*(?:[\s\"'`”’),;|&<>=]|\Z))"
+    r"|\b(?:(?:column|table):|named?:?|column(?= \w+\.)) ([\w.]*\w)"
+    r"|(?<![^\s:])([^\s:]+): (?:command )?not found(?!:)"
+    r"|(?:command not found|unknown command): ([^\s'\"`,;]*[^\s'\"`,;.])"
+    r"|\benv: ([^\s:'‘]+): no such file"
+)
+# The first word of a query.
+_QUERY_PATTERN = (
+    r"(?m)(?:^|[;\"'])\s*(?:select|with|insert|update|delete|alter|desc(?:ribe)?)\s"
+)
+# A table of a query, without its schema, and its alias.
+_TABLE_PATTERN = (
+    r"(?:\b(?:from|join|into|update|table|describe)|(?<![^;\"'\n])desc)\s+"
+    r"(?:[\w\"`-]+\.)*[\"`]?(\w+)\b[\"`]?"
+    r"(?:\s+(?:as\s+)?(?!(?:where|on|order|group|having|join)\b)[\"`]?(\w+))?"
+)
+# The part of a dotted name before the last dot, such as an alias, and the last part.
+_QUERY_NAME_PATTERN = r"(?:(\w+)[\"`]?\.[\"`]?)*(?!\d)(\w\w+)"
 # What is shown of the output of a command.
 _FILTER_PATTERN = r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$"
 
@@ -102,8 +133,8 @@ class KnownFailure:
     for a whole call. The calls failed in `runs` runs, last at the time `failed`, in
     seconds since 1970. `error` is the last error, `words` is what a person or a model
     said about it, and `fix` is what fixed it; each is "" if unknown or held back.
-    `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
-    its `lesson_state`. `text` says all this in words.
+    `lesson` is the id of the lesson about it, 0 if there is none. `text` says all this
+    in words.
     """
 
     kind: MarkKind
@@ -116,8 +147,6 @@ class KnownFailure:
     runs: int = 1
     failed: float = 0.0
     lesson: int = 0
-    trust: Origin = "local"
-    lesson_state: State = "unverified"
     text: str = ""
 
     @property
@@ -130,35 +159,30 @@ class KnownFailure:
 class ActionHistory:
     """The result of `Memory.before`; true if something speaks against the action.
 
-    `failures` are the known failures. `marks` are the digests of all marks with which
-    the action would fail, also of those that are not among `failures`. `waiting` are
-    the ids of the quarantine entries with lessons about the action; their texts are not
-    shown. `checks` are the checks of lessons that refuse the action, and `rules` are
-    the rules of the user that name it.
+    `failures` are the known failures. `waiting` are the ids of the quarantine entries
+    with lessons about the action; their texts are not shown. `checks` are the checks of
+    lessons that refuse the action, and `rules` are the rules of the user that name it.
+    `silence` says why no failure and no check is told, "" if one is.
     """
 
     failures: tuple[KnownFailure, ...] = ()
     waiting: tuple[int, ...] = ()
     checks: tuple[LessonCheck, ...] = ()
     rules: tuple[StatedRule, ...] = ()
-    marks: tuple[str, ...] = ()
+    silence: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.failures or self.checks or self.rules)
 
     @property
-    def warnings(self) -> Mapping[int, str]:
-        """What to say before the action, by lesson id; 0 is for what has no lesson."""
-        texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
-        for failure in self.failures:
-            before = texts.get(failure.lesson)
-            texts[failure.lesson] = "\n".join(filter(None, [before, failure.text]))
-        return texts
-
-    @property
     def release(self) -> str:
         """The command that releases the entries in `waiting`; "" if there are none."""
         return release_command(self.waiting)
+
+
+def told_call_mark(digest: str) -> str:
+    """Return the mark of a reader who was told about calls with a mark."""
+    return f"told {digest}"
 
 
 def touched_path(arguments: Fields, folder: str = "") -> str:
@@ -176,8 +200,8 @@ def marks_of(tool: str, arguments: Fields | str, folder: str = "") -> tuple[Mark
     """Return what a call may have in common with others, at most `MAX_CALL_MARKS`.
 
     First is the mark of the whole call, then that of its path and those of the names
-    in its arguments. Paths below `folder`, the root of the repository, are relative to
-    it.
+    in its arguments; those of the columns of a query are last. Paths below `folder`,
+    the root of the repository, are relative to it.
 
     >>> [mark.name for mark in marks_of("Bash", {"command": "npm ci --frozen"})]
     ['npm ci --frozen', 'npm', 'ci', '--frozen']
@@ -240,15 +264,26 @@ def _plain_text(text: str, folder: str) -> str:
 def _texts_of(tool: str, arguments: Fields, folder: str) -> Iterator[tuple[str, str]]:
     """Yield pairs: a program or a tool, and a text of its arguments with names.
 
-    For a line of a shell, a pair is a program and the words of its command. For any
-    other call, it is the tool and a text of its arguments. Texts have no secrets.
+    For a line of a shell, a pair is a program and a word of its command. A program
+    belongs to itself, as both do in "timeout 9 npm ci". What a runner starts belongs to
+    the runner, as "pytest" in "python -m pytest": another one may have it. For any
+    other call, a pair is the tool and a text of its arguments. Texts have no secrets.
     """
     if is_shell(tool, arguments):
         line = _plain_text(command_of(arguments), folder)
         for words in simple_commands(line):
+            programs = list(programs_in(words))
             # In "find -exec a \; -exec b", the second option begins no command.
-            if not words[0].startswith("-"):
-                yield program_name(words[0]), " ".join(words)
+            if words[0].startswith("-") or not programs:
+                continue
+            runner = next((name for name in programs[:-1] if name in RUNNERS), "")
+            for word in words:
+                if word == programs[-1]:
+                    yield runner or word, word
+                elif word in programs:
+                    yield word, word
+                else:
+                    yield programs[-1], word
         return
     yield tool, " ".join(arguments)
     for value in arguments.values():
@@ -258,40 +293,61 @@ def _texts_of(tool: str, arguments: Fields, folder: str) -> Iterator[tuple[str, 
             yield tool, compiled(r"'[^']*'").sub(" ", _plain_text(value, folder))
 
 
-def _names_in(text: str) -> Iterator[str]:
-    """Yield the words of a text that an error may quote, in lower case.
+def _names_in(text: str) -> list[str]:
+    """Return the words of a text that an error may name, in lower case.
 
-    The parts of a dotted name are yielded, too: “owner” of “pets.owner”.
+    For a query, these are first its words, of “p.owner” the last part, and then its
+    columns with their tables.
+
+    >>> _names_in("select p.owner from pets p")
+    ['select', 'owner', 'from', 'pets', 'pets.select', 'pets.owner', 'pets.from', ...]
     """
-    for word in compiled(r"[\w.@~/-]+").findall(text.casefold()):
-        name = word.rstrip(".")
-        if len(name) > 1:
-            yield name
-        if "/" not in name:
-            yield from (part for part in name.split(".") if 1 < len(part) < len(name))
+    tables = _tables_in(text)
+    text = text.casefold()
+    if not tables:
+        return compiled(_WORD_PATTERN).findall(text)
+    parts = compiled(_QUERY_NAME_PATTERN).findall(text)
+    names = [name for _, name in parts]
+    return names + [
+        f"{tables[alias]}.{name}" for alias, name in parts if alias in tables
+    ]
 
 
-def _quoted_in(error: str) -> Iterator[str]:
-    """Yield the names that an error quotes, in lower case like those of `_names_in`.
+def _tables_in(text: str) -> dict[str, str]:
+    """Map the tables of a query and their aliases to the tables, in lower case.
 
-    Of a dotted name the last part is yielded, too: “owner” of “pets.owner”.
+    "" is the first table: a word without an alias is taken for one of its columns. The
+    result is empty if the text is no query.
     """
-    for groups in compiled(_ERROR_NAME_PATTERN).findall(error.casefold()):
-        name = "".join(groups).rstrip(".,:;")
-        yield name
-        if "/" not in name:
-            yield name.rpartition(".")[2]
+    tables: dict[str, str] = {}
+    text = text.casefold()
+    if compiled(_QUERY_PATTERN).search(text):
+        for table, alias in compiled(_TABLE_PATTERN).findall(text):
+            tables = {"": table, alias: table, table: table} | tables
+    return tables
 
 
-def quoted_names(
-    tool: str, arguments: Fields | str, errors: Sequence[str]
-) -> frozenset[str]:
-    """Return the names in the arguments of a call that its errors quote."""
-    quoted = set[str]()
-    for error in errors:
-        quoted.update(_quoted_in(_plain_text(error, "")))
-    names = {mark.name for mark in marks_of(tool, arguments) if mark.kind == "name"}
-    return frozenset(names & quoted)
+def _error_names(error: str, tables: Mapping[str, str]) -> Set[str]:
+    """Return the names that an error says, in lower case.
+
+    `tables` are those of the query that failed. If the error says one of them or its
+    alias, its other names are columns of this table, such as "pets.owner".
+    """
+    text = error.casefold()
+    names = {"".join(groups) for groups in compiled(_ERROR_NAME_PATTERN).findall(text)}
+    if not tables:
+        return names
+    parts = {name.rpartition(".")[2] for name in names}
+    columns = set[str]()
+    for alias in tables.keys() & compiled(r"\w+").findall(text):
+        columns |= {f"{tables[alias]}.{name}" for name in parts - tables.keys()}
+    return columns or names | parts
+
+
+def quoted_names(tool: str, arguments: Fields | str, errors: Sequence[str]) -> set[str]:
+    """Return the names in the arguments of a call that its errors say."""
+    marks = failed_marks(tool, arguments, errors)
+    return {mark.name for mark in marks if mark.kind == "name"}
 
 
 def failed_marks(
@@ -316,11 +372,12 @@ def failed_marks(
     failed = {} if is_absent else {marks[0]: errors[0]}
     if contract is not None:
         failed[Mark("contract", contract.name, tool)] = errors[0]
+    tables = _tables_in("\n".join(map(str, arguments_of(arguments).values())))
     # From the last to the first error: a mark keeps the first that is about it.
     for error in reversed(errors):
-        quoted = set(_quoted_in(_plain_text(error, folder)))
+        names = _error_names(_plain_text(error, folder), tables)
         for mark in marks:
-            is_named = mark.kind == "name" and mark.name in quoted
+            is_named = mark.kind == "name" and mark.name in names
             if is_named or (mark.kind == "path" and is_absent):
                 failed[mark] = error
     return failed
