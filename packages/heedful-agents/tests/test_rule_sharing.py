@@ -94,7 +94,7 @@ async def test_a_check_of_calls_is_shared_with_its_rule():
     other = Memory(in_memory())
     await follow(other, text)
     history = await other.before("Bash", "npm install left-pad")
-    assert "Use pnpm, never npm." in "".join(history.warnings.values())
+    assert [check.text for check in history.checks] == ["Use pnpm, never npm."]
     assert not await other.before("Bash", "pnpm install left-pad")
 
 

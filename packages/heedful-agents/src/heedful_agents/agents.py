@@ -20,15 +20,20 @@ Answer = Mapping[str, Any]
 # Those of an event or of settings, by name: JSON data.
 # Makes an answer from the name of the event and a text.
 Form = Callable[[str, str], Answer]
-Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
+Kind = Literal[
+    "start", "subagent", "prompt", "before", "after", "failed", "stop", "end"
+]
 # What settings look like: JSON with groups of hooks or with hooks, a plugin, or a
 # section of a text.
 SettingsForm = Literal["groups", "entries", "plugin", "section"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-# Calls that change something, and those of MCP servers: reading files needs no advice.
-# The results of all tools are kept, because what works later may be from any of them.
-ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
+# Calls that change or start something, and those of MCP servers: reading files needs
+# no advice. The results of all tools are kept, because what works later may be from any
+# of them.
+ACTION_TOOLS_REGEX = (
+    "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|Agent|Task|Skill|mcp__.*"
+)
 # Whatever becomes of the hook, its exit code is 0: 2 blocks the action in most agents,
 # and any other denies it in some.
 SHELL_GUARD = " || true"
@@ -172,6 +177,8 @@ _SHARED_EVENTS: Mapping[str, Kind] = {
 _EVENTS_WITHOUT_FAILURE: Mapping[str, Kind] = {
     name: kind for name, kind in _SHARED_EVENTS.items() if kind != "failed"
 }
+# Some agents say when a subagent begins, which knows nothing of what others were told.
+_SUBAGENT_EVENT: Mapping[str, Kind] = {"SubagentStart": "subagent"}
 _CONTEXT_MOMENTS = frozenset[Kind](get_args(Kind)) - {"stop", "end"}
 # The agent that is meant where none is named.
 DEFAULT_AGENT = "claude-code"
@@ -179,7 +186,7 @@ AGENTS: Mapping[str, Agent] = {
     "claude-code": Agent(
         title="Claude Code",
         source="https://code.claude.com/docs/en/hooks",
-        events=_SHARED_EVENTS,
+        events={**_SHARED_EVENTS, **_SUBAGENT_EVENT},
         takes=_CONTEXT_MOMENTS,
         has_transcript=True,
         says_at_start=True,
@@ -261,7 +268,7 @@ AGENTS: Mapping[str, Agent] = {
     "codex": Agent(
         title="Codex",
         source="https://developers.openai.com/codex/hooks",
-        events=_EVENTS_WITHOUT_FAILURE,
+        events={**_EVENTS_WITHOUT_FAILURE, **_SUBAGENT_EVENT},
         takes=_CONTEXT_MOMENTS,
         fields={"prompt_id": "turn_id"},
         says_at_start=True,

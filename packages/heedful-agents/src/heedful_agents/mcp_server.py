@@ -24,7 +24,6 @@ from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
 from heedful.lessons.lesson import Remembered
 from heedful.lessons.render import facts
-from heedful.lessons.scope import TOLD_STATES
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
 from heedful.loop.explain import Line
@@ -183,7 +182,7 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     texts = {
         lesson["id"]: lesson["text"]
         for lesson in answer["lessons"]
-        if lesson["text"] and lesson["state"] in TOLD_STATES
+        if lesson["text"] and lesson["id"] in answer["told"]
     }
     return SeenAnswer(
         count=answer["count"],

@@ -363,6 +363,11 @@ async def _on_start(moment: Moment) -> Reply:
     return replace(opening, notices=(note,))
 
 
+async def _on_subagent(moment: Moment) -> Reply:
+    """Show a subagent that begins what its session was shown at the start."""
+    return moment.advise(await moment.run.opening(moment.subagent))
+
+
 async def _on_prompt(moment: Moment) -> Reply:
     """Show what fits the words of the user.
 
@@ -446,7 +451,7 @@ async def _after_call(moment: Moment) -> Reply:
     advice = Advice()
     # What could not be told before the call is told after it.
     if "before" not in moment.agent.takes and not moment.settings.deny:
-        advice = await run.rules_about(tool, moment.arguments)
+        advice = await run.rules_about(tool, moment.arguments, agent)
     work: Work = "study" if failed_before else ""
     return moment.advise(advice, work)
 
@@ -501,6 +506,7 @@ def _result_text(response: Any) -> str:
 # What answers an event of a kind; a call that has ended needs no other.
 _ANSWERS: Mapping[Kind, Callable[[Moment], Coroutine[Any, Any, Reply]]] = {
     "start": _on_start,
+    "subagent": _on_subagent,
     "prompt": _on_prompt,
     "before": _before_call,
 }

@@ -70,6 +70,7 @@ EVENTS: Mapping[str, Events] = {
         _CLAUDE_HEAD,
         _CLAUDE_CALL,
         SessionStart={"source": "startup"},
+        SubagentStart={"agent_id": "a1", "agent_type": "Explore"},
         UserPromptSubmit={"prompt": RULE},
         PreToolUse={},
         PostToolUse={
@@ -123,6 +124,7 @@ EVENTS: Mapping[str, Events] = {
         },
         {**_CLAUDE_CALL, "turn_id": "turn-1"},
         SessionStart={"source": "startup"},
+        SubagentStart={"agent_id": "a1", "agent_type": "default", "turn_id": "turn-1"},
         UserPromptSubmit={"turn_id": "turn-1", "prompt": RULE},
         PreToolUse={},
         PostToolUse={"tool_response": f"Process exited with code 1\n{ERROR}"},

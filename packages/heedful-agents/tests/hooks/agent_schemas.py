@@ -68,6 +68,7 @@ def _copilot_context(event: str) -> Schema:
 SCHEMAS: Mapping[str, Mapping[str, Schema]] = {
     **{
         name: {
+            "SubagentStart": _context("SubagentStart"),
             "UserPromptSubmit": _context("UserPromptSubmit"),
             "PreToolUse": _context("PreToolUse"),
             "PostToolUse": _context("PostToolUse"),
