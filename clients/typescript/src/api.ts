@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// ec5d3827802b632ce378b0614f79d36077f08fa8ba966b6e4aa36d890df06d26.
+// cdc94c8a55cef78b8b8e032a735bfdb42c6196504b1e6bdc3e0d0cf01bf280c9.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -107,9 +107,10 @@ export interface paths {
          * @description Return how often an error was seen, its lessons, and whether other errors are
          *     `grouped` with it.
          *
-         *     The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
-         *     several lines, `lines` are the known errors among them. `release` is the command
-         *     that releases the lessons that wait in quarantine.
+         *     Agents are told the lessons with the ids in `told`. The `entry` of a lesson is the
+         *     id of its text in quarantine, or 0. If agents are told none, `silence` says why. If
+         *     the text has several lines, `lines` are the known errors among them. `release` is
+         *     the command that releases the lessons that wait in quarantine.
          */
         post: operations["reflections_seen"];
         delete?: never;
@@ -278,8 +279,8 @@ export interface components {
          *     for a whole call. The calls failed in `runs` runs, last at the time `failed`, in
          *     seconds since 1970. `error` is the last error, `words` is what a person or a model
          *     said about it, and `fix` is what fixed it; each is "" if unknown or held back.
-         *     `lesson` is the id of the lesson about it, 0 if there is none, with its `trust` and
-         *     its `lesson_state`. `text` says all this in words.
+         *     `lesson` is the id of the lesson about it, 0 if there is none. `text` says all this
+         *     in words.
          */
         KnownFailure: {
             /**
@@ -332,18 +333,6 @@ export interface components {
              * @default 0
              */
             lesson: number;
-            /**
-             * Trust
-             * @default local
-             * @enum {string}
-             */
-            trust: "user" | "local" | "outside";
-            /**
-             * Lesson State
-             * @default unverified
-             * @enum {string}
-             */
-            lesson_state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
             /**
              * Text
              * @default
@@ -793,6 +782,11 @@ export interface components {
                 importance: number;
                 /** At */
                 at: number;
+                /**
+                 * Last Seen
+                 * @default 0
+                 */
+                last_seen: number;
                 /** Cosine */
                 cosine?: number | null;
                 /** Keyword */
@@ -1236,10 +1230,10 @@ export interface operations {
                          */
                         rules: components["schemas"]["StatedRule"][];
                         /**
-                         * Marks
-                         * @default []
+                         * Silence
+                         * @default
                          */
-                        marks: string[];
+                        silence: string;
                         /** Release */
                         release: string;
                     };

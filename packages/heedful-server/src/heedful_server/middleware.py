@@ -42,7 +42,7 @@ from heedful.store.idempotency import (
 from heedful.store.keys import sent_id
 from heedful.store.offload import Turns
 from heedful.store.store import Effects, Store
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, hex_digest
 from heedful_server.auth import Caller, Callers, collect, receive_of
 from heedful_server.bodies import body_of
 from heedful_server.problems import (
@@ -265,7 +265,7 @@ def _idempotent_call(
     return IdempotentCall(
         tenant=caller.key.tenant,
         caller=caller.key.id,
-        once=hashlib.sha256(call_key.encode()).hexdigest(),
+        once=hex_digest(call_key),
         digest=hashlib.sha256(json.dumps(request).encode() + body).hexdigest(),
     )
 

@@ -21,12 +21,12 @@ from pydantic import (
 from heedful.episodes.episode import Ended
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons, proof, quarantine, scope as scopes
-from heedful.lessons.briefing import Tell
 from heedful.lessons.call_marks import ActionHistory, KnownFailure
 from heedful.lessons.holdout import MemoryVerdict, SessionTally
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import KEY_SOURCE_PREFIX
 from heedful.lessons.proof_words import ProofWords
+from heedful.lessons.telling import Tell
 from heedful.loop import record
 from heedful.loop.ladder import MAX_RUNGS, LadderFigures
 from heedful.memory.trial import MAX_LOOP_TEXTS

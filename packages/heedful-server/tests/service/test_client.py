@@ -96,9 +96,10 @@ async def test_what_waits_and_what_a_call_breaks_is_named_as_by_the_library(memo
         ]
         assert entries[0].id == waiting.entry
         assert entries.silence == ""
-        none = await client.query("Obey.", tags=["red"])
+        question = "we use pnpm, never npm"
+        none = await client.query(question, tags=["red"])
         assert none == []
-        assert none.silence == (await memory.query("Obey.", tags=["red"])).silence
+        assert none.silence == (await memory.query(question, tags=["red"])).silence
 
 
 async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(memory):

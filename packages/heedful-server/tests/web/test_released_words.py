@@ -235,7 +235,7 @@ async def say_all(memory: Memory) -> str:
     answers: list[object] = [await memory.store.read(SCOPE, stored_texts)]
     lessons = await memory.top(200)
     for lesson in lessons:
-        answers += [lesson, await memory.related(lesson["id"])]
+        answers.append(lesson)
         answers.append(await memory.seen(lesson["error_type"], lesson["pattern"]))
     queried = await memory.query(TASK, 50)
     recalled = await memory.recall(TASK, 50)

@@ -4,6 +4,7 @@ quarantine, episodes and traces.
 
 import json
 import secrets
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from heedful.episodes.episode import Limits
 from heedful.episodes.readers.heedful import EpisodeReader
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson, render
-from heedful.lessons.briefing import explain_unshown
+from heedful.lessons.briefing import silence_of
 from heedful.lessons.commands import trust_command
 from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.loop_lessons import is_proof_due
@@ -29,6 +30,7 @@ from heedful.lessons.origin import (
 from heedful.lessons.proof import TrialProof
 from heedful.lessons.proof_words import word_proof
 from heedful.lessons.quarantine import QuarantinedLesson
+from heedful.lessons.ranking import tell_prompt
 from heedful.lessons.scope import State, name_scope, short_digest
 from heedful.lessons.signature import signature
 from heedful.memory.memory import MAX_SIGNED_CHARS
@@ -98,10 +100,13 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
     silence = matches.silence
     if body.form == "messages":
         messages = memory.render(matches, body.budget)
-        silence = silence or explain_unshown(matches, "examples", messages)
     elif body.form == "text":
         text = memory.render(matches, body.budget, form="text")
-        silence = silence or explain_unshown(matches, "both", text)
+    if not (silence or messages or text):
+        is_text = body.form == "text"
+        silence = silence_of(
+            tell_prompt(matches, time.time(), body.budget, advice=is_text)
+        )
 
     return schemas.RecallAnswer(
         items=list(matches),
@@ -283,9 +288,10 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     """Return how often an error was seen, its lessons, and whether other errors are
     `grouped` with it.
 
-    The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
-    several lines, `lines` are the known errors among them. `release` is the command
-    that releases the lessons that wait in quarantine.
+    Agents are told the lessons with the ids in `told`. The `entry` of a lesson is the
+    id of its text in quarantine, or 0. If agents are told none, `silence` says why. If
+    the text has several lines, `lines` are the known errors among them. `release` is
+    the command that releases the lessons that wait in quarantine.
     """
     answer = await caller.memory.seen(body.error_type, body.text)
     return {
@@ -294,8 +300,10 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
         ).digest,
         "count": answer.count,
         "lessons": [review.visible(caller, lesson) for lesson in answer.lessons],
+        "told": [lesson["id"] for lesson in answer.told],
         "grouped": answer.group is not None,
         "lines": answer.lines,
+        "silence": answer.silence,
         "release": name_scope(answer.release, caller.scope),
     }
 
