@@ -26,8 +26,8 @@ from heedful.lessons.lesson import (
     LessonRun,
     Match,
     Scope,
+    claimed_importance,
 )
-from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.scope import short_digest
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso

@@ -35,7 +35,6 @@ _NAMES = {
     "loop.decide": "Again Done Policy decide reasoning",
     "loop.explain": "explain",
     "loop.policies": "policy",
-    "loop.reach": "reach",
     "loop.record": "Attempt Candidate Evaluation Finding Goal Improvement Loop Usage",
     "loop.replay": "RecordedLoop compare replay",
     "loop.runs": "Report",

@@ -19,7 +19,6 @@ from heedful.loop import policies as policies
 from heedful.loop.decide import Again, Done, Policy, decide, reasoning
 from heedful.loop.explain import explain
 from heedful.loop.policies import policy
-from heedful.loop.reach import reach
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop, Usage
 from heedful.loop.replay import RecordedLoop, compare, replay
 from heedful.loop.runs import Report
@@ -36,5 +35,5 @@ from heedful.models.contract import Answer, Embedder, Message, Model
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.store import open_store
 from heedful.store.store import Store
-__all__ = ['Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Budget', 'Candidate', 'Client', 'Context', 'Done', 'Echo', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Fatigue', 'Fault', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Improvement', 'Lesson', 'LessonChecks', 'Loop', 'LoopOptions', 'MaxAttempts', 'Memory', 'Message', 'Model', 'NotPassed', 'NothingMet', 'Pipeline', 'Plateau', 'Policy', 'RecordedLoop', 'Repeat', 'Report', 'ReportedLoop', 'Result', 'Run', 'Rung', 'Scope', 'StopRule', 'Store', 'Templates', 'Trial', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
+__all__ = ['Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Budget', 'Candidate', 'Client', 'Context', 'Done', 'Echo', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Fatigue', 'Fault', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Improvement', 'Lesson', 'LessonChecks', 'Loop', 'LoopOptions', 'MaxAttempts', 'Memory', 'Message', 'Model', 'NotPassed', 'NothingMet', 'Pipeline', 'Plateau', 'Policy', 'RecordedLoop', 'Repeat', 'Report', 'ReportedLoop', 'Result', 'Run', 'Rung', 'Scope', 'StopRule', 'Store', 'Templates', 'Trial', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reasoning', 'reflect', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

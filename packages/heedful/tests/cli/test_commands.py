@@ -28,7 +28,6 @@ def heedful_(desk, monkeypatch, history):
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
-    "replay --can-fire": ("can fire", "rules"),
     "why r/passed": (
         "=> passed",
         "id state task goals policy made decisions lines briefing",

@@ -5,38 +5,37 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.briefing import draw_exposures
 from heedful.lessons.holdout import LoopExposures, plan_holdout
-from heedful.lessons.lesson import Example, Match
+from heedful.lessons.telling import LessonCandidate, Situation, tell
 from tests.tables import cases
 
 LOOPS = 1_000
 LESSONS = 3
 
 
-def match(number: int) -> Match:
-    return Match(
-        number,
-        number,
-        example=Example("weigh the parcel", "12 kg"),
-        at=0.0,
-        seen=1,
-        importance=0.5,
-        state="verified",
-        lesson=f"rule {number}",
-        kind="check",
-        signature=f"{number:016x}",
+def lesson(number: int) -> LessonCandidate:
+    return LessonCandidate(
+        name=f"check/{number:016x}",
+        leg="likeness",
+        lesson=number,
+        example=number,
+        is_checked=True,
     )
 
 
 def count_whole(share: float, **past: Any) -> Counter[int]:
     """Count loops by how many of their three lessons are withheld."""
     holdout = plan_holdout(share, LoopExposures(**past))
-    lessons = [match(number) for number in range(LESSONS)]
+    lessons = [lesson(number) for number in range(1, LESSONS + 1)]
     counts = Counter[int]()
     for number in range(LOOPS):
-        exposures = list(draw_exposures(lessons, f"loop {number}", "seed", holdout))
-        counts[sum(not exposure.shown for exposure in exposures)] += 1
+        situation = Situation(
+            moment="first attempt",
+            reader=f"loop {number}",
+            seed="seed",
+            holdout=holdout,
+        )
+        counts[len(tell(situation, lessons).withheld)] += 1
     return counts
 
 

@@ -2,26 +2,14 @@
 
 from typing import Any
 
-from heedful.lessons.links import LessonWords, link_lesson
+from heedful.lessons.links import LessonWords, links_of
 from heedful.lessons.mistake import Call, Mistake
 from tests.tables import cases
 
 
-def words_of(text: str, id: int = 1, **fields: Any) -> LessonWords:
-    return LessonWords(
-        id=id,
-        kind="reflection",
-        text=text,
-        seen=1,
-        state="verified",
-        trust="user",
-        **fields,
-    )
-
-
 def link_text(text: str, **fields: Any) -> str:
     """Return the links of a text, as people read them."""
-    return ", ".join(map(str, link_lesson(words_of(text, **fields)).links))
+    return ", ".join(map(str, links_of(LessonWords(1, text, **fields))))
 
 
 @cases(
@@ -60,8 +48,3 @@ def test_a_text_links_what_it_names(text, links):
 def test_a_mistake_links_the_tools_that_it_calls(call, error, links):
     mistake = Mistake(action=call, error=error)
     assert link_text("", mistake=mistake) == links
-
-
-def test_the_type_of_an_error_is_a_link_unless_it_is_a_tool():
-    assert link_text("x", error_type="conflict") == "error conflict"
-    assert link_text("Run `make all`", error_type="make") == "tool make"

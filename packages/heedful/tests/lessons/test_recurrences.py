@@ -48,16 +48,7 @@ def find(
             **fields,
         }
         lessons[id] = DreamLesson(id=id, text=text, mistake=mistake, **values)
-        lesson_words = LessonWords(
-            id=id,
-            kind=values["kind"],
-            text=text,
-            seen=runs,
-            state="unverified",
-            trust="local",
-            error_type="error",
-            mistake=mistake,
-        )
+        lesson_words = LessonWords(id=id, text=text, mistake=mistake)
         words.append(lesson_words)
         seen_in[id] = [f"episode:{id}.{run}" for run in range(runs)]
         if runs_of:

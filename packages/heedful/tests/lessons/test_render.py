@@ -15,10 +15,9 @@ from hypothesis import given, strategies as st
 from heedful.lessons import render
 from heedful.lessons.lesson import Example
 from heedful.lessons.mistake import Call, Fix, Mistake, from_json, to_data
-from heedful.lessons.ranking import choose
 from heedful.lessons.render import as_messages, as_text, provenance
 from heedful.models.contract import Message
-from tests.lessons.support import build_match
+from tests.lessons.support import build_match, choose
 from tests.tables import cases
 
 GOLDEN = Path(__file__).parent / "golden"

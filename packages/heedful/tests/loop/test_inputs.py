@@ -143,7 +143,6 @@ def test_attempts_are_numbered_from_1_without_gaps(numbers):
 
 NO_LOOP: Any = None
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "reach of a name": (lambda: heedful.reach(cast("Any", "default")), "policy"),
     "decide without a loop": (lambda: decide(NO_LOOP, default), "loop"),
     "decide with a name": (lambda: decide(Loop("x"), cast("Any", "default")), "policy"),
     "replay of a dict": (lambda: replay(cast("Any", {}), default), "loop"),

@@ -3,11 +3,11 @@
 import pytest
 
 import heedful
-from heedful import reach
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.record import Loop
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
+from tests.loop.reach import reach
 from tests.tables import cases
 
 USELESS = "cannot fire"

@@ -11,6 +11,7 @@ from heedful.integrations.host import HostRun
 from heedful.lessons import render
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.lessons.mistake import Call
+from heedful.lessons.reasons import Reason
 from heedful.loop.record import Finding
 from heedful.memory.session_brief import BRIEF_SESSIONS, read_brief, tool_mistakes
 from heedful.validation import MAX_SHOWN_ITEMS
@@ -80,6 +81,111 @@ async def test_a_name_that_ever_worked_is_not_marked(memory):
     await learn(memory, "s1", step("Bash", "npm run --up"))
     await learn(memory, "s2", step("Bash", "npm i --up", UNKNOWN))
     assert await told(memory, "Bash", "npm ci --up") == []
+
+
+OWNER = {"query": "select p.owner from pets p where p.age > 3"}
+NO_OWNER = "Unknown column 'p.owner' in 'field list'"
+
+
+@cases(
+    "tool, failed, error, later, names",
+    {
+        "a program behind another program": (
+            "Bash",
+            "cd app && rg --files",
+            "Exit code 127\n(eval):1: command not found: rg",
+            "timeout 60 rg -n price",
+            ["rg"],
+        ),
+        "no other program": (
+            "Bash",
+            "cd app && rg --files",
+            "/bin/sh: 1: rg: not found",
+            "cd app && grep -rn --files price",
+            [],
+        ),
+        "a fragment of a pattern": (
+            "Bash",
+            "ls notes/week-*-plan.md",
+            "ls: cannot access 'notes/week-*-plan.md': No such file or directory",
+            "ls notes/week- -plan",
+            [],
+        ),
+        "a column of its table": (
+            "run_sql",
+            OWNER,
+            NO_OWNER,
+            {"query": "select owner from pets"},
+            ["pets.owner"],
+        ),
+        "a column of another table": (
+            "run_sql",
+            OWNER,
+            NO_OWNER,
+            {"query": "select p.owner from parks p"},
+            [],
+        ),
+        "a column of any table": (
+            "run_sql",
+            OWNER,
+            "Unrecognized name: owner at [1:8]",
+            {"query": "select owner from parks"},
+            ["owner"],
+        ),
+    },
+)
+async def test_a_name_is_told_before_calls_that_have_it(
+    memory, tool, failed, error, later, names
+):
+    await learn(memory, "s1", step(tool, failed, error))
+    history = await memory.before(tool, later, folder="/r")
+    assert [failure.name for failure in history.failures] == names
+    await learn(memory, "works", step(tool, later))
+    assert not await memory.before(tool, later, folder="/r")
+
+
+async def test_what_another_runner_finds_has_not_worked_with_this_one(memory):
+    missing = "/usr/bin/python: No module named pytest"
+    failed = step("Bash", "python -m pytest tests/test_a.py", missing)
+    await learn(memory, "s1", failed, step("Bash", "uv run pytest tests/test_a.py"))
+    history = await memory.before("Bash", "python -m pytest tests/test_b.py")
+    assert "uv run pytest" in history.failures[0].fix
+    assert not await memory.before("Bash", "uv run pytest tests/test_b.py")
+
+
+@cases(
+    "worked, silence",
+    {
+        "a call like it never failed": (None, "nothing known"),
+        "the same call has worked since": ("npm ci", "ended"),
+    },
+)
+async def test_silence_before_a_call_has_its_reason(memory, worked, silence):
+    if worked:
+        for session in ("s1", "s2"):
+            await learn(memory, session, step("Bash", worked, "npm ERR! no lock"))
+        await learn(memory, "s3", step("Bash", worked))
+    history = await memory.before("Bash", "npm ci")
+    assert history.silence == Reason(silence).words
+
+
+@cases(
+    "failed, error, fix, later",
+    {
+        "a program": ("rg x", "zsh: command not found: rg", "grep x", "env rg y"),
+        "a column": (
+            'psql -c "select p.owner from pets p"',
+            "ERROR:  column p.owner does not exist",
+            'psql -c "select p.keeper from pets p"',
+            'psql -c "select x.owner from pets x"',
+        ),
+    },
+)
+async def test_the_fix_of_a_name_is_told_with_it(memory, failed, error, fix, later):
+    for session in ("s1", "s2"):
+        await learn(memory, session, step("Bash", failed, error), step("Bash", fix))
+    history = await memory.before("Bash", {"command": later}, folder="/r")
+    assert fix in history.failures[0].fix
 
 
 async def test_a_call_that_failed_again_is_told_again(memory):
@@ -232,7 +338,7 @@ async def test_nothing_is_told_of_a_revoked_session(memory):
         await learn(memory, f"s{number}", edit("a.py", UNREAD))
     await memory.quarantine.revoke("episode:s1", by="ada")
     assert await lines_of(memory) == []
-    assert await memory.store.read(memory.scope, read_brief) == ()
+    assert await memory.store.read(memory.scope, read_brief) == []
 
 
 async def test_a_text_cannot_leave_its_line(memory):
@@ -268,7 +374,7 @@ async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_fi
 
 
 async def test_a_memory_without_runs_knows_no_mistake_of_a_tool(memory):
-    assert await memory.store.read(memory.scope, tool_mistakes) == {}
+    assert await memory.store.read(memory.scope, tool_mistakes) == []
 
 
 # After another program met an error, what is told of it to this call. It is advice only

@@ -19,9 +19,15 @@ from heedful.drive.generate import Writer
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.drive.run_loop import Run
-from heedful.lessons.briefing import Tell, choose_for_loop
 from heedful.lessons.lesson import REMINDER_INTERVAL_LOOPS, Cause, Example, Scope
+from heedful.lessons.ranking import (
+    candidates_for_prompt,
+    prompt_budget,
+    tell_prompt,
+)
+from heedful.lessons.render import as_messages, as_text
 from heedful.lessons.scope import MIN_UNBROKEN_CASES
+from heedful.lessons.telling import Situation, Tell, tell
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -244,14 +250,12 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
                 lesson="say kg",
             )
         )
-    selection = choose_for_loop("weigh it", matches, now=0.0)
-    chosen = selection.chosen
-    others = selection.others
+    telling = tell_prompt(matches, 0.0)
+    chosen = [candidate.record for candidate in telling.told]
     assert sorted(match.id for match in chosen) == sorted(chosen_ids)
-    assert any(match.worked for match in chosen) is has_example
-    assert {match.id for match, _ in others} == {match.id for match in matches} - {
-        *chosen_ids
-    }
+    assert ("not accepted: 7" in as_text(as_messages(chosen), 0, chosen)) is has_example
+    refused_ids = {candidate.example for candidate, _ in telling.refused}
+    assert refused_ids == {match.id for match in matches} - {*chosen_ids}
 
 
 @pytest.mark.both_nightly
@@ -397,7 +401,10 @@ def test_of_many_rules_those_that_the_task_names_come_first():
     cause = Cause(memory_key="K", rule="", fix=2, loops=2, mended=2)
     words = {n: f"book goods{n} under CODE{n} {'and so on' * 20}" for n in range(30)}
     rules = [build_match(n, "t", "", lesson=words[n], cause=cause) for n in words]
-    chosen = choose_for_loop("2 crates of goods27", rules, now=0.0).chosen
+    situation = Situation(moment="first attempt", budget=prompt_budget())
+    candidates = candidates_for_prompt(rules, "2 crates of goods27")
+    telling = tell(situation, candidates)
+    chosen = [candidate.record for candidate in telling.told]
     assert len(chosen) < len(rules)
     assert [match.id for match in chosen[:2]] == [27, 0]
 

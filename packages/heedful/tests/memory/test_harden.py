@@ -308,7 +308,9 @@ async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(agents):
 
     await LessonChecks(agents).accept(rule, by="ana")
     warned = await agents.before("Bash", {"command": "cd web && npm ci"})
-    assert "pnpm run lint" in warned.warnings[rule]
+    [check] = warned.checks
+    assert check.lesson == rule
+    assert "pnpm run lint" in check.text
     assert not await agents.before("Bash", {"command": "pnpm ci"})
 
 

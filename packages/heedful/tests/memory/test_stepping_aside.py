@@ -8,6 +8,7 @@ import pytest
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Example, Lesson, Outcome
 from heedful.lessons.signature import signature
+from heedful.lessons.telling import LessonCandidate, TellingBudget
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
 from heedful.store.store import Store
@@ -114,19 +115,26 @@ async def test_a_lesson_is_shown_to_one_session_in_40(store):
     store = scene.memory.store
     scope = scene.memory.scope
 
-    announced = [
+    lessons = [LessonCandidate(name="", leg="call", lesson=id) for id in (1, 2)]
+    announcements = [
         await store.write(
             scope,
-            reminders.remind,
+            reminders.tell_session,
             session=f"session {number}",
-            lessons=[1, 2],
+            reader=f"session {number}",
+            moment="before call",
+            candidates=lessons,
+            budget=TellingBudget(unchecked=2),
             share=0.1,
             at=float(number),
         )
         for number in range(200)
     ]
 
-    shown_to = [sum(id in lessons for lessons in announced) for id in (1, 2)]
-    both = sum(lessons == {1, 2} for lessons in announced)
-    assert all(0 < sessions < 12 for sessions in shown_to)
-    assert both < min(shown_to)
+    shown_counts = [
+        sum(place in announcement.told for announcement in announcements)
+        for place in (0, 1)
+    ]
+    shown_both = sum(announcement.told == (0, 1) for announcement in announcements)
+    assert all(0 < sessions < 12 for sessions in shown_counts)
+    assert shown_both < min(shown_counts)

@@ -225,6 +225,42 @@ async def test_an_answer_that_a_check_refuses_now_is_not_told(monkeypatch):
     assert not any("P0" in lesson["text"] for lesson in await memory.top())
 
 
+ALLOWED = {"form": "P1"}
+
+
+def allowed_level(answer: str):
+    """Find what is not the level that is allowed; its rule does not name it."""
+    if answer != ALLOWED["form"]:
+        yield heedful.Finding("level", "no level", fix="answer with a level")
+
+
+async def test_a_rule_is_told_without_an_answer_that_a_check_refuses_now(monkeypatch):
+    memory = heedful.Memory(":memory:", holdout=0)
+
+    async def told_of(task):
+        texts_told = []
+
+        async def answer(task, hint):
+            texts_told.append(hint)
+            return ALLOWED["form"] if hint else "high"
+
+        await heedful.run(
+            task,
+            generate=answer,
+            checks=[allowed_level],
+            memory=memory,
+            memory_key="k",
+        )
+        return texts_told[0]
+
+    await told_of("The printer jams")
+    assert "accepted: P1" in await told_of("Checkout is slow")
+    monkeypatch.setitem(ALLOWED, "form", "S1")
+    text = await told_of("A login fails")
+    assert "answer with a level" in text
+    assert "P1" not in text
+
+
 def queue(answer: str, context: heedful.Context):
     """Find what is not the queue that the data of the loop has."""
     if answer != context.data:

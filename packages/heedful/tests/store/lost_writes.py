@@ -13,6 +13,7 @@ from heedful.episodes.episode import Episode, Event
 from heedful.integrations import call_host
 from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.scope import Scope
+from heedful.lessons.telling import LessonCandidate, TellingBudget
 from heedful.loop.ladder import Allowance
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory import (
@@ -458,7 +459,9 @@ async def hear_rules(world: World) -> Call:
 @writes(user_rules.tell)
 async def tell_rules(world: World) -> Call:
     stated = await world.memory.user_rules.state(RULE, by="ana")
-    return world.writing(user_rules.tell, "s1", rules=[stated], marks=["m"])
+    return world.writing(
+        user_rules.tell, "s1", reader="s1", rules=[stated], marks=["m"]
+    )
 
 
 @writes(dream.store_dream)
@@ -524,10 +527,11 @@ async def keep_events(world: World) -> Call:
         call_host._write_record,
         "s1",
         [episodes.event_row(SESSION.events[0])],
-        lessons=tuple,
+        reader="s1",
+        moment="before call",
+        candidates=lambda: [LessonCandidate(name="mark/a", leg="call")],
+        budget=TellingBudget(),
         share=0.0,
-        marks=["m"],
-        unlearnt="",
         root="",
     )
 
@@ -542,7 +546,7 @@ async def forget_session(world: World) -> Call:
 async def settle_reminders(world: World) -> Call:
     stated = await world.memory.user_rules.state(RULE, by="ana")
     await world.store.write(
-        world.scope, user_rules.tell, "s1", rules=[stated], marks=["m"]
+        world.scope, user_rules.tell, "s1", reader="s1", rules=[stated], marks=["m"]
     )
     return world.writing(reminders.settle, "s1", verdicts={}, at=1e9)
 

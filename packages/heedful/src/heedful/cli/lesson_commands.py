@@ -41,7 +41,6 @@ from heedful.cli.settings import (
     Limit,
     Why,
     number_argument,
-    number_option,
     seconds,
     where,
 )
@@ -57,7 +56,6 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import with_rules
 from heedful.lessons.patterns import Seen
 from heedful.lessons.render import as_text
-from heedful.lessons.scope import MIN_SAME_RUNS
 from heedful.lessons.signature import signature
 from heedful.memory import vectors
 from heedful.memory.hardening import LessonChecks
@@ -120,13 +118,6 @@ lessons: Typer = group_with_default()
 def list_lessons(
     context: Context,
     limit: Limit = 50,
-    related: Annotated[
-        int | None,
-        number_option(
-            metavar="ID",
-            help="Show what this lesson is about, and the lessons about the same.",
-        ),
-    ] = None,
 ) -> int:
     """List the lessons, most often seen first; failures without a fix come last. Texts
     in quarantine are not shown.
@@ -137,11 +128,6 @@ def list_lessons(
     """
     if context.invoked_subcommand is not None:
         return 0
-    if related is not None:
-        result = ask(lambda memory: memory.related(related, limit))
-        text = page("related", subject=result.lesson, found=result.related)
-        silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
-        return answer(result, text, silence)
 
     async def read(memory: Memory) -> list[Row]:
         return await _with_shown(memory, await memory.top(limit))
@@ -170,7 +156,7 @@ def show_lesson(lesson: LessonId) -> int:
         return {**record, "memory_keys": keys}
 
     record = ask(read)
-    then = following("lessons", related=lesson)
+    then = ""
     if not record["text"]:
         then = following("quarantine", "list")
     return answer(record, page("lessons", found=[record]), then)
@@ -359,7 +345,7 @@ def before(
             tool,
             arguments,
             stated=memory.stated,
-            min_runs=1,
+            moment="question",
         )
 
     answers = ask_all(ask_memory)
@@ -372,8 +358,6 @@ def before(
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in failure.text.splitlines()]
-        if failure.kind == "command" and failure.runs < MIN_SAME_RUNS:
-            lines.append("agents are warned once it failed in a second session")
     warnings = [f"{check.about}: {check.text}" for check in result.checks]
     lines += [clean(warning, len(warning)) for warning in warnings]
     is_known = bool(lines)
@@ -389,8 +373,10 @@ def before(
         "checks": result.checks,
         "rules": rules,
         "release": release,
+        "silence": result.silence,
     }
-    texts = [*lines, _origin(db)] if lines else ["no known failure fits this call"]
+    unknown = f"no known failure fits this call: {result.silence}"
+    texts = [*lines, _origin(db)] if lines else [unknown]
     answer(document, texts)
     return 0 if is_known else 1
 

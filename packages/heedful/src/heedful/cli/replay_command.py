@@ -1,4 +1,4 @@
-"""`heedful replay`: compare policies, and say which of their rules can fire.
+"""`heedful replay`: compare policies on recorded loops.
 
 Recorded loops come from a database, or from a file with one loop per line.
 """
@@ -17,16 +17,13 @@ from heedful.cli.tasks import EntryShape, fit, json_lines, parse_entries, text_o
 from heedful.display import counted
 from heedful.errors import NotFound, UsageError
 from heedful.loop import policies as presets, record, replay as replays
-from heedful.loop.decide import Policy
 from heedful.loop.ladder import MAX_RUNGS, Ladder
 from heedful.loop.policies import PRESETS
-from heedful.loop.reach import reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
     RecordedLoop,
 )
 from heedful.loop.similarity import find_near_repeat
-from heedful.loop.stop import rule_name
 from heedful.store import loops, shown
 from heedful.validation import MAX_SCORE
 
@@ -43,9 +40,6 @@ def replay(
     policy: Annotated[
         Texts, Option("--policy", help="Repeatable. [all presets]")
     ] = None,
-    can_fire: Annotated[
-        bool, Option("--can-fire", help="Only say which rules can end a loop.")
-    ] = False,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -56,14 +50,9 @@ def replay(
     An oracle stops at the first right attempt, or after one attempt if none is right.
     Regret is the number of attempts beyond the oracle's. A loop is lost if the recorded
     loop was solved and the policy stops before the solution. Quality is the mean
-    quality of the best attempt of each loop under the policy. With
-    --can-fire, it tries the given policies, or that of the settings, and exits with 1
-    if one of their rules ended no loop.
+    quality of the best attempt of each loop under the policy.
     """
     chosen = [presets.policy(text) for text in policy or ()]
-    if can_fire:
-        return _show_reach(chosen or [presets.policy(settings().policy)])
-
     compared = replays.comparable(read_records(source), chosen, PRESETS.values())
     recorded, *figures = replays.compare(
         compared.loops, [RECORDED_POLICY, *compared.policies]
@@ -96,21 +85,6 @@ FIGURE_COLUMNS = columns(
     quality=lambda figures: f"{figures.quality:.3f}",
     cannot_tell="beyond",
 )
-
-
-def _show_reach(policies: Sequence[Policy]) -> int:
-    """Say of each rule of the policies whether it can fire; return the exit code."""
-    rules = []
-    lines = []
-    for chosen in policies:
-        for result in reach(chosen):
-            rule = rule_name(result.rule)
-            rules.append(
-                {"policy": chosen.name, "rule": rule, "attempts": result.attempts}
-            )
-            lines.append(f"{chosen.name}: {result}")
-    answer({"rules": rules}, "\n".join(lines))
-    return 0 if all(rule["attempts"] for rule in rules) else 1
 
 
 NOT_PASSED_FINDING = record.Finding("recorded", "not passed")

@@ -4,7 +4,6 @@ A format is parsed into entries, each with the line where it begins; an entry is
 checked against a shape. One error names all faults, each with its line.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from heedful.loop.record import Goal, check_goals
 from heedful.loop.stop import check_names
 from heedful.redact import redact
 from heedful.sanitize import clean
-from heedful.validation import MAX_SHOWN_ITEMS
+from heedful.validation import MAX_SHOWN_ITEMS, hex_digest
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -164,7 +163,7 @@ def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
     """
     names = f"{path.stem}: {', '.join(check_names(checks))}"
     document = json.dumps(specs, sort_keys=True, default=str)
-    digest = hashlib.sha256(document.encode()).hexdigest()[:8]
+    digest = hex_digest(document)[:8]
     return redact(f"{clean(names, 100)} {digest}")
 
 

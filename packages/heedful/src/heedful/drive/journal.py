@@ -33,12 +33,13 @@ from heedful.errors import (
     StoreError,
     StoreInDoubt,
 )
-from heedful.lessons.briefing import Briefing, Tell
+from heedful.lessons.briefing import Briefing
 from heedful.lessons.check_findings import alarms_of
 from heedful.lessons.declarations import declared_by
 from heedful.lessons.lesson import Example, Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm
 from heedful.lessons.loop_lessons import learn, outcome_of, rule_of
+from heedful.lessons.telling import Tell
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder

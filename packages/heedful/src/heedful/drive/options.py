@@ -22,8 +22,8 @@ from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer, Revise
-from heedful.lessons.briefing import PROMPT_FORMS, Tell
 from heedful.lessons.scope import Scope
+from heedful.lessons.telling import PROMPT_FORMS, Tell
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory, open_memory

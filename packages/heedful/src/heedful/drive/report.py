@@ -5,7 +5,6 @@ it was read; otherwise the report is decided again. A repeated report returns th
 verdict and changes nothing.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -51,6 +50,7 @@ from heedful.validation import (
     check_integer,
     check_name,
     check_options,
+    hex_digest,
     refuses_unknown_options,
     require,
 )
@@ -148,7 +148,7 @@ class AttemptReport:
             *filter(None, [self.model]),
         )
         text = json.dumps(document, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hex_digest(text)[:32]
 
     @property
     def size(self) -> int:

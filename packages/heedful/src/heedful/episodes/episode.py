@@ -28,6 +28,7 @@ from heedful.validation import (
     Document,
     Fields,
     check_integer,
+    hex_digest,
     refuses_unknown_options,
     require,
 )
@@ -162,7 +163,7 @@ class Episode:
         text = json.dumps(
             parts, sort_keys=True, default=json_default, separators=(",", ":")
         )
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hex_digest(text)
 
 
 @lru_cache(1_000)

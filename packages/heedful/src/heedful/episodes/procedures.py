@@ -13,10 +13,9 @@ from itertools import chain, groupby
 from heedful.episodes.comparison import LETTERS_PATTERN
 from heedful.episodes.course import Course
 from heedful.lessons.lesson import Signature
-from heedful.lessons.ranking import MIN_SHARED_WORDS
 from heedful.lessons.scope import MIN_SAME_RUNS
 from heedful.lessons.signature import signature
-from heedful.lessons.words import words
+from heedful.lessons.words import MIN_SHARED_WORDS, words
 
 # Fewer tools are no order.
 MIN_PROCEDURE_TOOLS = 2

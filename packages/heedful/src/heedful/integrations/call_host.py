@@ -9,22 +9,31 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from heedful.episodes.episode import Arguments, Event
 from heedful.errors import Conflict
-from heedful.integrations.session_rules import rules_everywhere, rules_of_session
 from heedful.lessons.call_marks import whole_call
+from heedful.lessons.commands import release_command
 from heedful.lessons.reasons import say
-from heedful.lessons.render import MAX_MOMENT_CHARS, facts, fitting_texts
-from heedful.lessons.scope import Scope
-from heedful.lessons.user_rules import NAMED_HEADING, names_in, rules_text
+from heedful.lessons.render import MAX_MOMENT_CHARS, facts
+from heedful.lessons.scope import MAX_PROMPT_LESSONS, Scope, reader_of
+from heedful.lessons.telling import LessonCandidate, Moment, TellingBudget
+from heedful.lessons.user_rules import (
+    NAMED_HEADING,
+    StatedRule,
+    names_in,
+    rules_text,
+)
 from heedful.memory.call_memory import CallMemory, log_failure
 from heedful.memory.files import aged_text
 from heedful.redact import redact
+from heedful.sanitize import cut_middle
 from heedful.store import (
     calls,
     episodes,
@@ -35,7 +44,7 @@ from heedful.store import (
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.validation import Document, Fields, check_number
+from heedful.validation import MAX_SHOWN_ITEMS, Document, Fields, check_number
 
 if TYPE_CHECKING:
     from heedful.models.contract import Message
@@ -145,8 +154,9 @@ class CallRun:
     """The calls of one run of an agent; the fields are those of `HostRun`.
 
     Each question reads memory by `_ask`, within the time limit of the host. `_offer`
-    chooses what is said, and `_record` writes it down before anybody reads it. What a
-    run was told is a *mark* of its session, so that no later process says it again.
+    hands what it found to `tell`, and `_record` writes down what is told before anybody
+    reads it. What an agent was told is a *mark*, so that no later process says it
+    again.
     """
 
     host: CallHost
@@ -158,19 +168,31 @@ class CallRun:
     def __post_init__(self) -> None:
         self.id = self.id or f"run-{os.urandom(8).hex()}"
 
-    async def opening(self) -> Advice:
+    async def opening(self, agent: str = "") -> Advice:
         """Return a brief for a task yet unknown: what cost earlier sessions most calls.
 
-        It has at most ten lines, and none where nothing came back.
+        It has at most ten lines, and none where nothing came back. `agent` is the name
+        of the agent that begins, if the run has several.
         """
-        return await self._ask("begin", self._brief)
 
-    async def rules_about(self, tool: str, arguments: Arguments) -> Advice:
-        """Return the rules of the user that name a call; each is told once in a run."""
+        brief = partial(self._brief, reader=reader_of(self.id, agent))
+        return await self._ask("begin", brief)
 
-        async def rules(memory: CallMemory) -> Advice:
-            return await self._with_rules(Advice(), memory, tool, arguments)
+    async def rules_about(
+        self, tool: str, arguments: Arguments, agent: str = ""
+    ) -> Advice:
+        """Return the rules of the user that name a call; each is told once to an agent.
 
+        `agent` is as in `before`.
+        """
+
+        rules = partial(
+            self._with_rules,
+            Advice(),
+            tool=tool,
+            arguments=arguments,
+            reader=reader_of(self.id, agent),
+        )
         return await self._ask("ask about the rules of the user", rules)
 
     async def before(
@@ -184,35 +206,34 @@ class CallRun:
 
         Also returns the rules of the user that name it. `call` is the id of the call,
         `agent` the name of the agent if the run has several. Each failure is told once
-        in a run.
+        to an agent, as long as it remembers.
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
+        reader = reader_of(self.id, agent)
 
         async def look(memory: CallMemory) -> Advice:
-            history = await memory.store.read(
+            knowledge = await memory.store.read(
                 memory.scope,
-                calls.history_of,
+                calls.knowledge_of,
                 tool,
                 arguments,
                 session=self.id,
+                reader=reader,
                 folder=self.host.root,
                 stated=memory.stated,
             )
-            unlearnt = [
-                failure.digest
-                for failure in history.failures
-                if failure.lesson == reminders.UNLEARNT_LESSON
-            ]
             advice = await self._offer(
                 memory,
-                history.warnings,
+                "before call",
+                knowledge.candidates,
                 [event],
-                marks=[f"told {digest}" for digest in history.marks],
-                unlearnt=next(iter(unlearnt), ""),
-                release=history.release,
+                reader=reader,
+                release=release_command(knowledge.waiting),
             )
-            return await self._with_rules(advice, memory, tool, arguments)
+            return await self._with_rules(
+                advice, memory, tool, arguments=arguments, reader=reader
+            )
 
         return await self._ask("ask about an action", look, call)
 
@@ -246,28 +267,28 @@ class CallRun:
                 call=call,
                 given=arguments,
             )
-            remedy = await failure.find_remedy()
-            if remedy.silence or 0 < len(remedy.line) <= self.room:
-                marks = [remedy.mark] if remedy.mark else []
-                await self._record([event], marks=marks)
-                return Advice(text=remedy.line, silence=remedy.silence)
-
-            seen, lessons = await failure.find_lesson()
-            if await self._known(memory, lessons):
-                await self._record([event])
-                return Advice(silence=say("told"))
-
-            marks = user_rules.told_lessons(lessons)
+            candidates, release = await failure.find_candidates()
             return await self._offer(
-                memory, lessons, [event], marks=marks, release=seen.release
+                memory,
+                "after failure",
+                candidates,
+                [event],
+                reader=reader_of(self.id, agent),
+                release=release,
+                lessons=1,
             )
 
         return await self._ask("ask about an error", look, call)
 
     async def keep(self, *events: Event) -> None:
         """Keep events of the run."""
-        await self.host.guarded(
-            "keep events", self._record(events), otherwise=frozenset()
+        work = self._keep(events)
+        await self.host.guarded("keep events", work, otherwise=None)
+
+    async def _keep(self, events: Sequence[Event]) -> None:
+        """Record events of the run, without telling anything."""
+        await self._record(
+            "question", (), events, reader=self.id, budget=TellingBudget()
         )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
@@ -328,38 +349,43 @@ class CallRun:
             self.call_advice.setdefault(call, []).append(advice.text)
         return advice
 
-    async def _brief(self, memory: CallMemory) -> Advice:
+    async def _brief(self, memory: CallMemory, reader: str) -> Advice:
         """Return the brief, with the rules of the user; announce its lessons."""
         # Only the start of a session needs it.
         from heedful.memory import session_brief
 
-        rules = await self._aged(memory, await session_brief.read_team_rules(memory))
-        failures = await session_brief.read_failures(memory)
-        texts = {line.lesson: line.text for line in failures if line.lesson}
-        lessons = [*rules, *await self._aged(memory, texts)]
+        failures = await self._aged(memory, await session_brief.read_failures(memory))
+        team_rules = await self._aged(
+            memory, await session_brief.read_team_rules(memory)
+        )
+        candidates, announcement = await self._record(
+            "session start",
+            [*team_rules, *failures],
+            reader=reader,
+            budget=session_brief.BRIEF_BUDGET,
+        )
+        lines = [str(c.record) for c in candidates if c.leg == "brief"]
+        team_texts = [c.text for c in candidates if c.leg != "brief"]
 
-        announced = await self._record(lessons=lessons)
-        ids = announced | {reminders.UNLEARNT_LESSON}
-        team_rules = {id: text for id, text in rules.items() if id in announced}
-        lines = [line for line in failures if line.lesson in ids]
-        fixes = [line.lesson for line in lines if line.has_fix and line.lesson]
-        await self._record(marks=user_rules.told_lessons([*team_rules, *fixes]))
-
-        own_rules = await rules_of_session(memory, self.id, self.host.everywhere)
+        own_rules = await rules_of_session(
+            memory, self.id, reader, self.host.everywhere
+        )
         # What no call can match is told now or never.
         own_rules = sorted(own_rules, key=lambda rule: bool(names_in(rule.text)))
-        rule_texts = [*(rule.text for rule in own_rules), *team_rules.values()]
-        text = session_brief.brief_text(rule_texts, list(map(str, lines)))
+        rule_texts = [*(rule.text for rule in own_rules), *team_texts]
+        text = session_brief.brief_text(rule_texts, lines)
         if text:
             return Advice(text=facts({1: text}, label="brief"))
-        return _silent(withheld=bool(lessons))
+        return _silent(announcement)
 
     async def _with_rules(
         self,
         advice: Advice,
         memory: CallMemory,
         tool: str,
+        *,
         arguments: Arguments,
+        reader: str,
     ) -> Advice:
         """Return the advice below the rules that name a call, if there is room."""
         rules = await memory.store.read(
@@ -367,7 +393,7 @@ class CallRun:
             user_rules.about_call,
             tool,
             arguments,
-            session=self.id,
+            reader=reader,
             rules=await rules_everywhere(memory, self.host.everywhere),
         )
         if not rules or not self.room:
@@ -375,130 +401,189 @@ class CallRun:
 
         marks = list(chain.from_iterable(rules.values()))
         await memory.store.write(
-            memory.scope, user_rules.tell, self.id, rules=list(rules), marks=marks
+            memory.scope,
+            user_rules.tell,
+            self.id,
+            reader=reader,
+            rules=list(rules),
+            marks=marks,
         )
         return advice.below(rules_text(list(rules), NAMED_HEADING))
-
-    async def _known(
-        self, memory: CallMemory, lessons: Iterable[int]
-    ) -> frozenset[int]:
-        """Return those of the lessons that the run was told."""
-        return await memory.store.read(
-            memory.scope, user_rules.known_lessons, self.id, list(lessons)
-        )
 
     async def _offer(
         self,
         memory: CallMemory,
-        lessons: Mapping[int, str],
+        moment: Moment,
+        candidates: Sequence[LessonCandidate],
         events: Sequence[Event] = (),
         *,
-        marks: Sequence[str],
-        unlearnt: str = "",
+        reader: str,
         release: str = "",
+        lessons: int = MAX_PROMPT_LESSONS,
     ) -> Advice:
-        """Return the lessons that have room and are not withheld; keep the events.
+        """Return what is told of the candidates at a moment; keep the events.
 
-        `marks` say what is told, `unlearnt` is the mark of what is told without a
-        lesson. `release` is the command that releases what waits in quarantine.
+        There is room for so many `lessons`. `release` is the command that releases what
+        waits in quarantine.
         """
-        fit = fitting_texts(await self._aged(memory, lessons), self.room)
-        announced = await self._record(
+        candidates, announcement = await self._record(
+            moment,
+            await self._aged(memory, candidates),
             events,
-            lessons=list(fit),
-            marks=marks if fit else (),
-            unlearnt=unlearnt,
+            reader=reader,
+            budget=TellingBudget(
+                lessons=min(lessons, self.room),
+                unchecked=lessons,
+                size=self.room,
+                measure=_measure_texts,
+            ),
         )
-        texts = {id: text for id, text in fit.items() if id in announced}
-        if texts:
+        if candidates:
+            texts = {c.lesson: cut_middle(c.text, self.room) for c in candidates}
             return Advice(text=facts(texts))
-        if release:
-            return Advice(silence=say("waits", release=release))
-        return _silent(withheld=bool(fit))
+        return _silent(announcement, release)
 
     async def _aged(
-        self, memory: CallMemory, texts: Mapping[int, str]
-    ) -> dict[int, str]:
-        """Return the texts of lessons; each says which of its files changed since.
-
-        A lesson whose files are all gone rests: it is left out.
-        """
+        self, memory: CallMemory, candidates: Sequence[LessonCandidate]
+    ) -> list[LessonCandidate]:
+        """Return candidates; the text of each says which of its files changed since."""
         root = self.host.root
-        if not texts or not root:
-            return dict(texts)
+        ids = {candidate.lesson for candidate in candidates} - {0}
+        if not ids or not root:
+            return list(candidates)
 
-        mistakes = await memory.store.read(memory.scope, calls.mistakes, list(texts))
+        mistakes = await memory.store.read(memory.scope, calls.mistakes, ids)
         files = {id: mistake.files for id, mistake in mistakes.items()}
-        aged = {id: aged_text(root, texts[id], files.get(id, {})) for id in texts}
-        return {id: text for id, text in aged.items() if text}
+        aged_candidates = []
+        for candidate in candidates:
+            text = aged_text(root, candidate.text, files.get(candidate.lesson, {}))
+            has_files = text != "" or candidate.text == ""
+            aged_candidates.append(replace(candidate, text=text, has_files=has_files))
+        return aged_candidates
 
     async def _record(
         self,
+        moment: Moment,
+        candidates: Sequence[LessonCandidate] = (),
         events: Sequence[Event] = (),
         *,
-        lessons: Sequence[int] = (),
-        marks: Sequence[str] = (),
-        unlearnt: str = "",
-    ) -> frozenset[int]:
-        """Record events, and lessons as shown or withheld; return those to be shown.
-
-        The arguments are those of `_offer`.
-        """
+        reader: str,
+        budget: TellingBudget,
+    ) -> tuple[list[LessonCandidate], reminders.Announcement]:
+        """Record events, and what the reader is told of the candidates; return both."""
         memory = self.host.own_memory
-        if memory is None or not (lessons or events or marks):
-            return frozenset()
+        if memory is None or not (candidates or events):
+            return [], reminders.Announcement(silence=say("nothing known"))
 
         too_late = False
         try:
-            return await memory.store.write(
+            announcement = await memory.store.write(
                 memory.scope,
                 _write_record,
                 self.id,
                 [episodes.event_row(event) for event in events],
-                lessons=lambda: () if too_late else lessons,
+                reader=reader,
+                moment=moment,
+                candidates=lambda: () if too_late else candidates,
+                budget=budget,
                 share=memory.holdout,
-                marks=marks,
-                unlearnt=unlearnt,
                 root=self.host.root,
             )
         except asyncio.CancelledError:
             # The write still waits for its turn, and its answer would not be shown.
             too_late = True
             raise
+        return [candidates[place] for place in announcement.told], announcement
 
 
-def _silent(*, withheld: bool) -> Advice:
-    """Return that the draw left out what is known, or that nothing is known."""
-    return Advice(silence=say("withheld" if withheld else "nothing known"))
+async def rules_everywhere(memory: CallMemory, everywhere: str) -> Sequence[StatedRule]:
+    """Return the rules for all projects of the user; `everywhere` is their database."""
+    if not everywhere or not _is_made(everywhere):
+        return ()
+    return await open_store(everywhere).read(
+        Scope(memory.scope.tenant), user_rules.in_force
+    )
 
 
-@resumable(result=frozenset[int], counts=True)
+def _is_made(database: str) -> bool:
+    """Return whether a database has its file."""
+    return Path(database).exists()
+
+
+async def rules_of_session(
+    memory: CallMemory,
+    session: str,
+    reader: str,
+    everywhere: str = "",
+    again: bool = True,
+) -> Sequence[StatedRule]:
+    """Return the rules that hold in a session, and note that its reader was shown them.
+
+    Unless `again`, a reader that was shown them and remembers it gets none.
+    """
+    store = memory.store
+    scope = memory.scope
+    marks_to_set = {user_rules.SHOWN_MARK}
+    marks = await store.read(scope, session_marks.find, reader, marks_to_set)
+    if marks and not again:
+        return ()
+    others = await rules_everywhere(memory, everywhere)
+    rules = [*await store.read(scope, user_rules.in_force), *others]
+    rules = list({stated.digest: stated for stated in rules}.values())
+    await store.write(
+        scope,
+        user_rules.tell,
+        session,
+        reader=reader,
+        rules=rules[:MAX_SHOWN_ITEMS],
+        marks=marks_to_set,
+    )
+    return rules
+
+
+def _measure_texts(candidates: Sequence[LessonCandidate]) -> int:
+    """Return the characters of texts; the first is cut if it alone is too long."""
+    if len(candidates) == 1:
+        return 0
+    return sum(len(candidate.text) for candidate in candidates)
+
+
+def _silent(announcement: reminders.Announcement, release: str = "") -> Advice:
+    """Return why nothing is told: what is known was withheld, waits, or was told."""
+    if release and not announcement.has_withheld:
+        return Advice(silence=say("waits", release=release))
+    return Advice(silence=announcement.silence)
+
+
+@resumable(result=reminders.Announcement, counts=True)
 def _write_record(
     db: Db,
     scope: Scope,
     session: str,
     rows: Sequence[Fields],
     *,
-    lessons: Callable[[], Sequence[int]],
+    reader: str,
+    moment: Moment,
+    candidates: Callable[[], Sequence[LessonCandidate]],
+    budget: TellingBudget,
     share: float,
-    marks: Sequence[str],
-    unlearnt: str,
     root: str,
-) -> frozenset[int]:
-    """Record events, and lessons as shown or withheld; return those to be shown.
+) -> reminders.Announcement:
+    """Record events, and what the reader is told, which is returned.
 
-    `lessons` returns them when the write begins; `share` of them are withheld. `root`
-    is the folder of the repository.
+    `candidates` returns them when the write begins; `share` of the lessons is withheld.
+    `root` is the folder of the repository.
     """
-    session_marks.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
     episodes.append_events(db, scope, session, rows, root=root)
-    return reminders.remind(
+    return reminders.tell_session(
         db,
         scope,
         session,
-        lessons=lessons(),
-        mark=unlearnt,
+        reader=reader,
+        moment=moment,
+        candidates=candidates(),
+        budget=budget,
         share=share,
         at=time.time(),
     )

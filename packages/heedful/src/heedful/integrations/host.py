@@ -30,7 +30,7 @@ from heedful.loop.stop import Stop
 from heedful.memory.memory import Memory
 from heedful.memory.session_brief import tool_mistakes
 from heedful.memory.sessions import Learned, learn_session
-from heedful.store import episodes, loops, user_rules
+from heedful.store import episodes, loops
 from heedful.validation import Document, refuses_unknown_options, require
 
 if TYPE_CHECKING:
@@ -128,11 +128,7 @@ class HostRun(PromptRun):
         if memory is None:
             return advice
         mistakes = await memory.store.read(memory.scope, tool_mistakes)
-        for lesson in await self._known(memory, mistakes):
-            del mistakes[lesson]
-        warning = await self._offer(
-            memory, mistakes, marks=user_rules.told_lessons(mistakes)
-        )
+        warning = await self._offer(memory, "session start", mistakes, reader=self.id)
         if mistakes and not advice:
             return warning
         return advice.below(warning.text)

@@ -8,20 +8,27 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.episodes.episode import Event
-from heedful.integrations.call_host import Advice, CallHost, CallRun
-from heedful.integrations.session_rules import hear_rules, rules_of_session
+from heedful.integrations.call_host import (
+    Advice,
+    CallHost,
+    CallRun,
+    rules_of_session,
+)
 from heedful.lessons import ranking, render
-from heedful.lessons.briefing import explain_unshown
-from heedful.lessons.lesson import Matches
 from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
-from heedful.lessons.scope import MAX_PROMPT_LESSONS
-from heedful.lessons.user_rules import rules_text
+from heedful.lessons.scope import source_of
+from heedful.lessons.telling import LessonCandidate
+from heedful.lessons.user_rules import (
+    RULE_TYPE,
+    read_rules,
+    rules_text,
+    stored_lines,
+)
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory
 from heedful.models.embedding import load_embedder
@@ -82,7 +89,9 @@ class PromptRun(CallRun):
         memory = self.host.own_memory
         if memory is None or not self.room:
             return ""
-        work = rules_of_session(memory, self.id, self.host.everywhere, again=False)
+        work = rules_of_session(
+            memory, self.id, self.id, self.host.everywhere, again=False
+        )
         rules = await self.host.guarded("read the rules of the user", work, ())
         return rules_text(rules)
 
@@ -112,7 +121,8 @@ class PromptRun(CallRun):
         text = self.task
         if not isinstance(text, str):
             text = json.dumps(text, default=repr)
-        await self._record([Event("user_message", text, call=call)])
+        event = Event("user_message", text, call=call)
+        await self._keep([event])
         return await self._advise(text)
 
     async def _advise(self, task: str) -> Advice:
@@ -121,25 +131,38 @@ class PromptRun(CallRun):
         if memory is None or not self.room:
             return Advice(silence=say("no memory or room"))
 
-        recalled = await memory.recall(task, MAX_PROMPT_LESSONS)
-        # Before any call, a failure without what put it right helps nobody.
-        matches = Matches(
-            (match for match in recalled if match.evidence in ("put right", "said")),
-            recalled.silence,
+        candidates = [
+            _known_by_session(candidate) for candidate in await memory.candidates(task)
+        ]
+        chosen, announcement = await self._record(
+            "prompt",
+            candidates,
+            reader=self.id,
+            budget=ranking.prompt_budget(),
         )
-        ids = [match.lesson_id for match in matches]
-        old_ids = await self._known(memory, ids)
-        news = [match for match in matches if match.lesson_id not in old_ids]
-        chosen = ranking.choose(news, now=time.time(), advice=True)
-        ids = [choice.lesson_id for choice in chosen]
-        announced = await self._record(lessons=ids, marks=user_rules.told_lessons(ids))
-        choices = [choice for choice in chosen if choice.lesson_id in announced]
+        choices = [candidate.record for candidate in chosen]
         if choices:
             turns = render.as_messages(choices)
             text = render.as_text(turns, secrets.randbits(64), choices)
             return Advice(text=text, examples=turns)
 
-        if old_ids and not news:
-            return Advice(silence=say("told"))
-        silence = matches.silence or explain_unshown(matches, "both", chosen)
-        return Advice(silence=silence or say("withheld"))
+        if announcement.has_withheld or any(c.could_help for c in candidates):
+            return Advice(silence=announcement.silence)
+        # Nothing is near: the silence names what came nearest.
+        matches = await memory.recall(task, 1)
+        return Advice(silence=matches.silence or announcement.silence)
+
+
+def _known_by_session(candidate: LessonCandidate) -> LessonCandidate:
+    """Return a candidate; a rule of a user is known to who was shown all of them."""
+    if candidate.record.error_type != RULE_TYPE:
+        return candidate
+    return replace(candidate, known_by=frozenset([user_rules.SHOWN_MARK]))
+
+
+async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
+    """Store the rules in a message of the user; return what he reads about them."""
+    if not read_rules(message):
+        return []
+    rules = await memory.user_rules.hear(message, source=source_of(session))
+    return stored_lines(rules)

@@ -22,9 +22,8 @@ from heedful.lessons.lesson import Signature
 from heedful.lessons.links import (
     LessonWords,
     Link,
-    LinkedLesson,
-    link_lesson,
-    weigh_links,
+    links_of,
+    telling_links,
 )
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.origin import Origin, is_shell
@@ -207,11 +206,11 @@ def find_recurrences(
     use, which say how common a thing is. `runs` are the runs that saw each lesson, by
     its id. `now` is in seconds since 1970.
     """
-    linked = [link_lesson(_failing_words(lesson)) for lesson in words]
+    links = {lesson.id: links_of(_failing_words(lesson)) for lesson in words}
     # A link names the thing that lessons share.
     groups = {
         link: _distinct_failures(failures)
-        for link, failures in _failures_by_link(lessons, linked, runs).items()
+        for link, failures in _failures_by_link(lessons, links, runs).items()
     }
 
     recurrences = []
@@ -234,7 +233,7 @@ def find_recurrences(
 
 def _failures_by_link(
     lessons: Mapping[int, DreamLesson],
-    linked: Sequence[LinkedLesson],
+    links: Mapping[int, Sequence[Link]],
     runs: Mapping[int, Collection[str]],
 ) -> dict[Link, list[Failure]]:
     """Return the failures that lessons are about, by the thing that they name.
@@ -243,18 +242,18 @@ def _failures_by_link(
     right, or came back in another run. Left out are a shell, and things that most
     lessons name or only one: these have no weight.
 
-    `lessons` are those that may be cited, by id. `linked` are all lessons in use, with
-    the things that they name, and `runs` the runs that saw each lesson, by its id.
+    `lessons` are those that may be cited, by id. `links` are the things that lessons in
+    use name, and `runs` the runs that saw each lesson, both by the lesson's id.
     """
-    weights = weigh_links(linked)
+    telling = telling_links(links.values())
     failures_by_link: dict[Link, list[Failure]] = defaultdict(list)
-    for lesson in linked:
-        if lesson.id not in lessons:
+    for id, named_links in links.items():
+        if id not in lessons:
             continue
-        failure = _failure_of(lessons[lesson.id], runs.get(lesson.id, ()))
+        failure = _failure_of(lessons[id], runs.get(id, ()))
         if failure.is_cured or len(failure.runs) >= MIN_SAME_RUNS:
-            for link in lesson.links:
-                if weights[link] and not is_shell(link.name):
+            for link in telling.intersection(named_links):
+                if not is_shell(link.name):
                     failures_by_link[link].append(failure)
     return failures_by_link
 
@@ -262,12 +261,11 @@ def _failures_by_link(
 def _failing_words(lesson: LessonWords) -> LessonWords:
     """Return the words of a lesson that say what failed.
 
-    They lack the fix, and the error type: this is a word of the caller, and does not
-    name the tool, file or error that failed.
+    They lack the fix.
     """
     mistake = lesson.mistake and replace(lesson.mistake, fix=None)
     account = render.account(mistake) if mistake else lesson.text
-    return lesson._replace(text=account, mistake=mistake, error_type="")
+    return lesson._replace(text=account, mistake=mistake)
 
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:

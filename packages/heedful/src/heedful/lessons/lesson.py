@@ -398,22 +398,6 @@ class Filter:
         check_share("importance", self.importance)
         check_number("since", self.since, low=0, high=MAX_SCORE)
 
-    def allows(self, match: "Match") -> bool:
-        """Return True if a search with this filter may return the match."""
-        wanted_tags = set(self.tags)
-        has_tags = wanted_tags <= set(match.tags)
-        if self.match == "any" and wanted_tags:
-            has_tags = not wanted_tags.isdisjoint(match.tags)
-        is_kind = not self.kind or match.kind in self.kind
-        is_type = self.error_type in ("", match.error_type)
-        return (
-            has_tags
-            and is_kind
-            and is_type
-            and match.importance >= self.importance
-            and match.at >= self.since
-        )
-
 
 ANY_LESSON = Filter()
 
@@ -428,7 +412,8 @@ class Match:
     example contains (0..1). `overlap` is the cosine of the query's set of words and
     that of the example's task (0..1, without vectors). `seen` counts the sightings of
     the lesson, `lesson_id` is its id, `lesson` its text, `signature` the digest of
-    its pattern. `at` is the time of storage of the example, in seconds since 1970.
+    its pattern. `at` is the time of storage of the example, and `last_seen` that of the
+    last sighting of the lesson, in seconds since 1970.
     `useful` is the factor by which proven usefulness changes the rank. `state` and
     `trust` are those of the example; `evidence`, `is_correction`, `run` and `data` are
     those of the lesson, as in `Lesson`. It `has_ended` if it only says that a call
@@ -453,6 +438,7 @@ class Match:
     seen: int
     importance: float
     at: float
+    last_seen: float = 0.0
     cosine: float | None = None
     keyword: float | None = None
     coverage: float = 0.0
@@ -528,6 +514,13 @@ class Match:
     def release(self) -> str:
         """The command that releases the example from quarantine; "" if not there."""
         return release_command([self.id]) if self.state == "quarantined" else ""
+
+
+def claimed_importance(lesson: Lesson | Match) -> float:
+    """Return the importance that a lesson's author claims, by default heedful's own."""
+    if lesson.run is not None and lesson.run.rated is not None:
+        return lesson.run.rated
+    return lesson.importance
 
 
 class Matches(list[Match]):

@@ -1,27 +1,20 @@
-"""What lessons are about, and which of them are about the same. Pure.
+"""What lessons are about: the tools, the files and the kinds of errors. Pure.
 
-A lesson is linked to the tools, the files and the kinds of errors that its texts name.
-Links are read from the texts; nobody states them. A link that many lessons have says
-little, so lessons are related by how rare their common links are (the inverse document
-frequency of Spärck Jones, 1972).
+Links are read from the texts of lessons; nobody states them.
 """
 
 import errno
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from math import log
 from mimetypes import MimeTypes
 from typing import Literal, NamedTuple
 
-from heedful.lessons.lesson import EPISODE_LESSON_KINDS
 from heedful.lessons.mistake import Mistake
-from heedful.lessons.origin import Origin, is_shell
-from heedful.lessons.reasons import say
-from heedful.lessons.scope import FAILED_OUTCOMES, State
+from heedful.lessons.origin import is_shell
 from heedful.lessons.shell import programs_of
 from heedful.validation import Fields
 
@@ -63,70 +56,18 @@ class LessonWords(NamedTuple):
     """
 
     id: int
-    kind: str
     text: str
-    seen: int
-    state: State
-    trust: Origin
     error: str = ""
-    error_type: str = ""
     mistake: Mistake | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedLesson:
-    """A lesson with what it is about.
-
-    `seen` counts its sightings. `state` and `trust` are those of its text.
-    """
-
-    id: int
-    text: str
-    _: KW_ONLY
-    kind: str
-    seen: int
-    state: State
-    trust: Origin
-    links: tuple[Link, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RelatedLesson:
-    """A lesson that shares links with another lesson.
-
-    `weight` is the sum of the weights of the `shared` links, rarest first.
-    """
-
-    lesson: LinkedLesson
-    shared: tuple[Link, ...]
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Related:
-    """A lesson with its links, and the lessons that share links with it, nearest first.
-
-    The `compared` newest lessons in use were searched. If no lesson is related,
-    `silence` says why; otherwise, it is "".
-    """
-
-    lesson: LinkedLesson
-    related: tuple[RelatedLesson, ...] = ()
-    _: KW_ONLY
-    compared: int = 0
-    silence: str = ""
-
-
-def link_lesson(words: LessonWords) -> LinkedLesson:
-    """Return a lesson with its links: the tools, files and errors that its words name.
+def links_of(words: LessonWords) -> tuple[Link, ...]:
+    """Return the links of a lesson: the tools, files and errors that its words name.
 
     They are read from its text, its error and its calls, and sorted by kind and name.
 
     >>> text = "When `make docs` fails in docs/conf.py: `pip install yaml`"
-    >>> words = LessonWords(
-    ...     id=1, kind="error", text=text, seen=1, state="verified", trust="user"
-    ... )
-    >>> print(*link_lesson(words).links, sep=", ")
+    >>> print(*links_of(LessonWords(1, text)), sep=", ")
     file conf.py, tool make, tool pip
     """
     calls = _calls_of(words)
@@ -147,71 +88,23 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     texts = re.sub(r"\b[A-Za-z][\w+.-]{1,20}://\S+", " ", texts)
     files = {_name(name) for name in _files_in(texts, command_words)}
     errors = set(map(_name, _ERROR_CODE_PATTERN.findall(texts)))
-    # The error type of a lesson about a run may be its kind, or say how the run ended:
-    # then it names no error.
-    run_types = {"", *EPISODE_LESSON_KINDS, *FAILED_OUTCOMES, "partial", "success"}
-    if words.kind not in EPISODE_LESSON_KINDS:
-        run_types = {""}
-    if words.error_type not in run_types:
-        errors.add(_name(words.error_type))
-
     links = [
         *(Link("error", name) for name in errors - tools),
         *(Link("file", name) for name in files - tools),
         *(Link("tool", name) for name in tools),
     ]
-    return LinkedLesson(
-        words.id,
-        words.text,
-        kind=words.kind,
-        seen=words.seen,
-        state=words.state,
-        trust=words.trust,
-        links=tuple(sorted(links)),
-    )
+    return tuple(sorted(links))
 
 
-def relate(subject: LessonWords, words: Iterable[LessonWords], limit: int) -> Related:
-    """Return a lesson with its links, and the lessons that share some, nearest first.
+def telling_links(lessons: Collection[Sequence[Link]]) -> frozenset[Link]:
+    """Return the links that say something: several lessons have them, but not most.
 
-    A link is a tool, a file or an error that a lesson names. `words` are those of all
-    lessons to compare, which may include the `subject`; at most `limit` are returned.
-    The rarer the links that two lessons share, the nearer they are.
+    A link of more than a share of `MAX_LINK_SHARE` of the lessons says nothing;
+    `MIN_COMMON_LESSONS` may always have it.
     """
-    lesson = link_lesson(subject)
-    lessons = [link_lesson(other) for other in words]
-    weights = weigh_links(lessons)
-    links = {link for link in lesson.links if weights.get(link)}
-
-    related = []
-    for other in lessons:
-        shared = sorted(links.intersection(other.links), key=weights.__getitem__)
-        if shared and other.id != lesson.id:
-            weight = round(sum(weights[link] for link in shared), 3)
-            related.append(RelatedLesson(other, tuple(shared[::-1]), weight))
-    # The nearest lesson is first, then those that were seen often.
-    related.sort(key=lambda to: (-to.weight, -to.lesson.seen, to.lesson.id))
-
-    silence = ""
-    if not related:
-        silence = say("no common link" if lesson.links else "no links")
-    return Related(
-        lesson, tuple(related[:limit]), compared=len(lessons), silence=silence
-    )
-
-
-def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
-    """Return the weight of each link of some lessons: rarer links weigh more.
-
-    A link relates nothing, and weighs 0, if only one lesson has it, or more than a
-    share of `MAX_LINK_SHARE` of them; `MIN_COMMON_LESSONS` may always have it.
-    """
-    counts = Counter(chain.from_iterable(lesson.links for lesson in lessons))
+    counts = Counter(chain.from_iterable(lessons))
     max_count = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
-    return {
-        link: log(1 + len(lessons) / count) if 1 < count <= max_count else 0.0
-        for link, count in counts.items()
-    }
+    return frozenset(link for link, count in counts.items() if 1 < count <= max_count)
 
 
 def _calls_of(words: LessonWords) -> list[tuple[str, str]]:

@@ -17,7 +17,14 @@ from itertools import chain, groupby, islice
 
 from heedful.lessons.commands import release_command
 from heedful.lessons.lesson import Signature
-from heedful.lessons.scope import TOLD_STATES
+from heedful.lessons.scope import lesson_name, told_mark
+from heedful.lessons.telling import (
+    LessonCandidate,
+    Situation,
+    Telling,
+    TellingBudget,
+    tell,
+)
 from heedful.validation import Fields
 
 PATTERN_HOLE = "<*>"
@@ -320,6 +327,27 @@ def _are_particulars(tokens: Set[str]) -> bool:
     return len(tokens) >= MIN_PARTICULAR_VALUES and any(map(_has_digit, tokens))
 
 
+def candidates_of(lessons: Sequence[Fields]) -> list[LessonCandidate]:
+    """Return the lessons about an error, which are data, as candidates to be told.
+
+    A check that refused an answer has been put right once an answer was accepted.
+    """
+    return [
+        LessonCandidate(
+            name=lesson_name(lesson["kind"], lesson["signature"]),
+            leg="error",
+            record=lesson,
+            text=lesson["text"],
+            lesson=lesson["id"],
+            near=1 / (place + 1),
+            state=lesson["state"],
+            only_refuses=lesson["kind"] == "check" and lesson["state"] != "verified",
+            marks=frozenset([told_mark(lesson["id"])]),
+        )
+        for place, lesson in enumerate(lessons)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The result of `Memory.seen`; true if the error was seen before.
@@ -340,9 +368,21 @@ class Seen:
     @property
     def told(self) -> tuple[Fields, ...]:
         """The lessons that an agent is told: none that waits or has ended."""
-        return tuple(
-            lesson for lesson in self.lessons if lesson["state"] in TOLD_STATES
+        return tuple(candidate.record for candidate in self._telling.told)
+
+    @property
+    def silence(self) -> str:
+        """Why an agent is told no lesson; "" if it is."""
+        return self._telling.silence
+
+    @property
+    def _telling(self) -> Telling:
+        candidates = candidates_of(self.lessons)
+        room = len(candidates)
+        situation = Situation(
+            moment="question", budget=TellingBudget(lessons=room, unchecked=room)
         )
+        return tell(situation, candidates)
 
     @property
     def release(self) -> str:

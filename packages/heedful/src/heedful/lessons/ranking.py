@@ -1,33 +1,41 @@
-"""Which lessons fit a task: rank the search results, and choose for a prompt.
+"""How near and how worth lessons are: search results as candidates to be told.
 
-A match is related if its vector or its words are near enough to the task. Related
-matches are ranked by relevance times worth, where worth is proven usefulness, and a
-little importance and age. A prompt takes only what is nearer still, at most three
-lessons and at most one that is not verified, within a budget of tokens: a wrong
-example is worse than none. The thresholds are measured; comments give the figures.
+A match is related if its vector or its words are near enough to the task. Worth is
+proven usefulness, and a little importance and age. A prompt takes only what is nearer
+still: a wrong example is worse than none. The thresholds are measured; comments give
+the figures.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import exp2
 
+from heedful.lessons.finding_rules import says_enough
 from heedful.lessons.lesson import (
     ANY_LESSON,
+    DREAM_AUTHOR,
     EVIDENCE,
     LEAST_TOLD_EVIDENCE,
     Filter,
-    Lesson,
     Match,
+    claimed_importance,
 )
 from heedful.lessons.render import as_messages, as_text
 from heedful.lessons.scope import (
     DAY_SECONDS,
-    MAX_PROMPT_LESSONS,
     PROMPT_BUDGET_TOKENS,
+    lesson_name,
+    told_mark,
 )
-from heedful.lessons.words import overlap, words
+from heedful.lessons.telling import (
+    LessonCandidate,
+    Situation,
+    Tell,
+    Telling,
+    TellingBudget,
+    tell,
+)
+from heedful.lessons.words import words
 from heedful.models.contract import tokens
 from heedful.validation import check_integer
 
@@ -42,16 +50,21 @@ class Threshold:
 
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share
 # of the query's words, rare words weighing more. Of 86 questions with a lesson and 28
-# without, 0.42 or 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83
-# % and takes none wrongly. Of 200 questions about other things, 8 % share 0.30 of their
-# words with one of 370 lessons.
+# without, this finds 91 % and takes 1 wrongly.
 RELATED = Threshold(cosine=0.42, words=0.30)
+# Recall, which nobody reads before an agent does, needs this share of the words: of 36
+# prompts about other things, 2 have it with one of 330 lessons, and 3 have 0.30. It
+# finds the evidence of 0.8 % fewer questions about conversations.
+RECALLED_COVERAGE = 0.36
 # A prompt takes only what is nearer, or `own`. Without vectors, nearness is the cosine
 # of the two sets of words. Measured on the tasks of examples/house_rules. By vectors:
 # the nearest task of the same family is at 0.57 or above, 1.7 % of the tasks of other
 # families are above 0.45, and none of 100 questions about other things is above 0.37.
 # By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
 PROMPT = Threshold(cosine=0.45, words=0.40)
+# A prompt also takes what has this share of the words of a task, rare ones weighing
+# more: a long prompt shares few of its words with the short task of a lesson.
+PROMPT_COVERAGE = 0.5
 # How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782
 # questions about conversations recall@5 (0.639) falls to 0.629 with random importance 0
 # or 1 (0.606 at twice the strength), and to 0.637 with the real ages of the sessions
@@ -63,43 +76,16 @@ RECENCY_WEIGHT = 0.05
 HALF_LIFE_DAYS = 90
 
 
-# A failure has two lessons, what happened and what to do: if those of several failures
-# are near, the words decide. One common word is of the domain of the tasks.
-MAX_NEAR_LESSONS = 2
-MIN_SHARED_WORDS = 2
-
-
-def rank(
-    task: str, found: Iterable[Match], limit: int, now: float = 0.0
-) -> list[Match]:
-    """Return at most `limit` matches that are related to the task, best first.
-
-    The order is by `relevance` times `worth` at the time `now`, in seconds since 1970;
-    with `now` 0, age does not count. Among equals, verified ones, those seen more
-    often, and newer ones win. Of matches that tell the same, the best is returned.
-    """
-    related = [match for match in keep_fitting(task, found) if is_related(match)]
-    related.sort(key=lambda match: _sort_key(match.relevance, match, now))
-
-    distinct: dict[tuple[str, str], Match] = {}
-    for match in related:
-        # An example tells a task and the verdict on it; without one, the words tell.
-        verdict = match.example.accepted or match.refusal
-        told = (match.example.task, verdict) if verdict else ("", match.lesson)
-        distinct.setdefault(told, match)
-    return list(distinct.values())[:limit]
-
-
 def rank_answers(
-    text: str, found: Iterable[Match], limit: int, least: float, now: float, every: bool
+    found: Iterable[Match], limit: int, least: float, now: float, every: bool
 ) -> list[Match]:
     """Return at most `limit` lessons of at least `least` importance, best first.
 
     The importance is what the author of a lesson claims, if the author claims any. The
     order is by relevance times worth at the time `now`; worth is a factor of proven
-    usefulness, importance and age. Lessons that are not related to `text` are left out,
-    unless `every` lesson that was found is wanted. Each text of a lesson is returned
-    once.
+    usefulness, importance and age. Lessons that are not related to the question are
+    left out, unless `every` lesson that was found is wanted. Each text of a lesson is
+    returned once.
     """
 
     def order(match: Match) -> tuple[float, float, float]:
@@ -108,10 +94,11 @@ def rank_answers(
         value = round(match.relevance * worth(claimed, now), 6)
         return -value, -claimed.importance, -match.at
 
-    matches = [match for match in found if claimed_importance(match) >= least]
-    if not every:
-        matches = rank(text, matches, len(matches), now)
-
+    matches = [
+        match
+        for match in found
+        if claimed_importance(match) >= least and (every or is_related(match))
+    ]
     distinct: dict[tuple[int, str], Match] = {}
     for match in sorted(matches, key=order):
         distinct.setdefault((match.lesson_id, match.lesson), match)
@@ -125,34 +112,11 @@ def has_evidence(match: Match) -> bool:
     be strong enough, such as a whole run that failed. A lesson from a run in which
     nothing failed does not count, nor one about a call that has worked since.
     """
-    if match.evidence == "nothing failed" or match.has_ended:
+    if match.evidence == "nothing failed":
         return False
     if match.is_confirmed or match.seen > 1:
         return True
     return EVIDENCE.index(match.evidence) >= EVIDENCE.index(LEAST_TOLD_EVIDENCE)
-
-
-def is_account(match: Match) -> bool:
-    """Return True for a reflection on a run: it says what happened, not what to do.
-
-    People read it. Prompts get the strategy of the run, if it has one.
-    """
-    is_of_run = match.run is not None and not match.is_correction
-    return match.kind == "reflection" and is_of_run
-
-
-def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
-    """Drop lessons of runs without evidence, unless `only` selects lessons."""
-    if only.kind or only.importance or only.tags:
-        return list(found)
-    return [match for match in found if has_evidence(match)]
-
-
-def claimed_importance(lesson: Lesson | Match) -> float:
-    """Return the importance that a lesson's author claims, by default heedful's own."""
-    if lesson.run is not None and lesson.run.rated is not None:
-        return lesson.run.rated
-    return lesson.importance
 
 
 def worth(match: Match, now: float = 0.0) -> float:
@@ -178,10 +142,17 @@ class Likeness:
 
     @classmethod
     def of(cls, match: Match) -> "Likeness":
-        """Return the likeness by vectors, or without vectors by words."""
+        """Return the likeness by vectors, or without vectors by words.
+
+        By words, the tasks are alike, or a rule has most of the rare words; an answer
+        is for a like task only.
+        """
         if match.cosine is None:
+            is_rule = not match.example.accepted
+            is_covered = is_rule and match.coverage >= PROMPT_COVERAGE
+            value = max(match.overlap, match.coverage) if is_covered else match.overlap
             needed = 0.0 if match.own else PROMPT.words
-            return cls("words", match.overlap, needed)
+            return cls("words", value, needed)
         needed = 0.0 if match.own else PROMPT.cosine
         return cls("cosine", match.cosine, needed)
 
@@ -191,141 +162,197 @@ class Likeness:
         return self.value if self.value >= self.needed else 0.0
 
 
-def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches, rules with their likeness to the task as `overlap`.
+def is_related(match: Match, coverage: float = RELATED.words) -> bool:
+    """Return True if a match is near enough to the task by vectors or by words.
 
-    A rule, a match with a `cause`, was found by its key and not by words, so nobody has
-    compared its words with the task yet.
+    By words, it has this share of those of the task, its `coverage`.
     """
-    task_words = frozenset(words(task))
-    for match in found:
-        if match.cause is not None:
-            match_words = frozenset(words(match.example.task))
-            match = replace(match, overlap=overlap(task_words, match_words))
-        yield match
-
-
-def keep_fitting(task: str, found: Iterable[Match]) -> Iterator[Match]:
-    """Yield the matches without those lessons of runs that do not fit the task.
-
-    If the tasks of many earlier runs are near, they are all alike, and likeness does
-    not tell which lesson helps. Then a lesson of a run is left out if it shares fewer
-    than two words with the task, unless the two tasks differ in numbers only. A word
-    that most of the near lessons have does not count as shared.
-    """
-    task_words = frozenset(words(task))
-    words_without_figures = _without_figures(task)
-    matches = list(found)
-    near = [m for m in matches if _is_of_run(m) and Likeness.of(m).nearness]
-    words_by_lesson = {m.lesson_id: frozenset(words(m.lesson)) for m in near}
-    counts = Counter(chain.from_iterable(words_by_lesson.values()))
-    rare_words = {
-        word for word in task_words if counts[word] * 2 <= len(words_by_lesson)
-    }
-    is_crowded = len(words_by_lesson) > MAX_NEAR_LESSONS
-    for match in matches:
-        if not is_crowded or not _is_of_run(match):
-            yield match
-            continue
-
-        shared = rare_words.intersection(words(match.lesson))
-        differs_in_figures_only = words_without_figures == _without_figures(
-            match.example.task
-        )
-        if differs_in_figures_only or len(shared) >= MIN_SHARED_WORDS:
-            yield match
-
-
-def _without_figures(task: str) -> list[str]:
-    """Return the words of a task that have no digit."""
-    return [word for word in words(task) if not any(map(str.isdigit, word))]
-
-
-def _is_of_run(match: Match) -> bool:
-    """Return True for a lesson of a run that is neither an answer nor a person's."""
-    return match.is_from_run and not (match.example.accepted or match.is_correction)
-
-
-def is_related(match: Match) -> bool:
-    """Return True if a match is near enough to the task by vectors or by words."""
     return (
         (match.cosine or 0.0) >= RELATED.cosine
-        or match.coverage >= RELATED.words
+        or match.coverage >= coverage
         or Likeness.of(match).nearness > 0
     )
 
 
-def _sort_key(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]:
-    """Return a sort key that puts the match that fits best, and is worth most, first.
+def candidates_for_question(
+    found: Iterable[Match], now: float = 0.0, only: Filter = ANY_LESSON
+) -> list[LessonCandidate]:
+    """Return lessons as candidates for a question, which may be about anything.
 
-    Among equals, it puts verified ones first, then those seen more often, then newer.
+    The filter `only` says which lessons the question asks for; if it names a kind, tags
+    or an importance, a lesson needs no evidence.
     """
-    rank_value = round(fit * worth(match, now), 6)
-    return -rank_value, not match.verified, -match.seen, -match.id
+    needs_evidence = not (only.kind or only.importance or only.tags)
+    return [
+        replace(
+            _candidate_of(match, now),
+            could_help=is_related(match, RECALLED_COVERAGE),
+            near=match.relevance,
+            has_evidence=has_evidence(match) or not needs_evidence,
+        )
+        for match in found
+    ]
 
 
-def choose(
-    ranked: Sequence[Match],
-    *,
+def candidates_for_prompt(
+    found: Sequence[Match], task: str = "", now: float = 0.0, form: Tell = "both"
+) -> list[LessonCandidate]:
+    """Return lessons as candidates for a prompt about a task, which they must be near.
+
+    With the `form` "rules", the examples that come with rules are left out. A rule that
+    broke is near by the words that it shares with the task.
+    """
+    rules = {match.lesson_id: match.cause for match in found if match.cause}
+    task_words = frozenset(words(task))
+    candidates: list[LessonCandidate] = []
+    for place, match in enumerate(found):
+        rule = rules.get(match.lesson_id)
+        if match.cause is not None:
+            if form == "rules":
+                match = replace(match, worked=None)
+            candidates.append(_candidate_of_rule(match, task_words, place))
+        elif rule is None or not match.refusal:
+            candidates.append(_candidate_of(match, now))
+        elif match.own and rule.varies:
+            # The fix differs from task to task: it is told like an answer of the key.
+            candidates.append(replace(_candidate_of(match, now), only_refuses=False))
+    # What the asker does not want is a candidate only if it is near.
+    return [
+        candidate
+        for candidate in candidates
+        if form in ("both", candidate.form)
+        or (candidate.could_help and candidate.lesson not in rules)
+    ]
+
+
+def _candidate_of(match: Match, now: float) -> LessonCandidate:
+    """Return a lesson or an answer that a search found by its task as a candidate."""
+    likeness = Likeness.of(match)
+    verdict = match.example.accepted or match.refusal
+    says = f"words {match.lesson}"
+    if verdict:
+        says = f"verdict {match.example.task}\0{verdict}"
+    repeats = {says}
+    if not match.example.accepted:
+        # It says less than its rule, where that is told.
+        repeats.add(f"lesson {match.lesson_id}")
+    elif match.own and not Likeness.of(replace(match, own=False)).nearness:
+        # It is told for its function only, so not beside a rule that has it.
+        repeats.add(f"answer {match.example.digest}")
+    return LessonCandidate(
+        name=lesson_name(match.kind, match.signature),
+        leg="strategy" if match.kind == "strategy" else "likeness",
+        record=match,
+        lesson=match.lesson_id,
+        example=match.id,
+        sources=_sources_of(match),
+        could_help=likeness.nearness > 0,
+        near=likeness.nearness,
+        distance=likeness.needed / max(likeness.value, 1e-9),
+        is_by_words=match.cosine is None,
+        worth=worth(match, now),
+        repeats=frozenset(repeats),
+        says=frozenset([says]),
+        form="examples" if verdict else "rules",
+        task=match.example.task.strip(),
+        memory_key=match.memory_key,
+        state=match.state,
+        trust=match.trust,
+        release=match.release,
+        seen=match.seen,
+        unfit_for=match.unfit_for,
+        is_gated=match.is_confirmed,
+        is_checked=match.verified or match.own,
+        is_own=match.own,
+        is_account=match.kind == "reflection" and not match.is_correction,
+        is_dreamt=match.run is not None and match.run.by == DREAM_AUTHOR,
+        only_refuses=match.refusal != "",
+        has_ended=match.has_ended,
+        helps_before=match.evidence in ("put right", "said"),
+        has_evidence=has_evidence(match),
+        marks=frozenset([told_mark(match.lesson_id)]),
+    )
+
+
+def _candidate_of_rule(
+    match: Match, task_words: frozenset[str], place: int
+) -> LessonCandidate:
+    """Return a rule that loops broke as a candidate; `place` is that in the search."""
+    cause = match.cause
+    assert cause is not None
+    says = {f"words {match.lesson}", f"lesson {match.lesson_id}"}
+    if match.worked is not None:
+        says.add(f"answer {match.worked.digest}")
+    # A proof sets `useful`: above 1, the rule helps.
+    is_trusted = match.is_confirmed or match.useful > 1
+    shared_words = task_words.intersection(words(match.lesson))
+    return replace(
+        _candidate_of(match, 0.0),
+        leg="cause",
+        could_help=True,
+        # Of rules that share equally many words, the first one was broken most.
+        near=len(shared_words) + 1 / (place + 1),
+        distance=0.0,
+        worth=1.0,
+        repeats=frozenset([f"words {match.lesson}"]),
+        says=frozenset(says),
+        form="rules",
+        cause=cause,
+        is_checked=True,
+        is_vague=not (is_trusted or cause.says_fix(match.verified)),
+        is_account=False,
+        only_refuses=False,
+        has_ended=False,
+        has_evidence=True,
+        says_enough=match.is_confirmed or says_enough(match.lesson),
+    )
+
+
+def _sources_of(match: Match) -> tuple[int, ...]:
+    """Return the ids of the examples whose answer or words a match has.
+
+    The words may come from another example: if that is revoked, the loops that were
+    shown them must be found, too.
+    """
+    return (match.id, match.author) if match.author else (match.id,)
+
+
+def tell_prompt(
+    found: Sequence[Match],
+    now: float,
     budget: int = PROMPT_BUDGET_TOKENS,
-    now: float = 0.0,
-    advice: bool = False,
+    advice: bool = True,
     seed: int = 0,
-    rules: Sequence[Match] = (),
-) -> list[Match]:
-    """Return the matches to put into a prompt: rules, then the nearest lessons.
+) -> Telling:
+    """Return what a prompt tells of the results of a search, and why not the rest.
 
-    As many of the `rules`, which earlier loops of the same kind broke, are included as
-    fit into `budget` tokens; several rules from one answer show it once. Of `ranked`,
-    at most `MAX_PROMPT_LESSONS` follow, and at most one that is not verified; examples
-    that are `own` count as verified. Left out are matches that are not near enough to
-    the task or wait in quarantine, reflections on a run and, without `advice`, lessons
-    without an accepted output. Nothing is cut: what would exceed the budget is left
-    out whole, and the next one is tried. The tokens are those of `as_text` with this
-    `seed` if `advice` is wanted, else those of chat turns. `now` is as in `rank`.
+    With `advice`, it is one text between delimiters made of the `seed`, else chat turns
+    of worked examples. It has at most `budget` tokens. `now` is in seconds since 1970.
     Raises InvalidInput.
     """
-    check_integer("budget", budget, least=0)
-    near = [
-        match
-        for match in ranked
-        if match.state != "quarantined"
-        and Likeness.of(match).nearness
-        and not is_account(match)
-        and (advice or match.example.accepted)
-    ]
-    near.sort(key=lambda m: _sort_key(Likeness.of(m).nearness, m, now))
-
-    chosen: list[Match] = []
-    has_doubtful = False
-    for match in (*_with_each_answer_once(rules), *near):
-        is_doubtful = not (match.cause or match.verified or match.own)
-        # Only rules have a cause; they come first, and are not counted.
-        chosen_lessons = [other for other in chosen if not other.cause]
-        is_full = len(chosen_lessons) == MAX_PROMPT_LESSONS
-        if is_full or (is_doubtful and has_doubtful):
-            continue
-        if _prompt_tokens([*chosen, match], advice, seed) > budget:
-            continue
-
-        chosen.append(match)
-        has_doubtful = has_doubtful or is_doubtful
-
-    return chosen
+    situation = Situation(
+        moment="first attempt",
+        form="both" if advice else "examples",
+        budget=prompt_budget(budget, advice, seed),
+    )
+    return tell(situation, candidates_for_prompt(found, now=now))
 
 
-def _with_each_answer_once(rules: Sequence[Match]) -> Iterator[Match]:
-    """Yield the rules; of several from one answer, only the first has it."""
-    digests = set[str]()
-    for rule in rules:
-        digest = rule.worked.digest if rule.worked else ""
-        yield replace(rule, worked=None) if digest in digests else rule
-        digests.add(digest)
+def prompt_budget(
+    size: int = PROMPT_BUDGET_TOKENS, advice: bool = True, seed: int = 0
+) -> TellingBudget:
+    """Return the budget of a prompt, in tokens.
 
+    With `advice`, lessons are told as one text between delimiters made of the `seed`,
+    else as chat turns.
+    """
+    check_integer("budget", size, least=0)
 
-def _prompt_tokens(chosen: Sequence[Match], advice: bool, seed: int) -> int:
-    """Return how many tokens the chosen lessons take: as one text, or as chat turns."""
-    turns = as_messages(chosen)
-    if advice:
-        return tokens(as_text(turns, seed, chosen))
-    return sum(tokens(turn.content) for turn in turns)
+    def measure(candidates: Sequence[LessonCandidate]) -> int:
+        matches = [candidate.record for candidate in candidates]
+        turns = as_messages(matches)
+        if advice:
+            return tokens(as_text(turns, seed, matches))
+        return sum(tokens(turn.content) for turn in turns)
+
+    return TellingBudget(size=size, measure=measure)

@@ -20,12 +20,10 @@ _WORDS = {
         "memory is proven to hurt in this project, so it is shown to one loop in 40"
     ),
     "distance": "it is about another task",
+    "other failure": "it is about another failure",
     "distance by words": "it is about another task",
-    "alike": (
-        "many lessons are near the task, and its words do not tell that this one fits"
-    ),
     "no room": "what comes first fills the prompt",
-    "same rule": "another rule says the same",
+    "same": "another one says the same",
     "quarantine": "it waits in quarantine with the trust {trust}",
     "retired": "it was retired",
     "refused": "a check of the loop refuses its answer now",
@@ -56,6 +54,11 @@ _WORDS = {
         "nothing in its run shows that it helps; agents will be told before such a "
         "call, and with a task after another run has the same failure"
     ),
+    "no fix": "nothing is known to put it right",
+    "own": "only this session has met it",
+    "unsettled": "no other call is known to help, so it may have been the moment",
+    "files": "the files that it is about are gone",
+    "later": "the loop began before it was learnt",
     "ended": "the same call has worked since, and nothing else is known to help",
     "dreamt": "a dream wrote it; it is shown after a failure that it cites recurs",
     "filter": "it does not match the filter",
@@ -77,15 +80,12 @@ _WORDS = {
     # Of an agent that is shown nothing.
     "withheld": f"{HOLDOUT_REASON}; how often: {PROOF_COMMAND}",
     "told": "it was told in this session",
-    "told with the call": "it was told with the call",
     "nothing known": "nothing is known",
     "slow": "no answer",
     "no memory": "there is no memory",
     "no memory or room": "there is no memory, or no room to show it",
     "waits": "waits in quarantine: {release}",
-    # Of lessons that are related to none, and of failures that do not recur.
-    "no links": "the lesson names no tool, file or error, or is not in use",
-    "no common link": "no other lesson in use names the same, or too many do",
+    # Of failures that do not recur.
     "nothing recurs": (
         "nothing recurs: a reflection needs three failures of two runs that name one "
         "tool, file or error, at least two of them fixed by a call"
@@ -133,6 +133,16 @@ class Reason:
     code: str
     _: KW_ONLY
     figures: Fields = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, code: str, **figures: Any) -> "Reason":
+        """Return a reason with those of the figures that its words or its cure name."""
+        texts = (_WORDS.get(code, ""), *_CURES.get(code, ()))
+        fields = "".join(texts)
+        shown_figures = {
+            name: value for name, value in figures.items() if f"{{{name}" in fields
+        }
+        return cls(code, figures=shown_figures)
 
     @classmethod
     def read(cls, plain: Fields) -> "Reason":

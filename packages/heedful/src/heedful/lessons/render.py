@@ -14,7 +14,8 @@ one text (`as_text`), with a heading, where each comes from, and random delimite
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -297,6 +298,7 @@ def before_call(failure: KnownFailure) -> str:
     the last two only if they are known.
     """
     times = "once" if failure.runs == 1 else f"in {failure.runs} sessions"
+    times += f", last on {day_words(failure.failed)},"
     line = f"{mark_words(failure.mark)} failed {times}"
     # A contract is what a tool demands of its calls: this one seems to break it, as
     # those did that failed.
@@ -307,7 +309,8 @@ def before_call(failure: KnownFailure) -> str:
     if failure.error:
         line += f": {failure.error}"
     fix = failure.fix and f"fix: {failure.fix}"
-    return "\n".join(filter(None, [line, failure.words, fix]))
+    doubt = "(seen once, unconfirmed)" if fix and failure.runs == 1 else ""
+    return "\n".join(filter(None, [line, failure.words, fix, doubt]))
 
 
 def mark_line(mark: Mark, error: str) -> str:
@@ -464,7 +467,7 @@ def _advice_parts(advice: Sequence["Match"]) -> list[tuple[str, str, str]]:
     The best of `advice` comes last. What one lesson says of several tasks is one text.
     """
     texts_by_head: dict[tuple[str, str], list[str]] = {}
-    for match in reversed(advice):
+    for match in reversed(with_each_answer_once(advice)):
         if match.example.accepted:
             continue
 
@@ -476,6 +479,24 @@ def _advice_parts(advice: Sequence["Match"]) -> list[tuple[str, str, str]]:
         texts = texts_by_head.setdefault((label, provenance(match)), [])
         texts.append(sanitize(_advice_text(match)))
     return [(*head, "\n".join(texts)) for head, texts in texts_by_head.items()]
+
+
+def with_each_answer_once(advice: Sequence["Match"]) -> list["Match"]:
+    """Return lessons, some rules without the answer that they bring.
+
+    A rule loses its answer if a lesson before it or a worked example has the same one,
+    or if there are as many worked examples as a prompt may have.
+    """
+    digests = {match.example.digest for match in advice if match.example.accepted}
+    is_full = len(digests) == MAX_PROMPT_LESSONS
+    matches: list[Match] = []
+    for match in advice:
+        digest = match.worked.digest if match.worked else ""
+        if is_full or digest in digests:
+            match = replace(match, worked=None)
+        digests.add(digest)
+        matches.append(match)
+    return matches
 
 
 def _advice_text(match: "Match") -> str:
@@ -499,7 +520,7 @@ def _advice_text(match: "Match") -> str:
 def provenance(match: "Match") -> str:
     """Return a line about a lesson: whether it is verified, how often it was seen.
 
-    It ends with where the lesson comes from: "lesson 7, verified, seen 2 times, …".
+    It ends with where the lesson comes from: "lesson 7, verified, seen once, …".
     """
     error_type = error_type_words(match.error_type)
     if match.cause is not None:
@@ -516,8 +537,23 @@ def provenance(match: "Match") -> str:
         origin = f"remembered as {error_type}"
 
     state = "verified" if match.verified else "unverified"
-    times = "once" if match.seen == 1 else f"{match.seen} times"
-    return f"lesson {match.lesson_id}, {state}, seen {times}, {origin}"
+    seen = seen_words(match.seen, match.last_seen)
+    return f"lesson {match.lesson_id}, {state}, {seen}, {origin}"
+
+
+def seen_words(seen: int, last: float) -> str:
+    """Return how often something was seen, and on which day last, if that is known.
+
+    >>> seen_words(1, 0.0), seen_words(3, 86_400.0)
+    ('seen once', 'seen 3 times, last on 2 Jan 1970')
+    """
+    times = "once" if seen == 1 else f"{seen} times"
+    return f"seen {times}, last on {day_words(last)}" if last else f"seen {times}"
+
+
+def day_words(at: float) -> str:
+    """Return the day of a time in seconds since 1970, in UTC: "2 Jan 1970"."""
+    return datetime.fromtimestamp(at, UTC).strftime("%d %b %Y").removeprefix("0")
 
 
 def error_type_words(error_type: str) -> str:

@@ -66,6 +66,11 @@ class Scope:
     def __str__(self) -> str:
         return f"{self.tenant}/{self.project}"
 
+    @property
+    def seed(self) -> str:
+        """The text from which draws and digests of this scope are made."""
+        return f"{self.tenant}\0{self.project}"
+
 
 def short_digest(text: str) -> str:
     """Return the first 16 hex digits of the SHA-256 of a text."""
@@ -89,6 +94,23 @@ def lesson_name(kind: str, signature: str) -> str:
     'error/0123456789abcdef'
     """
     return f"{kind}/{signature}"
+
+
+def told_mark(lesson: int) -> str:
+    """Return the mark of a reader who was told a lesson.
+
+    >>> told_mark(7)
+    'told lesson 7'
+    """
+    return f"told lesson {lesson}"
+
+
+def reader_of(session: str, agent: str = "") -> str:
+    """Return the name of an agent in a session, "" for its main one, as a reader.
+
+    A reader knows what it was told until it loses its context.
+    """
+    return f"{session}/{agent}" if agent else session
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ _HAN_PATTERN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 # An accent that is a character of its own, and the signs of Arabic that are left out.
 _ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
+# Texts are about the same from so many common words on: a single one may be of the
+# language, or of the domain of all of them.
+MIN_SHARED_WORDS = 2
+
 
 def words(text: str) -> list[str]:
     """Return the words of a text in order, in lower case, without endings like "-ing".

@@ -7,9 +7,8 @@ Each rule alone stops a loop; `All` stops only if all of its members stop.
 
 All about a rule of heedful stands in its class: `words` say what it stops loops for,
 `say` makes a sentence of the figures of a stop, `limits` are the words for its numbers
-in an explanation, and `meter` is what a page shows of it. `provoke` changes an attempt
-so that the rule can fire, if `reach` tries none where it does. A rule with `final` ends
-a loop on any rung of its ladder, and an override may suspend any other rule. The
+in an explanation, and `meter` is what a page shows of it. A rule with `final` ends a
+loop on any rung of its ladder, and an override may suspend any other rule. The
 `counted_units` of a rule are those that it cannot count unless answers report them. Its
 place in `RULES` is its precedence in a verdict.
 """
@@ -25,9 +24,7 @@ from heedful.loop.ladder import REPORTED_UNITS, Allowance
 from heedful.loop.record import (
     Attempt,
     Evaluation,
-    Finding,
     Loop,
-    Usage,
     format_score,
     thousandths,
 )
@@ -242,16 +239,6 @@ class Budget:
             "calls": self.calls,
         }
         return {unit: limit for unit, limit in limits.items() if limit is not None}
-
-    def provoke(self, attempt: Attempt) -> Attempt:
-        """Return the attempt as it would be if it also used the whole budget."""
-        budget = Usage(
-            self.calls or 0,
-            self.tokens or 0,
-            cost=self.cost or 0.0,
-            seconds=self.seconds or 0.0,
-        )
-        return replace(attempt, usage=attempt.usage + budget)
 
     @staticmethod
     def say(figures: Figures) -> str:
@@ -546,19 +533,6 @@ class Plateau:
         """Return the value that the rule compares, and its limit."""
         without_gain = len(loop.attempts) - 1 - loop.last_improvement
         return max(0, without_gain), self.patience or 0
-
-    def provoke(self, attempt: Attempt) -> Attempt:
-        """Return the attempt as it would be with a finding just below the floor."""
-        if self.floor is None or attempt.evaluation is None:
-            return attempt
-        finding = Finding(
-            "check",
-            f"new {attempt.number}",
-            level="warning",
-            severity=self.floor - 0.001,
-        )
-        evaluation = replace(attempt.evaluation, findings=(finding,))
-        return replace(attempt, evaluation=evaluation)
 
     def _is_below_floor(self, last: Evaluation) -> bool:
         """Return True if there are findings, and none is as severe as the floor."""

@@ -23,8 +23,7 @@ from heedful.errors import AnswerRefused, InvalidInput
 from heedful.lessons import render
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import Origin, lowest_origin, reaches_out
-from heedful.lessons.ranking import MIN_SHARED_WORDS
-from heedful.lessons.words import words
+from heedful.lessons.words import MIN_SHARED_WORDS, words
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.citations import (
     Claim,

@@ -22,18 +22,9 @@ from heedful import telemetry
 from heedful.episodes.error_lines import error_lines, output
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking, render
-from heedful.lessons.briefing import (
-    Briefing,
-    Selection,
-    Tell,
-    choose_for_loop,
-    draw_exposures,
-    drawn_names,
-    explain_silence,
-)
+from heedful.lessons.briefing import Briefing, choices_of, silence_of
 from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import (
-    ANY_LESSON,
     Example,
     Filter,
     Lesson,
@@ -54,6 +45,15 @@ from heedful.lessons.scope import (
 )
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import lesson_signature, signature
+from heedful.lessons.telling import (
+    LessonCandidate,
+    Moment,
+    Situation,
+    Tell,
+    TellingBudget,
+    drawn_names,
+    tell as tell_reader,
+)
 from heedful.memory.call_memory import CallMemory
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
@@ -84,7 +84,6 @@ from heedful.validation import (
 if TYPE_CHECKING:  # a hook process starts for each event, and needs none of these
     from heedful.checks.evaluate import Check
     from heedful.lessons.forgetting import Forgotten
-    from heedful.lessons.links import Related
     from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
     from heedful.memory.transfer import Exported, File, Imported
@@ -327,15 +326,26 @@ class Memory(CallMemory):
             since=since,
         )
 
-        return await self.store.read(
-            self.scope,
-            _recall,
-            task,
-            await self._embed(task),
-            limit=limit,
-            only=only,
-            reviews=reviews,
+        place = await self._embed(task)
+        matches = await self._search(
+            task, place, limit=max(MIN_LEG_CANDIDATES, limit), only=only
         )
+        budget = TellingBudget(lessons=limit, unchecked=limit)
+        situation = Situation(moment="question", budget=budget)
+        candidates = ranking.candidates_for_question(matches, time.time(), only)
+        telling = tell_reader(situation, candidates)
+        if telling.told:
+            return Matches(candidate.record for candidate in telling.told)
+        silence = await self.store.read(
+            self.scope, _explain_silence, task, place, only=only, reviews=reviews
+        )
+        return Matches(silence=silence)
+
+    async def candidates(self, task: str) -> list[LessonCandidate]:
+        """Return the lessons near a task as candidates for a prompt."""
+        place = await self._embed(task)
+        matches = await self._search(task, place, limit=MIN_LEG_CANDIDATES)
+        return ranking.candidates_for_prompt(matches, task, time.time())
 
     @telemetry.search
     @refuses_unknown_options
@@ -376,17 +386,16 @@ class Memory(CallMemory):
         lists_all = bool(only.tags) or not text.strip()
         # Where the text is among the vectors, for a search by its meaning.
         place = await self._embed(text)
-        candidates = max(MIN_QUERY_CANDIDATES, limit)
         matches = await self._search(
             text,
             place,
-            candidates,
-            only,
+            limit=max(MIN_QUERY_CANDIDATES, limit),
+            only=only,
             waiting=waiting and reviews,
             every=lists_all,
+            min_shared=1,
         )
         answers = ranking.rank_answers(
-            text,
             matches,
             limit=limit,
             least=importance,
@@ -396,15 +405,13 @@ class Memory(CallMemory):
         if answers:
             return Matches(answers)
 
-        # Nothing is found: look for lessons without the filters, to say why.
-        is_blank = not text.strip()
-        others = await self._search(text, place, candidates, ANY_LESSON, every=is_blank)
-        silence = explain_silence(
-            others,
-            await self._find_hidden(text, place, reviews=reviews),
+        silence = await self.store.read(
+            self.scope,
+            _explain_silence,
+            text,
+            place,
             only=only,
-            least=importance,
-            every=is_blank,
+            reviews=reviews,
         )
         return Matches(silence=silence)
 
@@ -434,13 +441,15 @@ class Memory(CallMemory):
         random delimiters, "" if nothing is near. Raises InvalidInput.
         """
         require(form in ("messages", "text"), "form", form, "messages or text")
-        now = time.time()
-        if form == "messages":
-            return render.as_messages(ranking.choose(found, budget=budget, now=now))
         # Random delimiters: the author of a lesson cannot guess them to end its text.
         seed = secrets.randbits(64)
-        chosen = ranking.choose(found, budget=budget, now=now, advice=True, seed=seed)
-        return render.as_text(render.as_messages(chosen), seed, chosen)
+        is_text = form == "text"
+        telling = ranking.tell_prompt(
+            found, time.time(), budget, advice=is_text, seed=seed
+        )
+        chosen = [candidate.record for candidate in telling.told]
+        turns = render.as_messages(chosen)
+        return render.as_text(turns, seed, chosen) if is_text else turns
 
     @telemetry.search
     @refuses_unknown_options
@@ -503,43 +512,52 @@ class Memory(CallMemory):
         )
 
         exposures = past.exposures
-        drawn_before = drawn_names(exposures) if exposures else None
-        choose = partial(
-            choose_for_loop,
-            task,
-            now=time.time(),
-            tell=tell,
-            checks=checks,
-            before=drawn_before,
-            model=past.model,
+        draws = begins and not exposures
+        moment: Moment = "first attempt" if draws else "retry"
+        share = self.holdout if draws and withholds else 0.0
+        shown_before = drawn_names(exposures) if exposures else None
+        situation = Situation(
+            moment=moment,
+            reader=loop,
+            task=task,
             memory_key=past.memory_key,
+            checks=checks,
             check_ids=check_ids,
+            model=past.model,
+            form=tell,
+            shown_before=shown_before,
+            budget=ranking.prompt_budget(),
+            holdout=plan_holdout(share, past),
+            seed=self.scope.seed,
+            draws={exposure.lesson: exposure.shown for exposure in exposures},
         )
-        selection = choose(matches)
-        refused: list[Match] = []
-        if refuses is not None and begins and not exposures:
-            selection, matches, refused = await _without_refused(
-                choose, matches, refuses
-            )
+        candidates = ranking.candidates_for_prompt(matches, task, time.time(), tell)
+        if refuses is not None and draws:
+            situation = await _with_refused(situation, candidates, refuses)
+        telling = tell_reader(situation, candidates)
         # A near lesson that may not be told explains why nothing is shown.
-        if every or not selection.chosen:
-            hidden = await self._find_hidden(task, (space, vector))
-            selection = choose(matches, hidden=hidden)
-        selection.others.extend((match, Reason("refused")) for match in refused)
-
-        if begins and not exposures:
-            share = self.holdout if withholds else 0.0
-            holdout = plan_holdout(share, past)
-            seed = f"{self.scope.tenant}\0{self.scope.project}"
-            exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
+        if every or not telling.chosen:
+            hidden = await self.store.read(
+                self.scope, search.hidden, task, space=space, vector=vector
+            )
+            candidates += ranking.candidates_for_prompt(hidden, task)
+            found = {candidate.lesson for candidate in candidates}
+            rest = max(0, await self.count() - len(found))
+            telling = tell_reader(situation, candidates, rest)
+        chosen = [candidate.record for candidate in telling.chosen]
+        if refuses is not None and draws:
+            chosen = [await _without_refused(match, refuses) for match in chosen]
+        if draws:
+            exposures = telling.exposures
 
         briefing = Briefing(
             past.memory_key,
             space,
             waiting=past.waiting,
-            choices=selection.choices(exposures, every),
+            rest=telling.rest if every else 0,
+            choices=choices_of(telling, past.memory_key, every),
             exposures=exposures,
-            chosen=tuple(selection.chosen),
+            chosen=tuple(chosen),
             vector=vector,
             checks=lesson_checks,
         )
@@ -584,33 +602,6 @@ class Memory(CallMemory):
         """
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
-
-    async def related(self, id: int, limit: int = 10) -> "Related":
-        """Return what a lesson is about, and the lessons that are about the same.
-
-        A lesson is linked to the tools, files and errors that its words name. The rarer
-        the links that lessons share, the nearer they are. Only the newest 10,000
-        lessons in use are linked. If no lesson is related, `silence` of the result says
-        why. No model is asked. Raises NotFound, InvalidInput, StoreError.
-        """
-        from heedful.lessons import links  # only questions of people need them
-        from heedful.store import links as link_store
-
-        check_integer("id", id, least=0)
-        check_integer("limit", limit)
-        row = await self.store.read(self.scope, lesson_store.shown, id)  # or NotFound
-        lessons = await self.store.read(self.scope, link_store.read_words)
-        # A lesson that is not among those compared gets no words, and so no links.
-        wordless = links.LessonWords(
-            id=id,
-            kind=row["kind"],
-            text="",
-            seen=row["seen"],
-            state=row["state"],
-            trust=row["trust"],
-        )
-        subject = next((lesson for lesson in lessons if lesson.id == id), wordless)
-        return await asyncio.to_thread(links.relate, subject, lessons, limit=limit)
 
     @refuses_unknown_options
     async def pin(
@@ -830,55 +821,15 @@ class Memory(CallMemory):
         )
 
     async def _search(
-        self,
-        text: str,
-        place: tuple[str, Sequence[float] | None],
-        limit: int,
-        only: Filter,
-        *,
-        waiting: bool = False,
-        every: bool = False,
+        self, text: str, place: tuple[str, Sequence[float] | None], **options: Any
     ) -> list[Match]:
-        """Return the unranked results of a search by words and by vectors.
+        """Return what `search.search` finds with these options.
 
-        `place` is the vector of the text, after the name of the space of its embedder;
-        without a vector, only words are compared. Each of the two searches finds at
-        most `limit` lessons that pass the filter `only`. With `waiting`, lessons in
-        quarantine are found, too; with `every`, all that pass the filter.
+        `place` is the vector of the text, after the name of the space of its embedder.
         """
         space, vector = place
         return await self.store.read(
-            self.scope,
-            search.search,
-            text,
-            space=space,
-            vector=vector,
-            limit=limit,
-            only=only,
-            waiting=waiting,
-            every=every,
-        )
-
-    async def _find_hidden(
-        self,
-        text: str,
-        place: tuple[str, Sequence[float] | None],
-        *,
-        reviews: bool = True,
-    ) -> list[Match]:
-        """Return the retired lessons and, to who `reviews`, those in quarantine.
-
-        No other search finds them. They are compared with `text`, and with its vector:
-        `place` is the name of the embedder's space and this vector, None without one.
-        """
-        space, vector = place
-        return await self.store.read(
-            self.scope,
-            search.hidden,
-            text,
-            space=space,
-            vector=vector,
-            reviews=reviews,
+            self.scope, search.search, text, space=space, vector=vector, **options
         )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
@@ -908,41 +859,44 @@ def open_memory(memory: Memory | Store | str, scope: Scope | None = None) -> Mem
     return Memory(memory, scope, embedder)
 
 
-def _recall(
+def _explain_silence(
     db: Db,
     scope: Scope,
-    task: str,
+    text: str,
     place: tuple[str, Sequence[float] | None],
-    limit: int,
+    *,
     only: Filter,
-    reviews: bool,
-) -> Matches:
-    """Return the lessons for a task, or what keeps the nearest back, in one read.
+    reviews: bool = True,
+) -> str:
+    """Return in a sentence what keeps back the lesson that is nearest to a question.
 
-    Lessons of runs are left out without evidence, unless the filter `only` asks for
-    them. `place` is the name of the embedder's space and the vector of the task in it.
-    Only an asker who `reviews` is told that the nearest lesson waits in quarantine.
+    Nothing answers the question. It may be a lesson that the filter `only` leaves out,
+    or that nobody may be told. To a blank text, all lessons are near. Only an asker
+    who `reviews` is told that a lesson waits in quarantine. `place` is the name of the
+    embedder's space and the vector of the text in it.
     """
     space, vector = place
-    find = partial(
-        search.search,
-        text=task,
+    is_blank = not text.strip()
+    matches = search.search(
+        db,
+        scope,
+        text,
         space=space,
         vector=vector,
-        limit=max(MIN_LEG_CANDIDATES, limit),
+        limit=MIN_LEG_CANDIDATES,
+        every=is_blank,
     )
-    matches = find(db, scope, only=only)
-    evident = ranking.keep_evident(matches, only)
-    ranked = ranking.rank(task, evident, limit, time.time())
-    if ranked:
-        return Matches(ranked)
-
-    # To say why there is none, look for lessons that the filter left out, and for those
-    # that nobody may be told.
-    if only != ANY_LESSON:
-        matches = find(db, scope)
-    hidden = search.hidden(db, scope, task, space=space, vector=vector, reviews=reviews)
-    return Matches(silence=explain_silence(matches, hidden, only=only))
+    matches += search.hidden(
+        db, scope, text, space=space, vector=vector, reviews=reviews
+    )
+    if not matches:
+        code = "empty" if is_blank else "no lesson"
+        return Reason(code).words
+    candidates = [
+        replace(candidate, could_help=candidate.could_help or is_blank)
+        for candidate in ranking.candidates_for_question(matches, only=only)
+    ]
+    return silence_of(tell_reader(Situation(moment="question"), candidates))
 
 
 def _signatures(
@@ -966,31 +920,34 @@ def _signatures(
     return pattern, [(line, signature(error_type, line)) for line in lines]
 
 
-async def _without_refused(
-    choose: Callable[[Sequence[Match]], Selection],
-    matches: list[Match],
-    refuses: Refuses,
-) -> tuple[Selection, list[Match], list[Match]]:
-    """Choose what a loop is shown, without answers that its checks refuse now.
+async def _with_refused(
+    situation: Situation, candidates: Sequence[LessonCandidate], refuses: Refuses
+) -> Situation:
+    """Return the situation of a loop with the answers that its checks refuse now.
 
-    `choose` selects of `matches`, and `refuses` judges the example of one. Returns the
-    selection, the matches without the refused ones, and the refused ones. Each answer
-    is judged at most once, and only if it was selected: to judge may be slow.
+    `refuses` judges an example. Each answer is judged at most once, and only if it
+    would be told: to judge may be slow. Without the refused ones, others would be told,
+    which are judged next.
     """
-    refused: list[Match] = []
     judged = set[int]()
     while True:
-        selection = choose(matches)
-        unjudged = [
-            m for m in selection.chosen if m.example.accepted and m.id not in judged
+        answers = [
+            candidate.record
+            for candidate in tell_reader(situation, candidates).chosen
+            if candidate.record.example.accepted and candidate.example not in judged
         ]
-        if not unjudged:
-            return selection, matches, refused
-        judged.update(match.id for match in unjudged)
-        refused += [match for match in unjudged if await refuses(match.example)]
-        # Without the refused ones, others are chosen, which are judged next.
-        refused_ids = {match.id for match in refused}
-        matches = [match for match in matches if match.id not in refused_ids]
+        if not answers:
+            return situation
+        judged.update(match.id for match in answers)
+        refused = [match.id for match in answers if await refuses(match.example)]
+        situation = replace(situation, refused=situation.refused.union(refused))
+
+
+async def _without_refused(rule: Match, refuses: Refuses) -> Match:
+    """Return a rule, without its worked example if a loop `refuses` that answer now."""
+    if rule.worked is not None and await refuses(rule.worked):
+        return replace(rule, worked=None)
+    return rule
 
 
 async def write_lessons(

@@ -40,7 +40,13 @@ from heedful.lessons.call_marks import (
     Step,
 )
 from heedful.lessons.commands import release_command, trust_command
-from heedful.lessons.lesson import Example, Lesson, LessonRun, Remembered
+from heedful.lessons.lesson import (
+    Example,
+    Lesson,
+    LessonRun,
+    Remembered,
+    claimed_importance,
+)
 from heedful.lessons.mistake import from_json, merged, without_outside
 from heedful.lessons.origin import (
     Origin,
@@ -48,7 +54,6 @@ from heedful.lessons.origin import (
     names_to_state,
     read_origin,
 )
-from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.scope import MIN_SAME_RUNS, State
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.memory.call_memory import log_failure

@@ -9,24 +9,31 @@ import asyncio
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of, path_of
-from heedful.lessons.call_marks import Mark, quoted_names
-from heedful.lessons.contracts import find_contract
+from heedful.lessons.call_marks import (
+    Mark,
+    failed_marks,
+    quoted_names,
+    told_call_mark,
+)
+from heedful.lessons.contracts import Contract, find_contract
 from heedful.lessons.identity import failing_tool, failure_signature
 from heedful.lessons.mistake import from_data
-from heedful.lessons.patterns import Seen
-from heedful.lessons.reasons import say
+from heedful.lessons.patterns import Seen, candidates_of
 from heedful.lessons.session_names import FILE_MASK, made_names
+from heedful.lessons.telling import LessonCandidate
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
-from heedful.store.calls import find_call, knowledge_of
+from heedful.store.calls import contract_is_known, find_call
 from heedful.validation import Fields
 
+# A contract comes before any lesson.
+CONTRACT_NEARNESS = 2.0
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
 _PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
@@ -34,18 +41,6 @@ _MEASURE_PATTERN = re.compile(r"\d+(?:\.\d+)?")
 _LINE_OF_FILE_PATTERN = re.compile(r"(?i)\bline \d+")
 # What fails if a value is not the expected one, in the words of test programs.
 _ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """A `line` that helps after a failure, and the `mark` that the session was told.
-
-    If the session was told with the call, the line is empty and `silence` says so.
-    """
-
-    line: str = ""
-    mark: str = ""
-    silence: str = ""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,36 +59,56 @@ class FailureInquiry:
     given: Fields | str | None
     arguments: Fields = field(default_factory=dict)
 
-    async def find_remedy(self) -> Remedy:
-        """Return the contract that the call broke, as the line to tell the agent.
+    async def find_candidates(self) -> tuple[list[LessonCandidate], str]:
+        """Return what may help after the failure, and the command to release the rest.
 
-        A contract is what a tool demands, such as to read a file before it is edited.
-        The line is empty if the call broke none, or if no other run has broken it. If
-        the session was told before that such calls fail, only `silence` says so. Sets
-        `arguments`, which `find_lesson` needs.
+        First is the contract that the call broke: what a tool demands, such as to read
+        a file before it is edited. It helps when a second session has not kept it: the
+        error itself says it, so that one session may well have learnt it. Then come the
+        lessons about the errors of the call; one helps if it has a fix for this very
+        error, not for another in the same output. Whoever was told with the call knows
+        all of them.
         """
         self.arguments = arguments_of(await self._read_arguments())
         # To find the errors of a long output takes long; other tasks go on.
         errors = await asyncio.to_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
-        is_told, is_broken_again = await self.memory.store.read(
-            self.memory.scope,
-            knowledge_of,
+        failed = failed_marks(
             self.tool,
             self.arguments,
-            errors=errors,
-            session=self.session,
-            folder=self.folder,
+            errors,
             contract=contract,
+            folder=self.folder,
         )
-        if is_told:
-            return Remedy(silence=say("told with the call"))
-        # What a tool demands is told when a second session has not kept it: the error
-        # itself says it, so that one session may well have learnt it.
-        if contract is None or not is_broken_again:
-            return Remedy()
+        told_with_call = frozenset(told_call_mark(mark.digest) for mark in failed)
+        candidates: list[LessonCandidate] = []
+        if contract is not None:
+            candidates.append(await self._contract_candidate(contract))
+        seen, lessons = await self._find_lessons()
+        candidates += lessons
+        candidates = [
+            replace(candidate, known_by=told_with_call) for candidate in candidates
+        ]
+        return candidates, seen.release
+
+    async def _contract_candidate(self, contract: Contract) -> LessonCandidate:
+        """Return the contract that the call broke as the first candidate."""
+        is_known = await self.memory.store.read(
+            self.memory.scope,
+            contract_is_known,
+            self.tool,
+            contract,
+            session=self.session,
+        )
         mark = Mark("contract", contract.name, self.tool)
-        return Remedy(line=f"heedful: {contract.text}", mark=f"told {mark.digest}")
+        return LessonCandidate(
+            name=f"mark/{mark.digest}",
+            leg="error",
+            text=f"heedful: {contract.text}",
+            could_help=is_known,
+            near=CONTRACT_NEARNESS,
+            marks=frozenset([told_call_mark(mark.digest)]),
+        )
 
     async def _read_arguments(self) -> Fields | str:
         """Return the arguments of the call, from the store if the host gave none.
@@ -112,14 +127,8 @@ class FailureInquiry:
         """The lines that name the errors of the call."""
         return named_errors(self.error, self.arguments)
 
-    async def find_lesson(self) -> tuple[Seen, dict[int, str]]:
-        """Return what is known about the errors of the call, and the text that helps.
-
-        The text is that of the first lesson which helps, by the id of the lesson; the
-        mapping is empty if no lesson does. A lesson helps if it has a fix for this very
-        error; one about another error in the same output does not. Call `find_remedy`
-        first: it reads the arguments of the call.
-        """
+    async def _find_lessons(self) -> tuple[Seen, list[LessonCandidate]]:
+        """Return what is known about the errors, and their lessons as candidates."""
         calls = await self.memory.store.read(
             self.memory.scope, episodes.recent_calls, self.session
         )
@@ -139,13 +148,17 @@ class FailureInquiry:
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )
-        for lesson in seen.told:
-            if not self._is_of_this_call(lesson):
-                continue
-            text = self._helpful_text(lesson, errors)
+        candidates: list[LessonCandidate] = []
+        for candidate in candidates_of(seen.lessons):
+            lesson = candidate.record
+            text = ""
+            if self._is_of_this_call(lesson):
+                text = self._helpful_text(lesson, errors)
             if text:
-                return seen, {lesson["id"]: text}
-        return seen, {}
+                seen_words = render.seen_words(lesson["seen"], lesson["last_seen"])
+                text = f"{text}\n({seen_words})"
+            candidates.append(replace(candidate, text=text, could_help=text != ""))
+        return seen, candidates
 
     def _is_of_this_call(self, lesson: Fields) -> bool:
         """Return True if a lesson may be about what failed here.

@@ -5,15 +5,16 @@ first those with a fix, then what calls had in common that never worked. What wa
 quarantine is not told. Agents without hooks read the section of AGENTS.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, replace
+from math import inf
 
 from heedful.lessons import render
 from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
 from heedful.lessons.mistake import from_json
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import Scope, State, told_mark
+from heedful.lessons.telling import LessonCandidate, Situation, TellingBudget, tell
 from heedful.lessons.user_rules import StatedRule
 from heedful.memory.call_memory import CallMemory
 from heedful.sanitize import clean, sanitize
@@ -28,6 +29,11 @@ BRIEF_SESSIONS = 40
 MIN_SESSION_CALLS = 1 / 8
 # What two sessions have in common was read as a particular of theirs.
 MIN_LESSON_SESSIONS = 3
+# What has a fix comes first, however many calls anything else cost.
+FIX_WORTH = 1_000_000.0
+BRIEF_BUDGET = TellingBudget(
+    lessons=MAX_SHOWN_ITEMS, unchecked=MAX_SHOWN_ITEMS, size=inf
+)
 # However many rules there are, so many lines tell what cost earlier sessions calls.
 MIN_LEARNT_LINES = 3
 SECTION_HEADING = "## What earlier sessions taught"
@@ -44,8 +50,9 @@ class BriefLine:
     """A line of a brief: what failed, and what put it right if it `has_fix`.
 
     `calls` were lost in `sessions` of the newest `of` sessions, last at the time
-    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one.
-    It `is_of_tool` if the call was no command of a shell, but had arguments.
+    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one, in
+    this `state`; it `has_ended` if the call has worked since. It `is_of_tool` if the
+    call was no command of a shell, but had arguments.
     """
 
     text: str
@@ -55,22 +62,38 @@ class BriefLine:
     calls: int
     failed: float
     lesson: int = 0
+    state: State = "unverified"
+    has_ended: bool = False
     has_fix: bool = False
     is_of_tool: bool = False
 
     def __str__(self) -> str:
-        day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
+        return f"- {self.words}"
+
+    @property
+    def words(self) -> str:
+        """What failed and what put it right, and how often and when it came."""
         often = f"{self.sessions} of {self.of} sessions, {self.calls} calls lost"
-        return f"- {self.text} ({often}, last {day})"
+        return f"{self.text} ({often}, last {render.day_words(self.failed)})"
 
 
-async def read_team_rules(memory: CallMemory) -> Mapping[int, str]:
-    """Return the rules of the team's file that the user accepted, by lesson."""
-    return await memory.store.read(memory.scope, team_rules, MAX_SHOWN_ITEMS)
+async def read_team_rules(memory: CallMemory) -> list[LessonCandidate]:
+    """Return the rules of the team's file that the user accepted."""
+    rules = await memory.store.read(memory.scope, team_rules, MAX_SHOWN_ITEMS)
+    return [
+        LessonCandidate(
+            name=f"lesson/{id}",
+            leg="cause",
+            text=text,
+            lesson=id,
+            marks=frozenset([told_mark(id)]),
+        )
+        for id, text in rules.items()
+    ]
 
 
-async def read_failures(memory: CallMemory) -> Sequence[BriefLine]:
-    """Return what cost earlier sessions most calls."""
+async def read_failures(memory: CallMemory) -> Sequence[LessonCandidate]:
+    """Return what cost earlier sessions most calls, as candidates with a BriefLine."""
     return await memory.store.read(memory.scope, read_brief)
 
 
@@ -97,66 +120,87 @@ async def section_text(
     """
     stated = [*await memory.store.read(memory.scope, user_rules.in_force), *everywhere]
     rules = [rule.text for rule in stated]
-    rules += (await read_team_rules(memory)).values()
-    learnt = list(map(str, await read_failures(memory)))
+    rules += [rule.text for rule in await read_team_rules(memory)]
+    learnt = told_lines(await read_failures(memory))
     # A comment of Markdown could end the section.
     text = brief_text(rules, learnt).replace("<!--", "").replace("-->", "")
     return f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{text or NOTHING_KNOWN}"
 
 
-def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
-    """Return what failed in several of the newest sessions, a line for each failure.
+def read_brief(db: Db, scope: Scope) -> list[LessonCandidate]:
+    """Return what failed in several of the newest sessions, a candidate a failure.
 
-    Lines with a fix come first, then those that cost most calls; at most ten. Failures
-    that cost few calls for the number of sessions are left out.
+    A failure that costs few calls for the number of sessions helps nobody.
     """
     window = db.one("brief_since", scope, sessions=BRIEF_SESSIONS)
     if window is None or not window["sessions"]:
-        return ()
+        return []
 
     # Read more rows than lines: several may give one line, and cheap ones are dropped.
     since = {"since": window["since"], "limit": 4 * MAX_SHOWN_ITEMS}
     failed_calls = db.all("brief_calls", scope, **since)
     errors = db.all("brief_errors", scope, sessions=MIN_LESSON_SESSIONS, **since)
     sessions = window["sessions"]
-    lines: dict[str, BriefLine] = {}
-    told_ids = set[int]()
     # A contract is what tools demand, as "read first". Its line covers such errors.
     contracts = {row["name"] for row in failed_calls if row["kind"] == "contract"}
     errors = [row for row in errors if not _is_of_contract(row, contracts)]
-    for line in (
+    lines = [
         *_contract_lines(failed_calls, sessions),
         *_error_lines(db, scope, errors, sessions),
-    ):
-        # The id 0 stands for no lesson, so several lines may have it.
-        if line.text not in lines and line.lesson not in told_ids - {0}:
-            lines[line.text] = line
-            told_ids.add(line.lesson)
+        *_call_lines(failed_calls, sessions),
+    ]
+    least_calls = MIN_SESSION_CALLS * sessions
+    return [candidate_of(line, could_help=line.calls >= least_calls) for line in lines]
+
+
+def candidate_of(line: BriefLine, could_help: bool = True) -> LessonCandidate:
+    """Return a line of a brief as a candidate: with a fix first, then by its cost."""
+    repeats = {line.text}
+    if line.lesson:
+        repeats.add(f"lesson {line.lesson}")
     # Several calls may fail as one lesson says: each has its line, unless the lesson
     # has one already, which also tells the fix.
-    for line in _call_lines(failed_calls, sessions):
-        if not line.lesson or line.lesson not in told_ids:
-            lines.setdefault(line.text, line)
-    least_calls = MIN_SESSION_CALLS * sessions
-    costly_lines = [line for line in lines.values() if line.calls >= least_calls]
-    costly_lines.sort(key=lambda line: (line.has_fix, line.calls), reverse=True)
-    return tuple(costly_lines[:MAX_SHOWN_ITEMS])
+    says = repeats if line.has_fix else {line.text}
+    marks = [told_mark(line.lesson)] if line.has_fix and line.lesson else []
+    return LessonCandidate(
+        name=f"line/{line.text}",
+        leg="brief",
+        record=line,
+        text=line.text,
+        lesson=line.lesson,
+        could_help=could_help,
+        near=line.calls,
+        worth=FIX_WORTH if line.has_fix else 1.0,
+        repeats=frozenset(repeats),
+        says=frozenset(says),
+        state=line.state,
+        has_ended=line.has_ended,
+        marks=frozenset(marks),
+    )
 
 
-def tool_mistakes(db: Db, scope: Scope) -> dict[int, str]:
+def told_lines(candidates: Sequence[LessonCandidate]) -> list[str]:
+    """Return the lines of a brief that is the same for everybody, such as a file."""
+    situation = Situation(moment="session start", budget=BRIEF_BUDGET)
+    return [str(candidate.record) for candidate in tell(situation, candidates).told]
+
+
+def tool_mistakes(db: Db, scope: Scope) -> list[LessonCandidate]:
     """Return what calls of an agent's own tools got wrong, and what put it right.
 
-    The result has a text for each lesson, by its id. An error of a single run is
-    enough, because the next run has the same tools. Commands of a shell are left out:
-    they fail for passing reasons.
+    An error of a single run is enough, because the next run has the same tools.
+    Commands of a shell are left out: they fail for passing reasons.
     """
     # Without sessions, the one row has no time, and then no error is found.
     [window] = db.all("brief_since", scope, sessions=BRIEF_SESSIONS)
     rows = db.all(
         "brief_errors", scope, sessions=1, since=window["since"], limit=MAX_SHOWN_ITEMS
     )
-    lines = _error_lines(db, scope, rows, of=1)
-    return {line.lesson: line.text for line in lines if line.is_of_tool}
+    return [
+        replace(candidate_of(line), text=line.words)
+        for line in _error_lines(db, scope, rows, of=window["sessions"])
+        if line.is_of_tool
+    ]
 
 
 def _contract_lines(rows: list[Row], of: int) -> Iterator[BriefLine]:
@@ -200,15 +244,12 @@ def _is_of_contract(row: Row, names: Set[str]) -> bool:
 
 
 def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[BriefLine]:
-    """Yield a line for each error whose lesson may be told and has a fix.
+    """Yield a line for each error whose lesson has a fix.
 
     `rows` count how often each error came back, with the lesson about it. `of` is the
     number of sessions that were looked at.
     """
     for row in rows:
-        # The others wait for a person, were retired, or were replaced.
-        if row["state"] not in ("unverified", "verified"):
-            continue
         mistake = from_json(row["mistake"])
         if mistake is None or has_failed_fix(db, scope, mistake):
             continue
@@ -221,6 +262,8 @@ def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[Bri
                 calls=row["calls"],
                 failed=row["failed"],
                 lesson=row["id"],
+                state=row["state"],
+                has_ended=bool(row["has_ended"]),
                 has_fix=True,
                 is_of_tool=bool(mistake.action and mistake.action.arguments),
             )

@@ -83,8 +83,9 @@ class Trial:
 
         offered = [text for text in texts if text.strip()]
         keep = storable if self.keep_texts else short_digest
-        seed = f"{self.scope.tenant}\0{self.scope.project}"
-        is_withheld = is_source_withheld(seed, loop, self.source, self.holdout)
+        is_withheld = is_source_withheld(
+            self.scope.seed, loop, self.source, self.holdout
+        )
         is_shown = await self.store.write(
             self.scope,
             offer,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.display import counted
 from heedful.errors import StoreUnavailable
+from heedful.lessons.render import seen_words
 from heedful.loop.decide import distance_note
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY, format_off_by
@@ -238,6 +239,7 @@ def environment() -> "Environment":
         moment,
         percent,
         points,
+        seen_words,
         signed,
         text,
     )

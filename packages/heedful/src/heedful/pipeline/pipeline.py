@@ -35,7 +35,9 @@ from heedful.drive.options import LoopSettings, MemoryPlace, open_places
 from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.loop_lessons import MAX_LOOP_LESSONS
+from heedful.lessons.patterns import candidates_of
 from heedful.lessons.signature import signature
+from heedful.lessons.telling import Situation, TellingBudget, tell
 from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
@@ -741,10 +743,16 @@ class StageRunner:
         if not isinstance(memory, Memory):
             return []
         history = await memory.store.read(memory.scope, exposures.past, self.loop)
-        withheld = {
-            exposure.signature for exposure in history.exposures if not exposure.shown
-        }
-
+        situation = Situation(
+            moment="retry",
+            reader=self.loop,
+            budget=TellingBudget(lessons=1),
+            draws={
+                exposure.signature: False
+                for exposure in history.exposures
+                if not exposure.shown
+            },
+        )
         worst_first = sorted(evaluation.errors, key=lambda error: -error.severity)
         texts: list[str] = []
         for error in worst_first[:MAX_LOOP_LESSONS]:
@@ -752,18 +760,11 @@ class StageRunner:
                 memory.scope, patterns.seen, signature(error.check, error.key)
             )
 
-            for lesson in seen.lessons:
-                # Nobody has fixed the mistake of an unverified check yet.
-                is_fixed = lesson["state"] == "unverified" and lesson["kind"] != "check"
-                has_fix = is_fixed or lesson["state"] == "verified"
-                if lesson["signature"] in withheld or not has_fix:
-                    continue
-                (told,) = await memory.store.read(
-                    memory.scope, search.with_told_words, [lesson]
-                )
-                if told["text"]:
-                    texts.append(told["text"])
-                    break
+            lessons = await memory.store.read(
+                memory.scope, search.with_told_words, seen.lessons
+            )
+            candidates = candidates_of([lesson for lesson in lessons if lesson["text"]])
+            texts += [candidate.text for candidate in tell(situation, candidates).told]
 
         return texts
 

@@ -10,11 +10,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, get_args
 
-from heedful.episodes.error_lines import named_errors
+from heedful.episodes.error_lines import is_of_work, named_errors
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of
 from heedful.lessons.call_marks import (
@@ -28,12 +28,27 @@ from heedful.lessons.call_marks import (
     contract_marks,
     failed_marks,
     marks_of,
+    told_call_mark,
     whole_call,
 )
 from heedful.lessons.contracts import CONTRACTS_BY_NAME, Contract, find_contract
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.mistake import Mistake, from_json, without_outside
 from heedful.lessons.origin import Origin
-from heedful.lessons.scope import MAX_PROMPT_LESSONS, MIN_SAME_RUNS, Scope, source_of
+from heedful.lessons.scope import (
+    MAX_PROMPT_LESSONS,
+    Scope,
+    State,
+    reader_of,
+    source_of,
+)
+from heedful.lessons.telling import (
+    LessonCandidate,
+    Moment,
+    Situation,
+    TellingBudget,
+    tell,
+)
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
@@ -41,6 +56,10 @@ from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
+# Between steps without times, so that their order stays.
+STEP_SECONDS = 1e-6
+# In the rows of failures: calls have worked in a later run than the one that failed.
+WORKED_LATER = 2
 # The order of failures: a part of the call says more about an error than the whole.
 _KIND_ORDER = get_args(MarkKind)
 
@@ -58,12 +77,12 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     db.insert(
         "learnt",
         {**key_of(scope), "source": source, "steps": len(steps), "at": now},
-        "on conflict (tenant, project, source) do update set steps = :steps",
+        "on conflict (tenant, project, source) do update set steps = :steps, at = :at",
     )
     calls_lost_so_far = Counter[Mark]()
     for number, step in enumerate(steps):
-        # A microsecond between steps keeps their order.
-        latest_time = now + number * 1e-6
+        # No step of the run is later than now, when it is learnt.
+        latest_time = now - (len(steps) - number) * STEP_SECONDS
         time_of_step = min(step.at or latest_time, latest_time)
         if not step.errors:
             _record_success(db, scope, step.marks, time_of_step)
@@ -158,9 +177,10 @@ def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) ->
     knows what it has read, or has read what the store does not have.
     """
     if event["type"] == "system_event":
-        code = json.loads(event["record"])["code"]
+        record = json.loads(event["record"])
+        code = record["code"]
         if code in FORGETTING_CODES:  # such as the compaction of its context
-            session_marks.forget_reads(db, scope, session)
+            session_marks.forget(db, scope, reader_of(session, record.get("agent", "")))
         if code in UNREAD_CODES:
             session_marks.note_past(db, scope, [(session, db.actor.via)])
     elif event["type"] == "tool_response" and event["call"]:
@@ -198,11 +218,12 @@ def _record_result(
     """
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
+    reader = reader_of(session, call.get("agent", ""))
     passed = not result["error"]
     is_recorded_later = bool(db.actor.via)  # it came through a key of a service
     if passed and not is_recorded_later:
         marks = _marks_of_call(
-            db, scope, session, tool=tool, arguments=arguments, folder=folder
+            db, scope, reader, tool=tool, arguments=arguments, folder=folder
         )
         _record_success(db, scope, marks, time.time())
     elif not is_recorded_later:
@@ -217,13 +238,13 @@ def _record_result(
         )
 
     if passed:
-        session_marks.mark_read(db, scope, session, arguments=arguments, folder=folder)
+        session_marks.mark_read(db, scope, reader, arguments=arguments, folder=folder)
 
 
 def _marks_of_call(
     db: Db,
     scope: Scope,
-    session: str,
+    reader: str,
     *,
     tool: str,
     arguments: Fields,
@@ -231,14 +252,14 @@ def _marks_of_call(
 ) -> list[Mark]:
     """Return the marks of a call: what it has in common with others, such as a path.
 
-    In a session, the contracts that the call seems to break are marks, too. A contract
-    is what a tool demands; one demands that a file is read before it is edited.
+    If its `reader` is known, the contracts that the call seems to break are marks, too.
+    A contract is what a tool demands, such as that a file is read before it is edited.
     `folder` is the root of the repository, to which paths are relative.
     """
     marks = list(marks_of(tool, arguments, folder))
-    if session:
+    if reader:
         unread = session_marks.has_unread(
-            db, scope, session, arguments=arguments, folder=folder
+            db, scope, reader, arguments=arguments, folder=folder
         )
         marks += contract_marks(tool, arguments, unread=unread)
     return marks
@@ -277,33 +298,86 @@ def _record_failed_call(
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKnowledge:
+    """What memory knows about a call before it runs: what may be told, and why not.
+
+    The records of the candidates are KnownFailure, or LessonCheck for a check of a
+    lesson that refuses the call. `waiting` are the ids of the entries in quarantine
+    that hold back lessons about it.
+    """
+
+    candidates: tuple[LessonCandidate, ...] = ()
+    waiting: tuple[int, ...] = ()
+
+
 def history_of(
     db: Db,
     scope: Scope,
     tool: str,
     arguments: Fields | str,
     *,
-    session: str = "",
     folder: str = "",
     stated: Set[str] = frozenset(),
-    min_runs: int = MIN_SAME_RUNS,
+    moment: Moment = "before call",
 ) -> ActionHistory:
     """Return how calls like this one failed, and the checks and rules that speak of it.
 
-    Calls are alike if they have a mark in common, such as a path. The most specific
-    failures come first, at most `MAX_PROMPT_LESSONS`. Left out are failures of the
-    `session` itself and those that it was told before, lessons in quarantine, and
-    errors from outside unless people trust their sources. `stated` are names of trusted
-    sources, besides those of the scope. A command counts once it failed in `min_runs`
-    runs. Paths are relative to `folder`, the root of the repository.
+    Calls are alike if they have a mark in common, such as a path. Before a call, it is
+    told what an agent would be told; to a question, all that is known. `stated` are
+    names of trusted sources, besides those of the scope. Paths are relative to
+    `folder`, the root of the repository.
+    """
+    knowledge = knowledge_of(
+        db,
+        scope,
+        tool,
+        arguments,
+        session="",
+        reader="",
+        folder=folder,
+        stated=stated,
+    )
+    budget = TellingBudget(unchecked=MAX_PROMPT_LESSONS)
+    telling = tell(Situation(moment=moment, budget=budget), knowledge.candidates)
+    records = [candidate.record for candidate in telling.told]
+    return ActionHistory(
+        failures=tuple(r for r in records if isinstance(r, KnownFailure)),
+        waiting=knowledge.waiting,
+        checks=tuple(r for r in records if isinstance(r, LessonCheck)),
+        rules=tuple(user_rules.about_call(db, scope, tool, arguments)),
+        silence=telling.silence,
+    )
+
+
+def knowledge_of(
+    db: Db,
+    scope: Scope,
+    tool: str,
+    arguments: Fields | str,
+    *,
+    session: str,
+    reader: str,
+    folder: str,
+    stated: Set[str],
+) -> CallKnowledge:
+    """Return what memory knows about a call before it runs.
+
+    The text of an error from outside is left out, unless people trust its sources. With
+    a `reader`, who makes the call in the `session`, the contracts that the call seems
+    to break are looked up, too. The other arguments are those of `history_of`.
     """
     fields = arguments_of(arguments)
     marks = _marks_of_call(
-        db, scope, session, tool=tool, arguments=fields, folder=folder
+        db, scope, reader, tool=tool, arguments=fields, folder=folder
     )
-    failed_rows = _find_failures(db, scope, session, marks, min_runs)
+    digests = json.dumps([mark.digest for mark in marks])
+    rows_by_digest: dict[str, list[Row]] = {}
+    for row in db.all("failures_of_call", scope, digests=digests):
+        rows_by_digest.setdefault(row["digest"], []).append(row)
+
     shows_outside = True
-    if any(rows[0]["origin"] == "outside" for rows in failed_rows):
+    if any(rows[0]["origin"] == "outside" for rows in rows_by_digest.values()):
         from heedful.store import keys  # a hook seldom needs it
 
         names = keys.believed_names(db, scope, stated)
@@ -315,73 +389,57 @@ def history_of(
             and call_origin(tool, fields, names) != "outside"
         )
 
-    failures = list[KnownFailure]()
+    candidates = _refusing_checks(db, scope, tool, arguments)
     waiting_entries = set[int]()
-    for rows in failed_rows:
-        failure, entries = _known_failure(
-            db, scope, rows, folder, shows_outside=shows_outside
+    for rows in rows_by_digest.values():
+        candidate, entries = _candidate_of(
+            db,
+            scope,
+            rows,
+            session=session,
+            folder=folder,
+            shows_outside=shows_outside,
         )
         waiting_entries |= entries
-        earlier_errors = {earlier.error for earlier in failures} - {""}
-        if failure is not None and failure.error not in earlier_errors:
-            failures.append(replace(failure, text=render.before_call(failure)))
-
-    call = whole_call(tool, arguments)
-    checks = exposures.active_checks(db, scope, calls=True)
-    return ActionHistory(
-        tuple(failures[:MAX_PROMPT_LESSONS]),
-        tuple(sorted(waiting_entries)),
-        marks=tuple(rows[0]["digest"] for rows in failed_rows),
-        checks=tuple(
-            check for check in checks if check.refuses_call(call.tool, call.name)
-        ),
-        rules=tuple(user_rules.about_call(db, scope, tool, arguments, session=session)),
+        candidates.append(candidate)
+    return CallKnowledge(
+        candidates=tuple(candidates), waiting=tuple(sorted(waiting_entries))
     )
 
 
-def _find_failures(
-    db: Db, scope: Scope, session: str, marks: Sequence[Mark], min_runs: int
-) -> list[list[Row]]:
-    """Return the failures of other runs that may be told: one list for each mark.
-
-    Only failures that no success has followed are found; of a path or a name, only if
-    no call with it ever worked. The lists of the most specific marks come first, and in
-    each list the newest failure. A mark is left out if the session was told about it or
-    failed with it, and a command if fewer than `min_runs` runs failed with it.
-    """
-    digests = [mark.digest for mark in marks]
-    by_digest: dict[str, list[Row]] = {}
-    for row in db.all("failures_of_call", scope, digests=json.dumps(digests)):
-        by_digest.setdefault(row["digest"], []).append(row)
-    if not by_digest:
-        return []
-
-    told_marks = frozenset[str]()
-    # The name of the session as a run: each row has that of the run that failed.
-    own_source = storable(source_of(session)) if session else None
-    if session:
-        names = [f"told {digest}" for digest in by_digest]
-        told_marks = session_marks.find(db, scope, session, names)
-    new_failures = []
-    for digest, rows in by_digest.items():
-        # Any command may fail once; a path or a name that failed is wrong.
-        is_sure = rows[0]["kind"] != "command" or len(rows) >= min_runs
-        is_known = f"told {digest}" in told_marks or any(
-            row["source"] == own_source for row in rows
+def _refusing_checks(
+    db: Db, scope: Scope, tool: str, arguments: Fields | str
+) -> list[LessonCandidate]:
+    """Return the checks of lessons that refuse a call."""
+    call = whole_call(tool, arguments)
+    return [
+        LessonCandidate(
+            name=f"check/{check.lesson}",
+            leg="call",
+            record=check,
+            text=f"{check.about}: {check.text}",
+            lesson=check.lesson,
+            near=len(_KIND_ORDER) + 1,
         )
-        if is_sure and not is_known:
-            new_failures.append(rows)
-    return sorted(new_failures, key=lambda rows: _KIND_ORDER.index(rows[0]["kind"]))
+        for check in exposures.active_checks(db, scope, calls=True)
+        if check.refuses_call(call.tool, call.name)
+    ]
 
 
-def _known_failure(
-    db: Db, scope: Scope, rows: Sequence[Row], folder: str, *, shows_outside: bool
-) -> tuple[KnownFailure | None, set[int]]:
+def _candidate_of(
+    db: Db,
+    scope: Scope,
+    rows: Sequence[Row],
+    *,
+    session: str,
+    folder: str,
+    shows_outside: bool,
+) -> tuple[LessonCandidate, set[int]]:
     """Return what may be told of the failures of one mark, and what waits for review.
 
     `rows` are these failures, the newest first. The set has the ids of the entries in
-    quarantine that hold back lessons about them. Returns None and an empty set if the
-    lesson about them was retired or superseded and no rule was drawn from it. Unless
+    quarantine that hold back lessons about them. The failure counts as retired if the
+    lesson about it was retired or superseded and no rule was drawn from it. Unless
     `shows_outside`, the text of an error from outside is left out, unless a lesson that
     does not wait has the error.
     """
@@ -395,23 +453,85 @@ def _known_failure(
         tool=mark.tool,
         digest=newest["digest"],
         error=newest["error"] if is_shown else "",
-        runs=len(rows),
         failed=newest["failed"],
     )
     contract = CONTRACTS_BY_NAME.get(mark.name) if mark.kind == "contract" else None
     if contract is not None:
         failure = replace(failure, fix=contract.text)
-    if not newest["lesson_id"]:
-        return failure, set()
 
-    lesson, entries = _lesson_of(db, scope, newest["lesson_id"])
-    # Without a lesson that may be shown, the failure is told only if a lesson waits.
+    lesson: Row | None = None
+    entries = set[int]()
+    if newest["lesson_id"]:
+        lesson, entries = _lesson_of(db, scope, newest["lesson_id"])
+    mistake = from_json(lesson["mistake"]) if lesson else None
+    fix = _fix_kind(db, scope, mistake, mark=mark, folder=folder)
+    # What a test, a linter or a compiler says no to is put right by an edit.
+    if mark.kind == "command" and is_of_work(newest["error"]):
+        fix = "edit"
     if lesson is not None:
         failure = replace(failure, lesson=newest["lesson_id"])
-        failure = _with_words(db, scope, failure, lesson, mark=mark, folder=folder)
-    elif not entries:
-        return None, entries
-    return failure, entries
+        failure = _with_words(
+            failure, lesson, mistake, mark=mark, folder=folder, has_fix=fix != ""
+        )
+    state: State = "unverified"
+    if newest["lesson_id"] and lesson is None and not entries:
+        state = "retired"
+    step = ""
+    if fix == "step" and mistake and mistake.fix:
+        step = mistake.fix.digest
+    open_rows = [row for row in rows if not _has_worked(db, scope, row, step)]
+    failure = replace(failure, runs=len(open_rows))
+    failure = replace(failure, text=render.before_call(failure))
+    own_source = storable(source_of(session))
+    run = session if any(row["source"] == own_source for row in rows) else ""
+    key = f"error {failure.error or failure.digest}"
+    candidate = LessonCandidate(
+        name=f"mark/{failure.digest}",
+        leg="call",
+        record=failure,
+        text=failure.text,
+        lesson=failure.lesson,
+        near=len(_KIND_ORDER) - _KIND_ORDER.index(mark.kind),
+        repeats=frozenset([key]),
+        says=frozenset([key]),
+        state=state,
+        has_ended=not open_rows,
+        marks=frozenset([told_call_mark(failure.digest)]),
+        mark_kind=mark.kind,
+        fix=fix,
+        runs=failure.runs,
+        run=run,
+    )
+    return candidate, entries
+
+
+def _has_worked(db: Db, scope: Scope, row: Row, step: str) -> bool:
+    """Return True if calls have worked since they failed as a row says.
+
+    What a `step` with this digest put right works in the same run, and in later ones
+    that do the step first; it has worked without only if a later run did not do it.
+    """
+    if not step:
+        return bool(row["since"])
+    if row["since"] < WORKED_LATER:
+        return False
+    key = {**key_of(scope), "digest": step}
+    passes = db.select("at", "call_success", key)
+    return not any(step["at"] > row["learnt"] for step in passes)
+
+
+def _fix_kind(
+    db: Db, scope: Scope, mistake: Mistake | None, *, mark: Mark, folder: str
+) -> str:
+    """Return the kind of what put calls with a mark right; "" if nothing is known.
+
+    The fix of another call says nothing about these, except an edit: then neither call
+    was wrong. `folder` is that of the repository.
+    """
+    if mistake is None or mistake.fix is None or has_failed_fix(db, scope, mistake):
+        return ""
+    is_edit = mistake.fix.kind == "edit"
+    return mistake.fix.kind if is_edit or _has_mark(mistake, mark, folder) else ""
 
 
 def _lesson_of(db: Db, scope: Scope, id: int) -> tuple[Row | None, set[int]]:
@@ -433,13 +553,13 @@ def _lesson_of(db: Db, scope: Scope, id: int) -> tuple[Row | None, set[int]]:
 
 
 def _with_words(
-    db: Db,
-    scope: Scope,
     failure: KnownFailure,
     lesson: Row,
+    mistake: Mistake | None,
     *,
     mark: Mark,
     folder: str,
+    has_fix: bool,
 ) -> KnownFailure:
     """Return a failure with the error, the words and the fix that a lesson has for it.
 
@@ -448,9 +568,7 @@ def _with_words(
     already, or if the call of the lesson does not have the mark. So are all parts from
     outside, and a fix that failed later.
     """
-    failure = replace(failure, trust=lesson["trust"], lesson_state=lesson["state"])
     has_contract = failure.fix != ""
-    mistake = from_json(lesson["mistake"])
     if mistake is None:
         # The text of the lesson itself says no more than the error; that of a rule
         # drawn from it does.
@@ -461,7 +579,7 @@ def _with_words(
     safe_parts = without_outside(mistake)
     failure = replace(failure, error=failure.error or safe_parts.error)
     if not has_contract and _has_mark(mistake, mark, folder):
-        fix = () if has_failed_fix(db, scope, mistake) else render.fix_lines(safe_parts)
+        fix = render.fix_lines(safe_parts) if has_fix else ()
         failure = replace(failure, words=safe_parts.words, fix="\n".join(fix))
     return failure
 
@@ -475,40 +593,21 @@ def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:
     call = mistake.action
     if call is None:
         return False
-    if mark.kind == "command":
-        return whole_call(call.tool, call.text, folder) == mark
+    if mark.kind in ("command", "name"):
+        return mark in marks_of(call.tool, call.given, folder)
     words = [call.text, *chain.from_iterable(call.arguments)]
     return mark.kind == "call" or any(mark.name in word.casefold() for word in words)
 
 
-def knowledge_of(
-    db: Db,
-    scope: Scope,
-    tool: str,
-    arguments: Fields,
-    *,
-    errors: Sequence[str],
-    session: str,
-    folder: str,
-    contract: Contract | None,
-) -> tuple[bool, bool]:
-    """Return two facts about a call of a session that failed with these `errors`.
-
-    The first is whether the session was told before that such calls fail. The second is
-    whether another run broke the `contract` that the call broke, that is a demand of
-    its tool; None if it broke none. `folder` is the root of the repository.
-    """
-    failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
-    names = [f"told {mark.digest}" for mark in failed]
-    is_broken_again = False
-    if contract is not None:
-        mark = Mark("contract", contract.name, tool)
-        key = {**key_of(scope), "digest": mark.digest}
-        own_source = storable(source_of(session))
-        rows = db.select("source", "call_failure", key)
-        is_broken_again = any(row["source"] != own_source for row in rows)
-    is_told = bool(session_marks.find(db, scope, session, names))
-    return is_told, is_broken_again
+def contract_is_known(
+    db: Db, scope: Scope, tool: str, contract: Contract, session: str
+) -> bool:
+    """Return True if another run than this session broke a contract of a tool."""
+    mark = Mark("contract", contract.name, tool)
+    key = {**key_of(scope), "digest": mark.digest}
+    own_source = storable(source_of(session))
+    rows = db.select("source", "call_failure", key)
+    return any(row["source"] != own_source for row in rows)
 
 
 def mistakes(db: Db, scope: Scope, ids: Collection[int]) -> dict[int, Mistake]:
@@ -550,6 +649,6 @@ def has_failed_fix(db: Db, scope: Scope, mistake: Mistake | None) -> bool:
     """Return whether the fix of a mistake failed as a call and has not passed since."""
     if mistake is None or mistake.fix is None or not mistake.fix.digest:
         return False
-    return bool(
-        db.all("failures_of_call", scope, digests=json.dumps([mistake.fix.digest]))
-    )
+    digests = json.dumps([mistake.fix.digest])
+    rows = db.all("failures_of_call", scope, digests=digests)
+    return any(not row["since"] for row in rows)

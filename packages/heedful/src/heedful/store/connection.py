@@ -15,7 +15,6 @@ Only episodes and spans come without secrets, because removing those of a long t
 takes a second, which no transaction should wait for.
 """
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +36,7 @@ from heedful.errors import HeedfulError
 from heedful.lessons.scope import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, hex_digest
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -406,9 +405,7 @@ _COLUMN_CONVERTERS: Mapping[Any, Callable[[Any], Any]] = {
 
 def token(scope: Scope) -> str:
     """Return the word that marks the rows of `scope` in the full-text index."""
-    name = f"{scope.tenant}\0{scope.project}"
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"s{digest[:24]}"
+    return f"s{hex_digest(scope.seed)[:24]}"
 
 
 def key_of(scope: Scope) -> Document:

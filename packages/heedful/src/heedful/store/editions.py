@@ -5,7 +5,6 @@ A client changes the edition that it has read: if the lesson has another one by 
 change is refused.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from heedful.lessons.scope import TOLD_STATES, Scope
 from heedful.store import exposures, lessons, search
 from heedful.store.connection import Db, Row, resumable
 from heedful.store.rulings import change_state
-from heedful.validation import MAX_INTEGER, Fields, require
+from heedful.validation import MAX_INTEGER, Fields, hex_digest, require
 
 # The fields that the edition of a lesson covers: its text and states, but no counters.
 EDITION_FIELDS = (
@@ -143,5 +142,5 @@ def _with_edition(row: Row) -> Fields:
     lesson = {**lessons.plain(row), "run": run and asdict(run), "data": data}
 
     fields_json = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
-    digest = hashlib.sha256(fields_json.encode("ascii")).hexdigest()
+    digest = hex_digest(fields_json)
     return {**lesson, "edition": digest[:EDITION_CHARS]}

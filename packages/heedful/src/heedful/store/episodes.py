@@ -435,5 +435,6 @@ def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     db.run("forget_events", {**key, "until": until})
     goes_on = bool(db.select("1", "event", key, "limit 1"))
     if not goes_on:
-        db.delete("session_mark", key)
+        # Also those of the agents in the session.
+        db.send("forget_readers", {**key, "agents": f"{key['session']}/"})
     session_marks.note_past(db, scope, [(session, via)])

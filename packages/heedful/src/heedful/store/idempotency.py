@@ -11,13 +11,12 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, is_dataclass
-from hashlib import sha256
 from typing import Any
 
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import Db, holds, resumable
-from heedful.validation import Fields
+from heedful.validation import Fields, hex_digest
 
 # The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
@@ -56,8 +55,8 @@ class IdempotentCall:
         return cls(
             tenant=scope.tenant,
             caller=IN_PROCESS,
-            once=sha256(key.encode()).hexdigest(),
-            digest=sha256(repr((scope, request)).encode()).hexdigest(),
+            once=hex_digest(key),
+            digest=hex_digest(repr((scope, request))),
         )
 
     @classmethod

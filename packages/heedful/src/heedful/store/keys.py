@@ -3,7 +3,6 @@
 The store holds only a hash of a key's secret.
 """
 
-import hashlib
 import hmac
 import json
 import re
@@ -27,7 +26,7 @@ from heedful.store.connection import (
     resumable,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS, Document, Fields
+from heedful.validation import MAX_NAME_CHARS, Document, Fields, hex_digest
 
 # "recall" allows what "read" allows, but does not show what waits in quarantine.
 Permission = Literal["read", "recall", "write", "approve", "admin"]
@@ -36,7 +35,7 @@ KEY_PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 _KEY_TOKEN_PATTERN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
 # If nobody has this key id, the secret is compared with this hash, so that the answer
 # takes as long as for a wrong secret.
-_UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
+_UNKNOWN_KEY_HASH = hex_digest("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +119,7 @@ async def create(
     )
     secret = secrets.token_hex(32)
     # A call that is repeated gets the id that its first run has stored, not this one.
-    stored_id = await store.write(Scope(tenant), insert, key, _hash(secret))
+    stored_id = await store.write(Scope(tenant), insert, key, hex_digest(secret))
     if stored_id != key.id:
         raise Conflict(
             f"this call has created key {stored_id} before, and its secret is lost; "
@@ -171,7 +170,7 @@ async def holder(store: Store, token: str) -> Key:
     if match is not None:
         id, secret = match.groups()
         key, stored_hash = await store.read(Scope(), find, id)
-        secret_hash = _hash(secret)
+        secret_hash = hex_digest(secret)
 
     # Always compared, and in constant time, so that the time of an answer shows neither
     # which ids exist nor how much of a secret is right.
@@ -291,10 +290,6 @@ def id_of(key: str) -> str:
     """
     match = _KEY_TOKEN_PATTERN.fullmatch(key)
     return match[1] if match is not None else key.removeprefix("heedful_")
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def append(

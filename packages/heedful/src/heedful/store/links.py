@@ -23,13 +23,8 @@ def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
         mistake = from_json(row["mistake"])
         words = LessonWords(
             id=row["id"],
-            kind=row["kind"],
             text=row["text"],
-            seen=row["seen"],
-            state=row["state"],
-            trust=row["trust"],
             error=row["error"] or "",
-            error_type=row["error_type"],
             mistake=mistake and without_outside(mistake),
         )
         lessons.append(words)

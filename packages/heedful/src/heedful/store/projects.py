@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from heedful.errors import NotFound, UsageError
 from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.validation import MAX_LABEL_CHARS, MAX_READ_BYTES, Document
+from heedful.validation import MAX_LABEL_CHARS, MAX_READ_BYTES, Document, hex_digest
 
 HOME_VARIABLE = "HEEDFUL_HOME"
 SETTINGS_FILE = "heedful.toml"
@@ -130,8 +130,7 @@ class Project:
 
 
 def _short_digest(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return digest[:PROJECT_DIGEST_CHARS]
+    return hex_digest(text)[:PROJECT_DIGEST_CHARS]
 
 
 def find_project(folder: Path) -> Project:

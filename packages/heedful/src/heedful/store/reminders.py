@@ -5,22 +5,32 @@ a lesson is that of its exposure, which ends as the reminder does; a mark is nev
 withheld.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from heedful.lessons.holdout import (
-    Exposure,
     Outcome,
     SessionTally,
-    is_withheld,
     opportunity_name,
     plan_holdout,
 )
 from heedful.lessons.mistake import Call, from_json
 from heedful.lessons.origin import standing_of
+from heedful.lessons.reasons import say
 from heedful.lessons.scope import Scope, lesson_name, source_of
-from heedful.store import exposures
+from heedful.lessons.telling import (
+    LessonCandidate,
+    Moment,
+    Situation,
+    Telling,
+    TellingBudget,
+    tell,
+)
+from heedful.store import exposures, session_marks
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -30,8 +40,6 @@ from heedful.store.connection import (
     storable,
 )
 
-# The id of what is told without a lesson.
-UNLEARNT_LESSON = 0
 # Stands before a mark in the subject of a reminder, as the kind of a lesson does.
 MARK_KIND = "mark"
 
@@ -60,92 +68,134 @@ class Verdict(NamedTuple):
     calls: int = 0
 
 
-def remind(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What a reader is told: the places among the candidates, best first.
+
+    If it is told nothing, `silence` says why; `has_withheld` is true if a draw left
+    something out.
+    """
+
+    told: tuple[int, ...] = ()
+    has_withheld: bool = False
+    silence: str = ""
+
+
+def tell_session(
     db: Db,
     scope: Scope,
     session: str,
     *,
-    lessons: Sequence[int],
+    reader: str,
+    moment: Moment,
+    candidates: Sequence[LessonCandidate],
+    budget: TellingBudget,
     share: float,
     at: float,
-    mark: str = "",
-) -> frozenset[int]:
-    """Decide which of these lessons a session is told, record it, and return their ids.
+) -> Announcement:
+    """Decide what a session is told of the candidates, record it, and return it.
 
-    `lessons` are ids. Each is withheld with the probability `share`, to measure whether
-    it helps, in the whole session or not at all; nothing is withheld from the first
-    sessions of a scope. Where memory hurts, each lesson is withheld from 39 of 40
-    sessions. A lesson that only this session taught is neither shown nor recorded,
-    unless an operator wrote it. The id `UNLEARNT_LESSON` stands for what a call with
-    the digest `mark` is told without a lesson; it is never withheld. The first reminder
-    of a session about a subject counts. `at` is the time, in seconds since 1970.
+    The `reader` is the session, or an agent in it: it is told nothing that it was told
+    and still remembers. Each lesson is withheld with the probability `share`, in the
+    whole session or not at all, to measure whether it helps; nothing is withheld from
+    the first sessions of a scope. What is recorded of a lesson is an exposure: one
+    opportunity of the session to avoid its error, named `SESSION/SIGNATURE`. The first
+    reminder of a session about a subject counts. `at` is in seconds since 1970.
     """
-    if not lessons:
-        return frozenset()
+    if not candidates:
+        return Announcement(silence=say("nothing known"))
+    candidates = _with_lessons(db, scope, session, candidates)
+    marks = [*chain.from_iterable(c.marks | c.known_by for c in candidates)]
+    told = session_marks.find(db, scope, reader, [*marks, session_marks.FORGOT_MARK])
+    if session_marks.FORGOT_MARK in told:
+        candidates = [replace(candidate, run="") for candidate in candidates]
+    holdout = plan_holdout(share, exposures.past(db, scope, ""))
+    situation = Situation(
+        moment=moment,
+        reader=session,
+        told=told,
+        budget=budget,
+        # Opportunities count one by one, so each lesson has a draw of its own.
+        holdout=replace(holdout, pooled_share=0.0),
+        seed=scope.seed,
+        draws=_draws_of(db, scope, session, candidates),
+    )
+    telling = tell(situation, candidates)
+    session_marks.mark(db, scope, reader, telling.marks)
+    _record(db, scope, session, telling=telling, at=at)
+    return Announcement(
+        told=tuple(candidates.index(candidate) for candidate in telling.told),
+        has_withheld=bool(telling.withheld),
+        silence=telling.silence,
+    )
 
-    share = plan_holdout(share, exposures.past(db, scope, "")).share
-    shown_ids = set[int]()
-    for id in lessons:
-        if id == UNLEARNT_LESSON:
-            subject = f"{MARK_KIND}/{mark}"
-            draw = {"subject": subject, "told": True, "share": 0.0}
-            _insert(db, scope, session, draw, time=at)
-            shown_ids.add(id)
-        elif _remind_of_lesson(db, scope, session, id, share=share, at=at):
-            shown_ids.add(id)
-    return frozenset(shown_ids)
 
+def _with_lessons(
+    db: Db, scope: Scope, session: str, candidates: Sequence[LessonCandidate]
+) -> list[LessonCandidate]:
+    """Return candidates, those with a lesson with its name and who taught it.
 
-def _remind_of_lesson(
-    db: Db, scope: Scope, session: str, id: int, share: float, at: float
-) -> bool:
-    """Decide whether a session is told the lesson `id`, and record it.
-
-    Returns True if it is told. It is withheld with the probability `share`, drawn once
-    a session. What is recorded is an exposure: one opportunity of the session to avoid
-    the error of the lesson, named `SESSION/SIGNATURE`. A lesson that does not exist, or
-    that only this session taught, is not told.
+    A lesson that is gone counts as retired. One that only this session taught has the
+    session as its run, unless a person said it.
     """
-    columns = "kind, signature, source, seen, trust, released_by, author"
-    rows = db.select(columns, "lesson", {**key_of(scope), "id": id})
-    if not rows:
-        return False
+    ids = json.dumps([candidate.lesson for candidate in candidates])
+    rows = {row["id"]: row for row in db.all("told_lessons", scope, ids=ids)}
+    known_candidates = []
+    for candidate in candidates:
+        lesson = rows.get(candidate.lesson)
+        if lesson is not None:
+            standing = standing_of(lesson["trust"], lesson["released_by"])
+            is_own = lesson["source"] == storable(source_of(session))
+            if is_own and lesson["seen"] == 1 and standing != "user":
+                candidate = replace(candidate, run=session)
+            candidate = replace(
+                candidate,
+                name=lesson_name(lesson["kind"], lesson["signature"]),
+                # If its source is revoked, what the session repeats goes, too.
+                sources=tuple(filter(None, [lesson["author"]])),
+            )
+        elif candidate.lesson:
+            candidate = replace(candidate, state="retired")
+        known_candidates.append(candidate)
+    return known_candidates
 
-    lesson = rows[0]
-    is_own = lesson["source"] == storable(source_of(session))
-    standing = standing_of(lesson["trust"], lesson["released_by"])
-    # Only this session has seen it: it would be told what it has just said.
-    if is_own and lesson["seen"] == 1 and standing != "user":
-        return False
 
-    signature = lesson["signature"]
-    name = lesson_name(lesson["kind"], signature)
-    loop = opportunity_name(storable(session), signature)
-    # An earlier draw of this session holds, so that it is told the same again.
-    recorded = exposures.shown_to(db, scope, loop)
-    if not recorded:
-        # Opportunities count one by one, so each needs a draw of its own.
-        seed = f"{scope.tenant}\0{scope.project}"
-        is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
-        exposure = Exposure(
-            name,
-            loop,
-            shown=is_shown,
-            signature=signature,
-            share=share,
-            # If their source is revoked, what the session repeats goes, too.
-            examples=(lesson["author"],) if lesson["author"] else (),
-        )
-        recorded = [exposure]
-        exposures.expose(db, scope, recorded, outcome=None, now=time.time())
+def _draws_of(
+    db: Db, scope: Scope, session: str, candidates: Sequence[LessonCandidate]
+) -> dict[str, bool]:
+    """Return the earlier draws of a session about these lessons, by signature.
 
-    # Another lesson about the same error may have had the draw: it holds for this one,
-    # too, but the reminder is about the other.
-    for exposure in recorded:
-        if exposure.lesson == name:
-            draw = {"told": exposure.shown, "share": exposure.share}
-            _insert(db, scope, session, {"subject": name, **draw}, time=at)
-    return recorded[0].shown
+    Another lesson about the same error may have had the draw: it holds for all.
+    """
+    draws: dict[str, bool] = {}
+    for candidate in candidates:
+        _, _, signature = candidate.name.partition("/")
+        if candidate.lesson:
+            loop = opportunity_name(storable(session), signature)
+            for exposure in exposures.shown_to(db, scope, loop)[:1]:
+                draws[signature] = exposure.shown
+    return draws
+
+
+def _record(db: Db, scope: Scope, session: str, *, telling: Telling, at: float) -> None:
+    """Record what a session is told, and from which draws that comes."""
+    for exposure in telling.exposures:
+        loop = opportunity_name(storable(session), exposure.signature)
+        opportunity = replace(exposure, loop=loop)
+        exposures.expose(db, scope, [opportunity], outcome=None, now=time.time())
+        # An earlier draw, with the share of its time, counts.
+        for recorded in exposures.shown_to(db, scope, loop):
+            if recorded.lesson == exposure.lesson:
+                reminder = {
+                    "subject": exposure.lesson,
+                    "told": recorded.shown,
+                    "share": recorded.share,
+                }
+                _insert(db, scope, session, reminder, time=at)
+    for candidate in telling.told:
+        if not candidate.lesson:
+            reminder = {"subject": candidate.name, "told": True, "share": 0.0}
+            _insert(db, scope, session, reminder, time=at)
 
 
 def _insert(
@@ -189,9 +239,13 @@ def settle(
     """
     for reminder in open_reminders(db, scope, session):
         verdict = verdicts.get(reminder.subject, Verdict())
-        subject = {"session": storable(session), "subject": reminder.subject}
+        key = {
+            **key_of(scope),
+            "session": storable(session),
+            "subject": reminder.subject,
+            "settled": False,
+        }
         ended = {"repeated": verdict.repeated, "calls": verdict.calls}
-        key = {**key_of(scope), **subject, "settled": False}
         db.update("reminder", key, {**ended, "settled": True})
         # A reminder without a lesson has no exposure.
         if not reminder.signature:

@@ -35,7 +35,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.origin import standing_of
 from heedful.lessons.scope import TOLD_STATES
-from heedful.lessons.words import coverage, overlap, weights, words
+from heedful.lessons.words import MIN_SHARED_WORDS, coverage, overlap, weights, words
 from heedful.store.connection import (
     MAX_READ_ROWS,
     MAX_ROWS,
@@ -359,6 +359,7 @@ def search(
     waiting: bool = False,
     memory_key: str = "",
     every: bool = False,
+    min_shared: int = MIN_SHARED_WORDS,
 ) -> list[Match]:
     """Return the stored examples most like `text`, found by words and by vector.
 
@@ -366,7 +367,8 @@ def search(
     embedding model of `vector`, and `only` filters the examples. A match has a
     `keyword` score if the search by words found it, and a `cosine` if its vector is in
     `space`. With `waiting`, examples in quarantine are returned, too. With `every`, all
-    examples that pass the filter are added, whatever they say. `memory_key` names the
+    examples that pass the filter are added, whatever they say. With fewer than
+    `min_shared` words in common, an example has no `coverage`. `memory_key` names the
     function that asks: if its loops broke rules, its own examples are marked `own`.
     """
     # The row about all searchable texts of the scope; without any, there is none.
@@ -406,6 +408,7 @@ def search(
             task_words,
             cosine=cosines.get(id),
             keyword=keyword_scores.get(id),
+            min_shared=min_shared,
         )
         for id in ids
     ]
@@ -472,6 +475,7 @@ def _match_of(
     *,
     cosine: float | None,
     keyword: float | None = None,
+    min_shared: int = MIN_SHARED_WORDS,
 ) -> Match:
     """Return the example in `row` with how well it fits a query.
 
@@ -480,9 +484,14 @@ def _match_of(
     by words, None if it was not found so. `overlap` is measured only without a cosine.
     """
     example = example_of(row)
-    shared = 0.0
+    likeness = 0.0
     if cosine is None:
-        shared = overlap(task_words, frozenset(words(example.task)))
+        likeness = overlap(task_words, frozenset(words(example.task)))
+    text_words = frozenset(row["words"].split(" "))
+    covered = coverage(word_weights, text_words)
+    # One word in common may be of the language, or of the domain of all texts.
+    if len(task_words & text_words) < min(min_shared, len(task_words)):
+        covered = 0.0
     return from_row(
         Match,
         row,
@@ -494,8 +503,8 @@ def _match_of(
         worked=None,
         cosine=cosine,
         keyword=keyword,
-        coverage=coverage(word_weights, frozenset(row["words"].split(" "))),
-        overlap=shared,
+        coverage=covered,
+        overlap=likeness,
     )
 
 

@@ -1,4 +1,4 @@
-"""Store marks of the session of an agent that goes on.
+"""Store marks of the session of an agent that goes on, or of an agent in it.
 
 A mark is a file that it has read, what it was told, or its past: it has read what its
 stored events do not have.
@@ -14,6 +14,8 @@ from heedful.lessons.scope import DAY_SECONDS, Scope, digest_of, source_of
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, key_of, storable
 from heedful.validation import Fields
 
+# The mark of a reader that no longer knows what it did itself.
+FORGOT_MARK = "forgot"
 # Stands in the mark of a past for the key of events that code in this process sent.
 _NO_KEY = "local"
 
@@ -66,9 +68,13 @@ def _read_mark(path: str) -> str:
     return f"read {digest_of('file', path)}"
 
 
-def forget_reads(db: Db, scope: Scope, session: str) -> None:
-    """Forget what a session has read, and was told: it was resumed, or compacted."""
-    db.send("forget_reads", {**key_of(scope), "session": storable(session)})
+def forget(db: Db, scope: Scope, reader: str) -> None:
+    """Forget what a reader has read, and was told: it was resumed, or compacted.
+
+    What it did itself is forgotten, too: `FORGOT_MARK` says so.
+    """
+    db.send("forget_marks", {**key_of(scope), "session": storable(reader)})
+    mark(db, scope, reader, [FORGOT_MARK])
 
 
 def past_mark(at: float, via: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from heedful.lessons.origin import is_outside
 from heedful.lessons.scope import Remembered, Scope
+from heedful.lessons.telling import LessonCandidate, TellingBudget
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
 from heedful.store import exposures, reminders, session_marks
 from heedful.store.connection import (
@@ -35,8 +36,6 @@ USER_ACTOR = "user"
 SHOWN_MARK = "shown rules"
 # Told before a call that has a name of the rule.
 _TOLD = "told rule "
-# A session that loses its context forgets the marks that begin so.
-_TOLD_LESSON = "told lesson "
 
 
 def listed(db: Db, scope: Scope) -> list[StatedRule]:
@@ -80,21 +79,21 @@ def about_call(
     arguments: Fields | str,
     *,
     rules: Sequence[StatedRule] = (),
-    session: str = "",
+    reader: str = "",
 ) -> dict[StatedRule, list[str]]:
     """Return the user's rules to tell an agent before a call, because they name it.
 
     A rule names a call if a tool, program or argument of the call stands in its text.
     `rules` are further ones, such as those of all projects of the user. The value of
-    each rule are the marks, one for each name, that a session gets when it is told. A
-    rule is left out if the `session` has them all; with "", none is.
+    each rule are the marks, one for each name, that a reader gets when it is told. A
+    rule is left out if the `reader` has them all; with "", none is.
     """
     marks_by_rule = {}
     for rule in (*in_force(db, scope), *rules):
         names = rule.named_in(tool, arguments)
         marks = [f"{_TOLD}{rule.digest} {name}" for name in sorted(names)]
         known_marks = (
-            session_marks.find(db, scope, session, marks) if session and marks else ()
+            session_marks.find(db, scope, reader, marks) if reader and marks else ()
         )
         # A rule that does not name the call has no marks, so it is left out as well.
         if len(known_marks) < len(marks):
@@ -108,37 +107,31 @@ def tell(
     db: Db,
     scope: Scope,
     session: str,
+    *,
+    reader: str,
     rules: Iterable[StatedRule],
     marks: Iterable[str],
 ) -> None:
-    """Record that a session is told these rules of a user, and give it these `marks`.
+    """Record that a session is told these rules of a user, and mark its `reader`.
 
     The marks say which rules it need not be told again. Some of the `rules` may come
     from another database: only those that this scope has, too, are recorded here.
     """
-    session_marks.mark(db, scope, session, marks)
+    session_marks.mark(db, scope, reader, marks)
     own_ids = {rule.digest: rule.id for rule in in_force(db, scope)}
     ids = [own_ids[rule.digest] for rule in rules if rule.digest in own_ids]
-    # With a share of 0: no rule of a user is withheld at random, as lessons are.
-    reminders.remind(db, scope, session, lessons=ids, share=0.0, at=time.time())
-
-
-def told_lessons(lessons: Iterable[int]) -> list[str]:
-    """Return the marks of a session that was told these lessons, with what helps."""
-    return [f"{_TOLD_LESSON}{id}" for id in lessons]
-
-
-def known_lessons(
-    db: Db, scope: Scope, session: str, lessons: Iterable[int]
-) -> frozenset[int]:
-    """Return those of the ids `lessons` that a session has been told already.
-
-    A session that has the mark `SHOWN_MARK` was told all rules in force.
-    """
-    marks = session_marks.find(db, scope, session, [SHOWN_MARK, *told_lessons(lessons)])
-    rule_ids = {rule.id for rule in in_force(db, scope) if SHOWN_MARK in marks}
-    told_ids = {int(text.removeprefix(_TOLD_LESSON)) for text in marks - {SHOWN_MARK}}
-    return frozenset(lessons) & (rule_ids | told_ids)
+    reminders.tell_session(
+        db,
+        scope,
+        session,
+        reader=reader,
+        moment="session start",
+        candidates=[LessonCandidate(name="", leg="brief", lesson=id) for id in ids],
+        budget=TellingBudget(lessons=len(ids), unchecked=len(ids)),
+        # No rule of a user is withheld at random, as lessons are.
+        share=0.0,
+        at=time.time(),
+    )
 
 
 def ended_by(db: Db, scope: Scope, text: str) -> list[Row]:

@@ -4,7 +4,7 @@ insert into call_failure (tenant, project, digest, source, kind, name, tool, err
 values (:tenant, :project, :digest, :source, :kind, :name, :tool, :error, :origin, :lesson_id, :calls, :failed, :at)
 on conflict (tenant, project, digest, source) do update set error = excluded.error, origin = excluded.origin,
   lesson_id = coalesce(excluded.lesson_id, call_failure.lesson_id), calls = max(excluded.calls, call_failure.calls),
-  failed = max(excluded.failed, call_failure.failed);
+  failed = max(excluded.failed, call_failure.failed), at = excluded.at;
 
 -- name: pass_calls
 insert into call_success (tenant, project, digest, at)
@@ -12,12 +12,14 @@ select :tenant, :project, value, :at from json_each(:digests) where true
 on conflict (tenant, project, digest) do update set at = max(excluded.at, call_success.at);
 
 -- name: failures_of_call
--- The runs in which calls with these marks failed that have not worked since, the newest first; a name or a path that ever
--- worked has none.
-select f.digest, f.source, f.kind, f.name, f.tool, f.error, f.origin, f.lesson_id, f.failed
+-- The runs in which calls with these marks failed, the newest first; a name or a path that ever worked has none. They
+-- have worked `since`: 1 in the run that failed, until it was last learnt, and 2 in a later one.
+select f.digest, f.source, f.kind, f.name, f.tool, f.error, f.origin, f.lesson_id, f.failed,
+       case when s.at is null or f.failed > s.at then 0 when s.at <= r.at then 1 else 2 end as since, r.at as learnt
 from call_failure f left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
+left join learnt r on r.tenant = f.tenant and r.project = f.project and r.source = f.source
 where f.tenant = :tenant and f.project = :project and f.digest in (select value from json_each(:digests))
-  and (s.at is null or f.kind not in ('name', 'path') and f.failed > s.at)
+  and (s.at is null or f.kind not in ('name', 'path'))
 order by f.failed desc, f.source desc;
 
 -- name: brief_calls

@@ -69,24 +69,17 @@ select min(at) as since, count(*) as sessions from (
   select at from learnt where tenant = :tenant and project = :project and steps > 0
   order by at desc limit :sessions) as newest;
 
--- name: brief_errors
--- The errors of so many :sessions since, those first that cost most calls, each with the lesson about it.
-select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake
-from (
-  select tenant, project, digest as signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
-  from call_failure where tenant = :tenant and project = :project and at >= :since and kind = 'error'
-  group by tenant, project, digest having count(*) >= :sessions) as g
-join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
-order by g.calls desc, g.sessions desc, l.id limit :limit;
-
 -- name: read_marks
 select mark from session_mark
 where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));
 
--- name: forget_reads
+-- name: forget_readers
 delete from session_mark
-where tenant = :tenant and project = :project and session = :session
-  and (mark >= 'read ' and mark < 'read!' or mark >= 'told lesson ' and mark < 'told lesson!');
+where tenant = :tenant and project = :project and (session = :session or substr(session, 1, length(:agents)) = :agents);
+
+-- name: forget_marks
+delete from session_mark
+where tenant = :tenant and project = :project and session = :session and not (mark >= 'past ' and mark < 'past!');
 
 -- name: forget_pasts
 -- The marks of sessions with a past older than the mark :oldest, unless the session goes on.

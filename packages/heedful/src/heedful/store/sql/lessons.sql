@@ -125,8 +125,7 @@ select project from stored where project <> '';
 
 -- name: newest_linked
 -- The words of the newest lessons in use that somebody trusts, newest first.
-select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
-       l.mistake,
+select l.id, substr(l.text, 1, cast(:chars as integer)) as text, l.mistake,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust <> 'outside' order by o.at desc limit 1) as error
 from lesson l

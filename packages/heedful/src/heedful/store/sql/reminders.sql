@@ -5,6 +5,11 @@ on l.tenant = r.tenant and l.project = r.project and l.kind = substr(r.subject, 
   and l.signature = substr(r.subject, instr(r.subject, '/') + 1)
 where r.tenant = :tenant and r.project = :project and r.session = :session and not r.settled;
 
+-- name: told_lessons
+-- How the lessons with these ids are known, and who taught them.
+select id, kind, signature, source, seen, trust, released_by, author from lesson
+where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
+
 -- name: count_reminders
 select coalesce(sum(case when told then 1 else 0 end), 0) as shown,
        coalesce(sum(case when told and not repeated then 1 else 0 end), 0) as right,

@@ -5,10 +5,13 @@ and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.ta
                                 where value in (select value from json_each(:tags))))
 
 -- part: ended
--- Whether every call that a lesson is about has worked since it failed, if nothing is known to have put it right.
-l.evidence in ('once', 'failed run') and l.mistake not like '%"fix": {%' and 0 < coalesce((
-  select min(coalesce(s.at, 0) - f.failed) from call_failure f
+-- Whether every call that a lesson is about has worked since it failed; if something put it right, in a later run. What
+-- a step put right works because of the step.
+l.evidence in ('once', 'failed run', 'put right') and l.mistake not like '%"kind": "step"%' and 0 < coalesce((
+  select min(coalesce(s.at, 0) - case when l.mistake like '%"fix": {%' then max(f.failed, coalesce(r.at, f.failed)) else f.failed end)
+  from call_failure f
   left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
+  left join learnt r on r.tenant = f.tenant and r.project = f.project and r.source = f.source
   where f.kind in ('call', 'command') and f.lesson_id in (
     select l.id union select r.id from link k join lesson r on r.tenant = k.tenant and r.project = k.project
       and k.parent = r.kind || '/' || r.signature
@@ -29,7 +32,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed and {passes};
 -- If the text of a lesson is withheld, `text` is the text that came with the example. The example `author` wrote `text`. Tags, importance and what was drawn from a run are those
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
-select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
+select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.last_seen, l.signature, l.useful, l.error_type,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for,
        e.trust, e.released_by, e.released_at, case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or not l.unreviewed and e.state <> 'quarantined') then l.tags else '[]' end as tags,
@@ -52,6 +55,16 @@ where l.tenant = :tenant and l.project = :project and l.pinned = false and l.sta
   and case l.state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end = 1
   and e.state in ('unverified', 'verified')
 order by e.id desc limit :most;
+
+-- name: brief_errors
+-- The errors of so many :sessions since, those first that cost most calls, each with the lesson about it.
+select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake, {ended} as has_ended
+from (
+  select tenant, project, digest as signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  from call_failure where tenant = :tenant and project = :project and at >= :since and kind = 'error'
+  group by tenant, project, digest having count(*) >= :sessions) as g
+join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
+order by g.calls desc, g.sessions desc, l.id limit :limit;
 
 -- name: memory_keys
 select memory_key from cause where tenant = :tenant and project = :project
@@ -76,7 +89,7 @@ with recursive line (memory_key, rule, kind, signature) as (
 )
 select c.memory_key, c.rule, c.checks, c.check_id, c.severity, c.fix, c.loops, c.mended,
        case when c.memory_key = :memory_key then c.quiet else 0 end as quiet, e.memory_key as example_key, e.id, l.id as lesson_id, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, case when l.unreviewed then e.lesson else l.text end as text,
+       l.state, l.seen, l.last_seen, l.importance, c.at, l.error_type, case when l.unreviewed then e.lesson else l.text end as text,
        case when l.unreviewed then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.released_by, l.released_at, l.evidence, false as has_ended, l.is_correction, l.run, l.data,
        case when l.pinned or l.trust = 'user' then '[]' else l.unfit_for end as unfit_for
 from line p cross join cause c cross join lesson l cross join example e

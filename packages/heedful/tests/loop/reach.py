@@ -3,12 +3,12 @@
 This is a simulation: for each kind of attempt, a loop gets attempts of this kind only,
 until a rule ends it. In one loop all attempts improve, in another none does; all have
 new candidates, or all repeat the first one; and so on. A rule that needs other attempts
-has the method `provoke`, which changes one. Nothing is proven about loops of mixed
+has a row in `PROVOCATIONS`. Nothing is proven about loops of mixed
 attempts. Rules of a user's own are not tested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from typing import Any
@@ -98,7 +98,7 @@ def _attempt_makers(
     The kinds are all that the rules tell apart. Of the rules that need attempts of
     their own, none, one, two or all get them.
     """
-    provoking_rules = [rule for rule in stop.flat(rules) if hasattr(rule, "provoke")]
+    provoking_rules = [rule for rule in stop.flat(rules) if type(rule) in PROVOCATIONS]
     for count in {0, 1, 2, len(provoking_rules)}:
         kinds = product(
             (0, 1),
@@ -137,5 +137,37 @@ def _next_attempt(
         repeats=1 if likeness == "near" and number > 1 else None,
     )
     for rule in provoking_rules:
-        attempt = rule.provoke(attempt)
+        attempt = PROVOCATIONS[type(rule)](rule, attempt)
     return attempt
+
+
+def spend_all(rule: stop.Budget, attempt: record.Attempt) -> record.Attempt:
+    """Return the attempt as it would be if it also used the whole budget."""
+    budget = record.Usage(
+        rule.calls or 0,
+        rule.tokens or 0,
+        cost=rule.cost or 0.0,
+        seconds=rule.seconds or 0.0,
+    )
+    return replace(attempt, usage=attempt.usage + budget)
+
+
+def find_slight(rule: stop.Plateau, attempt: record.Attempt) -> record.Attempt:
+    """Return the attempt as it would be with a finding just below the floor."""
+    if rule.floor is None or attempt.evaluation is None:
+        return attempt
+    finding = record.Finding(
+        "check",
+        f"new {attempt.number}",
+        level="warning",
+        severity=rule.floor - 0.001,
+    )
+    evaluation = replace(attempt.evaluation, findings=(finding,))
+    return replace(attempt, evaluation=evaluation)
+
+
+# What changes an attempt so that a rule can fire.
+PROVOCATIONS: dict[type[Any], Callable[[Any, record.Attempt], record.Attempt]] = {
+    stop.Budget: spend_all,
+    stop.Plateau: find_slight,
+}
