@@ -153,6 +153,30 @@ async def test_what_another_runner_finds_has_not_worked_with_this_one(memory):
     assert not await memory.before("Bash", "uv run pytest tests/test_b.py")
 
 
+TRIP_ERROR = "unexpected keyword argument 'customer'; expected 'traveller'"
+
+
+@cases(
+    "arguments, is_told",
+    {
+        "another call of the tool": ({"traveller": 9}, True),
+        "the argument with another value": ({"customer": "cy"}, False),
+        "the same call": ({"customer": "bo"}, False),
+    },
+)
+async def test_the_start_and_a_call_are_told_until_the_name_works(
+    memory, arguments, is_told
+):
+    for session in ("s1", "s2"):
+        failed = step("trips", {"customer": "bo"}, TRIP_ERROR)
+        await learn(memory, session, failed, step("trips", {"traveller": 7}))
+    await learn(memory, "s3", step("trips", arguments))
+    run = patient_host(memory=memory, strict=True).run("new", "Plan a trip")
+    opening = await run.recall()
+    assert ("What put it right" in opening.text) is is_told
+    assert bool(await memory.before("trips", {"customer": "di"})) is is_told
+
+
 @cases(
     "worked, silence",
     {

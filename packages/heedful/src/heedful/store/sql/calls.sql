@@ -27,7 +27,7 @@ order by f.failed desc, f.source desc;
 -- contract is broken again and again although it was kept in between.
 select g.kind, g.name, g.tool, g.sessions, g.calls, g.failed, n.error, n.origin, n.lesson_id
 from (
-  select digest, kind, name, tool, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  select digest, kind, name, tool, count(*) as sessions, cast(sum(calls) as bigint) as calls, max(failed) as failed
   from call_failure where tenant = :tenant and project = :project and at >= :since and kind <> 'error'
   group by digest, kind, name, tool having count(*) > 1) as g
 join call_failure n on n.tenant = :tenant and n.project = :project and n.digest = g.digest and n.failed = g.failed

@@ -5,17 +5,19 @@ and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.ta
                                 where value in (select value from json_each(:tags))))
 
 -- part: ended
--- Whether every call that a lesson is about has worked since it failed; if something put it right, in a later run. What
--- a step put right works because of the step.
+-- Whether what a lesson is about has worked since it failed: the names that its errors say, or else every call; if something
+-- put it right, in a later run. What a step put right works because of the step.
 l.evidence in ('once', 'failed run', 'put right') and l.mistake not like '%"kind": "step"%' and 0 < coalesce((
-  select min(coalesce(s.at, 0) - case when l.mistake like '%"fix": {%' then max(f.failed, coalesce(r.at, f.failed)) else f.failed end)
-  from call_failure f
-  left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
-  left join learnt r on r.tenant = f.tenant and r.project = f.project and r.source = f.source
-  where f.kind in ('call', 'command') and f.lesson_id in (
-    select l.id union select r.id from link k join lesson r on r.tenant = k.tenant and r.project = k.project
-      and k.parent = r.kind || '/' || r.signature
-    where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature and k.relation = 'strategy')
+  select coalesce(min(case when w.kind = 'name' then w.worked end), min(w.worked)) from (
+    select f.kind, coalesce(s.at, 0) - case when l.mistake like '%"fix": {%' then max(f.failed, coalesce(r.at, f.failed)) else f.failed end as worked
+    from call_failure f
+    left join call_success s on s.tenant = f.tenant and s.project = f.project and s.digest = f.digest
+    left join learnt r on r.tenant = f.tenant and r.project = f.project and r.source = f.source
+    where f.kind in ('name', 'call', 'command') and f.lesson_id in (
+      select l.id union select r.id from link k join lesson r on r.tenant = k.tenant and r.project = k.project
+        and k.parent = r.kind || '/' || r.signature
+      where k.tenant = l.tenant and k.project = l.project and k.child = l.kind || '/' || l.signature and k.relation = 'strategy')
+  ) w
 ), 0)
 
 -- name: read_corpus
@@ -60,7 +62,7 @@ order by e.id desc limit :most;
 -- The errors of so many :sessions since, those first that cost most calls, each with the lesson about it.
 select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.mistake, {ended} as has_ended
 from (
-  select tenant, project, digest as signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  select tenant, project, digest as signature, count(*) as sessions, cast(sum(calls) as bigint) as calls, max(failed) as failed
   from call_failure where tenant = :tenant and project = :project and at >= :since and kind = 'error'
   group by tenant, project, digest having count(*) >= :sessions) as g
 join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
