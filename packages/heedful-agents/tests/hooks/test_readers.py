@@ -65,7 +65,6 @@ async def test_a_session_that_forgot_is_told_what_it_did(
     session = Session(memory, "one")
     await session.call("Bash", COMMAND, NO_RULE)
     await session.call("Bash", FIX)
-    await session.send("end")
     assert await before(session) == ""
     await session.start(source)
     assert FIX in await before(session)
@@ -78,6 +77,34 @@ async def test_a_subagent_is_told_what_its_session_was_told(memory: Memory) -> N
     assert FIX in await before(session, agent_id="a1", agent_type="Explore")
     assert FIX in await before(session, agent_id="a2", agent_type="Explore")
     assert await before(session, agent_id="a2", agent_type="Explore") == ""
+
+
+@cases(
+    "agent, is_told",
+    {
+        "who met it": ("a1", False),
+        "another subagent": ("a2", True),
+        "the session itself": ("", True),
+    },
+)
+async def test_what_an_agent_of_a_session_met_the_others_are_told(
+    memory: Memory, agent: str, is_told: bool
+) -> None:
+    session = Session(memory, "one")
+    for command, error in ((COMMAND, NO_RULE), (FIX, "")):
+        call: dict[str, Any] = {
+            "tool_name": "Bash",
+            "tool_input": {"command": command},
+            "tool_use_id": command,
+            "agent_id": "a1",
+        }
+        await session.send("before", **call)
+        if error:
+            await session.send("failed", **call, error=error)
+        else:
+            await session.send("after", **call, tool_response={"stdout": "ok"})
+    fields = {"agent_id": agent} if agent else {}
+    assert bool(await before(session, **fields)) is is_told
 
 
 RED = {

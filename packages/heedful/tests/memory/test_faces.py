@@ -112,7 +112,6 @@ def test_before_a_call_each_face_tells_what_the_decision_says(sessions, command)
             calls.knowledge_of,
             "Bash",
             {"command": command},
-            session="",
             reader="",
             folder="",
             stated=frozenset(),

@@ -218,7 +218,6 @@ class CallRun:
                 calls.knowledge_of,
                 tool,
                 arguments,
-                session=self.id,
                 reader=reader,
                 folder=self.host.root,
                 stated=memory.stated,

@@ -180,6 +180,11 @@ class ActionHistory:
         return release_command(self.waiting)
 
 
+def met_call_mark(digest: str) -> str:
+    """Return the mark of a reader whose own call with a mark failed."""
+    return f"met {digest}"
+
+
 def told_call_mark(digest: str) -> str:
     """Return the mark of a reader who was told about calls with a mark."""
     return f"told {digest}"

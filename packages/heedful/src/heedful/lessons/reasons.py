@@ -79,7 +79,7 @@ _WORDS = {
     "empty": "no lesson is stored yet",
     # Of an agent that is shown nothing.
     "withheld": f"{HOLDOUT_REASON}; how often: {PROOF_COMMAND}",
-    "told": "it was told in this session",
+    "told": "it was told, or met, in this session",
     "nothing known": "nothing is known",
     "slow": "no answer",
     "no memory": "there is no memory",

@@ -28,6 +28,7 @@ from heedful.lessons.call_marks import (
     contract_marks,
     failed_marks,
     marks_of,
+    met_call_mark,
     told_call_mark,
     whole_call,
 )
@@ -219,26 +220,27 @@ def _record_result(
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
     reader = reader_of(session, call.get("agent", ""))
-    passed = not result["error"]
     is_recorded_later = bool(db.actor.via)  # it came through a key of a service
-    if passed and not is_recorded_later:
+    if result["error"]:
+        if not is_recorded_later:
+            _record_failed_call(
+                db,
+                scope,
+                session,
+                reader=reader,
+                tool=tool,
+                arguments=arguments,
+                error=result["error"],
+                folder=folder,
+            )
+        return
+
+    if not is_recorded_later:
         marks = _marks_of_call(
             db, scope, reader, tool=tool, arguments=arguments, folder=folder
         )
         _record_success(db, scope, marks, time.time())
-    elif not is_recorded_later:
-        _record_failed_call(
-            db,
-            scope,
-            session,
-            tool=tool,
-            arguments=arguments,
-            error=result["error"],
-            folder=folder,
-        )
-
-    if passed:
-        session_marks.mark_read(db, scope, reader, arguments=arguments, folder=folder)
+    session_marks.mark_read(db, scope, reader, arguments=arguments, folder=folder)
 
 
 def _marks_of_call(
@@ -270,6 +272,7 @@ def _record_failed_call(
     scope: Scope,
     session: str,
     *,
+    reader: str,
     tool: str,
     arguments: Fields,
     error: str,
@@ -279,11 +282,13 @@ def _record_failed_call(
 
     A mark is what calls have in common: a path, a name, the whole call, or a contract
     that the call broke. `error` is the whole output of the call; under each mark, the
-    line of it that names the error is stored.
+    line of it that names the error is stored. The `reader` made the call, so it knows.
     """
     errors = named_errors(error, arguments)
     contract = find_contract(arguments, error, errors)
     failed = failed_marks(tool, arguments, errors, contract=contract, folder=folder)
+    met = [met_call_mark(mark.digest) for mark in failed]
+    session_marks.mark(db, scope, reader, met)
     source = storable(source_of(session))
     origin = call_origin(tool, arguments)
     for mark, error_line in failed.items():
@@ -333,7 +338,6 @@ def history_of(
         scope,
         tool,
         arguments,
-        session="",
         reader="",
         folder=folder,
         stated=stated,
@@ -356,7 +360,6 @@ def knowledge_of(
     tool: str,
     arguments: Fields | str,
     *,
-    session: str,
     reader: str,
     folder: str,
     stated: Set[str],
@@ -364,8 +367,8 @@ def knowledge_of(
     """Return what memory knows about a call before it runs.
 
     The text of an error from outside is left out, unless people trust its sources. With
-    a `reader`, who makes the call in the `session`, the contracts that the call seems
-    to break are looked up, too. The other arguments are those of `history_of`.
+    a `reader`, who makes the call, the contracts that the call seems to break are
+    looked up, too. The other arguments are those of `history_of`.
     """
     fields = arguments_of(arguments)
     marks = _marks_of_call(
@@ -396,7 +399,6 @@ def knowledge_of(
             db,
             scope,
             rows,
-            session=session,
             folder=folder,
             shows_outside=shows_outside,
         )
@@ -431,7 +433,6 @@ def _candidate_of(
     scope: Scope,
     rows: Sequence[Row],
     *,
-    session: str,
     folder: str,
     shows_outside: bool,
 ) -> tuple[LessonCandidate, set[int]]:
@@ -482,8 +483,6 @@ def _candidate_of(
     open_rows = [row for row in rows if not _has_worked(db, scope, row, step)]
     failure = replace(failure, runs=len(open_rows))
     failure = replace(failure, text=render.before_call(failure))
-    own_source = storable(source_of(session))
-    run = session if any(row["source"] == own_source for row in rows) else ""
     key = f"error {failure.error or failure.digest}"
     candidate = LessonCandidate(
         name=f"mark/{failure.digest}",
@@ -497,10 +496,10 @@ def _candidate_of(
         state=state,
         has_ended=not open_rows,
         marks=frozenset([told_call_mark(failure.digest)]),
+        known_by=frozenset([met_call_mark(failure.digest)]),
         mark_kind=mark.kind,
         fix=fix,
         runs=failure.runs,
-        run=run,
     )
     return candidate, entries
 

@@ -104,11 +104,11 @@ def tell_session(
     """
     if not candidates:
         return Announcement(silence=say("nothing known"))
-    candidates = _with_lessons(db, scope, session, candidates)
     marks = [*chain.from_iterable(c.marks | c.known_by for c in candidates)]
     told = session_marks.find(db, scope, reader, [*marks, session_marks.FORGOT_MARK])
-    if session_marks.FORGOT_MARK in told:
-        candidates = [replace(candidate, run="") for candidate in candidates]
+    # What a session taught, its subagents may not know.
+    run = "" if session_marks.FORGOT_MARK in told else reader
+    candidates = _with_lessons(db, scope, candidates, run)
     holdout = plan_holdout(share, exposures.past(db, scope, ""))
     situation = Situation(
         moment=moment,
@@ -131,12 +131,12 @@ def tell_session(
 
 
 def _with_lessons(
-    db: Db, scope: Scope, session: str, candidates: Sequence[LessonCandidate]
+    db: Db, scope: Scope, candidates: Sequence[LessonCandidate], run: str
 ) -> list[LessonCandidate]:
     """Return candidates, those with a lesson with its name and who taught it.
 
-    A lesson that is gone counts as retired. One that only this session taught has the
-    session as its run, unless a person said it.
+    A lesson that is gone counts as retired. One that only the `run` taught, which its
+    agent remembers, has it, unless a person said it. Who met a failed call has a mark.
     """
     ids = json.dumps([candidate.lesson for candidate in candidates])
     rows = {row["id"]: row for row in db.all("told_lessons", scope, ids=ids)}
@@ -145,9 +145,10 @@ def _with_lessons(
         lesson = rows.get(candidate.lesson)
         if lesson is not None:
             standing = standing_of(lesson["trust"], lesson["released_by"])
-            is_own = lesson["source"] == storable(source_of(session))
-            if is_own and lesson["seen"] == 1 and standing != "user":
-                candidate = replace(candidate, run=session)
+            is_taught = candidate.leg != "call" and standing != "user"
+            is_own = lesson["source"] == storable(source_of(run))
+            if is_own and is_taught and lesson["seen"] == 1:
+                candidate = replace(candidate, run=run)
             candidate = replace(
                 candidate,
                 name=lesson_name(lesson["kind"], lesson["signature"]),
