@@ -28,6 +28,7 @@ from heedful.redact_rules import (
     NOT_A_REFERENCE,
     OTHER_NAME_RULES,
     PERSONAL_RULES,
+    PIN_PATTERN,
     PLACE_RULES,
     RANDOM_TEXT_RULE,
     SECRET_HEADER_WORDS,
@@ -53,27 +54,21 @@ MAX_LONG_CHARS = 10_000  # of one long text
 MAX_LONG_TEXTS = 100
 # What a terminal obeys and does not draw (ECMA-48): a style as "\x1b[31m", a link or a
 # title up to its end, a character set and other codes. Its escape may be written as in
-# programs, in HTML and XML, by `cat -v` and by `visible`.
-_ESCAPE = r"""(?:\x1b | \^\[ | ␛ | &?(?:amp;)?\#(?:27|033|x1[bB]);? | \[U\+001B\]
-  | \\{1,4}(?:[uU]0{2,6}1[bB] | [ux]\{0{0,4}1[bB]\} | x1[bB] | 0?33 | e))"""
+# programs, in HTML and XML, by `cat -v` and by the log of the system.
+_ESCAPE = r"""(?:\x1b | \^\[ | &?(?:amp;)?\#(?:27|033|x1[bB]);?
+  | \\{1,4}(?:[uUx]\{?0{0,6}1[bB]\}? | 033 | e))"""
 # Logs leave the escape out of a style, or write it in words.
-_LOST_ESCAPE = r"""(?:ESC | <(?:ESC|0x1[bB])> | _x001B_ | \ufffd
-  | \\{1,4}(?:E | N\{ESC[A-Z]{0,5}\}))"""
+_LOST_ESCAPE = r"""(?:ESC | \ufffd | \\{1,4}E)"""
 TERMINAL_CODES = rf"""
-    (?:{_ESCAPE}\[|\x9b)[0-?]*[ -/]*[@-~]
+    {_ESCAPE}\[[0-?]*[ -/]*[@-~]
   | {_ESCAPE}[\]PX^_](?:(?!{_ESCAPE})[^\x07]){{0,2000}}(?:\x07|{_ESCAPE}\\)
   | {_ESCAPE}[ -/]+[0-~] | \x1b[78=>cDEHMZ]
   | {_LOST_ESCAPE}?\[(?:\d{{1,3}}(?:[;:]\d{{0,3}}){{0,16}}m|[0-2]K|\?25[hl])
 """
-# The end of a style, what grep and tput write beside it, and moves of the cursor: they
-# may be words of a text that has no other code.
-_STYLE_ENDS = rf"{_LOST_ESCAPE}?\[(?:[mK]|\d{{1,3}}[A-DGJ])|\(B(?=\[)"
+# The end of a style: it may be a word of a text that has no other code.
+_STYLE_ENDS = rf"{_LOST_ESCAPE}?\[[mK]"
 # A text without any of these has no such code.
-_ESCAPE_STARTS = (
-    *("\x1b", "\\u00", "\\u{", "\\x1", "\\x{", "\\033", "\\33", "\\e", "\\U00"),
-    *("^[", "␛", "#27", "#033", "#x1", "\x9b", "[U+", "[?25"),
-    *(f"[{digit}" for digit in range(10)),
-)
+_ESCAPE_STARTS = ("\x1b", "[?25", *(f"[{digit}" for digit in range(10)))
 # Letters and marks that are drawn as nothing.
 INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 # Marks of the way in which the character before them is drawn, as a range of a pattern.
@@ -81,7 +76,7 @@ VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARK_PATTERN = r"\[redacted:\ [^\]]*\]"
 _PATTERN_FLAGS = re.ASCII | re.VERBOSE
 # What follows the fixed characters at the beginning of a pattern.
-_LOOSE_REST = r"(?s)(?:[^\\][?*+{]|(?<!\\)[][(|)^$.\s#]|\\[A-Za-z]).*"
+_LOOSE_REST = r"(?s)(?:(?<!\\)[][(|)^$.\s#]|\\[A-Za-z]).*"
 # A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
 
@@ -340,13 +335,13 @@ _NAME_AND_VALUE_KEYS = (
 # `Value`, `values`, and in OpenTelemetry `stringValue` or `kvlistValue`.
 _VALUE_KEY_ENDINGS = ("value", "values")
 _NESTED_KEY = "\0"  # the key of what is nested below the name of a secret
-_COOKIE_KEYS = ("cookie", "cookies")
+_COOKIE_KEY = "cookies"  # its values are secrets below any name
 MAX_KEY_CHARS = 64  # of a key only its end is judged
 MIN_NAMED_VALUE_CHARS = 12  # a key alone makes no shorter value a secret
 # A key that may name a secret, such as `api_key` or `X-Auth-Token`.
 _SECRET_KEY = "|".join(
     (
-        r"(?i)^auth\Z|^PIN\Z|pin[ _-]?(?:code|number|nummer)|code[ _-]pin",
+        rf"(?i)^auth\Z|^{PIN_PATTERN}",
         *(*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS),
     )
 )
@@ -360,8 +355,7 @@ _NESTED_SECRET = r"""(?x)
                 [A-Z]{1,5}[a-z]+
               | (?<![a-zA-Z\d])(?:[a-z]+|[A-Z]+(?![a-z]))
               | \d{1,6}(?![a-z])
-              | [-_./:#]
-              | (?<=\d)[TZ]
+              | [-_./#]
             )+
         )\Z
     )
@@ -386,7 +380,7 @@ def redact_data(value: Any, key: str = "") -> Any:
 def _redact_mapping(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
     """Return a mapping, the value of `key`, without secrets in its keys and values."""
     meaning = _key_meaning(key)
-    is_secret = meaning in ("assigned", "below") or key.lower() in _COOKIE_KEYS
+    is_secret = meaning in ("assigned", "below") or key.lower() == _COOKIE_KEY
     telling_key = key if meaning else ""
     judging_keys = _judging_keys(mapping, telling_key)
 

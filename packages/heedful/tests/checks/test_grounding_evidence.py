@@ -136,7 +136,10 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
             "1,234.5 and 12 % and 1.2 million and 3k",
             [1234.5, 12, 1.2e6, 3000],
         ),
-        "words": ("twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12]),
+        "words": (
+            "zero, nine, twelve, twenty-five, two hundred, a dozen",
+            [0, 9, 12, 25, 200, 12],
+        ),
         "signs and ranges": (
             "-5 and −2.5 and 113 - 107 and 113-107",
             [-5, -2.5, 113, 107, 113, 107],
@@ -164,6 +167,8 @@ DATES = {
     "in March": [(0, 3, 0)],
     "Marketing 5": [],
     "Feb. 29, 2020": [(2020, 2, 29)],
+    "Sept. 9, 2020": [(2020, 9, 9)],
+    "august 9, 2020": [(2020, 8, 9)],
     "Feb 30, 2021": [],
     "2021-13-01": [],
     "99/99/2021": [],

@@ -36,6 +36,11 @@ def test_what_a_text_cites_and_the_run_does_not_have(run, text, wrong):
     assert find_cited(text, **json.loads(run)) == wrong.splitlines()
 
 
+def test_a_character_that_stands_for_several_words_is_one_word():
+    assert find_cited("\ufdfa \ufdfa. The log-loss is 2.", metrics=None) == ["log-loss"]
+    assert find_cited("\ufdfa has an R² of 2.", metrics=None) == ["R²"]
+
+
 def test_a_frame_without_rows_has_no_results():
     import pandas as pd
 

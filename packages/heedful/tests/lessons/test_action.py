@@ -10,6 +10,11 @@ CALLS = {
         ("Bash", {**BUILD, "description": "Build it", "timeout": 9}),
         True,
     ),
+    "the beginning of its output": (
+        ("Bash", BUILD),
+        ("Bash", {"command": f"{BUILD['command']} 2>&1 | head -20"}),
+        True,
+    ),
     "no tool": (
         ("Bash", BUILD),
         ("", "npm run build --prefix ./app --port 8081"),

@@ -56,18 +56,6 @@ from tests.tables import cases
             "expected open or closed, got ___",
         ),
         "a pair of letters": ("answer with Y or N", "yes", "Y", "answer with Y or N"),
-        "German words": (
-            "muss offen, erledigt oder storniert sein",
-            "fertig",
-            "erledigt",
-            "muss offen, erledigt oder storniert sein",
-        ),
-        "German names": (
-            "zuständig sind Müller, Schmidt und Weiß",
-            "Maier",
-            "Weiß",
-            "zuständig sind Müller, Schmidt und Weiß",
-        ),
         "with strokes": (
             "the severity is P0 | P1 | P2",
             "high",

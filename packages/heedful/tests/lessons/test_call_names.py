@@ -139,11 +139,6 @@ BY_ALIAS = "select p.owner from pets as p where p.age > 3"
             "ERROR:  column p.owner does not exist",
             {"pets.owner"},
         ),
-        "PostgreSQL of a relation": (
-            "alter table visits drop column vet",
-            'column "vet" of relation "visits" does not exist',
-            {"visits.vet"},
-        ),
         "PostgreSQL of a relation, in an update": (
             "update visits set vet = 1",
             'column "vet" of relation "visits" does not exist',

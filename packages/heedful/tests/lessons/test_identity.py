@@ -74,6 +74,8 @@ OTHERS = {
     "a tool with a text": ("search", "how to travel", "search"),
     "a query named command": ("mysql_query", {"command": "SELECT 1"}, "mysql_query"),
     "a shell with a text": ("shell", "ls -l", "ls"),
+    "the shell of Codex": ("exec_command", "ls -l", "ls"),
+    "the shell of Cursor": ("run_terminal_cmd", "ls -l", "ls"),
     "a shell without its command": ("Bash", {}, "Bash"),
     "an edit": ("editor", {"command": "view", "path": "a.py"}, "editor"),
     "no tool": ("", {}, ""),

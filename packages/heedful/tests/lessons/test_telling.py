@@ -91,7 +91,11 @@ KEPT_BACK: dict[str, tuple[Situation, dict[str, Any], str]] = {
         "own",
     ),
     "an edit put it right": (BEFORE, {"fix": "edit"}, "unsettled"),
-    "it only had to be repeated": (BEFORE, {"fix": "waiting"}, "unsettled"),
+    "it only had to be repeated": (
+        BEFORE,
+        {"fix": "waiting", "mark_kind": "command"},
+        "unsettled",
+    ),
     "a command failed in one run": (BEFORE, {"mark_kind": "command"}, "unsettled"),
     "its files are gone": (PROMPT, {"has_files": False}, "files"),
     "the reader was told it": (

@@ -85,6 +85,12 @@ def test_what_stays_apart(case):
     }
 
 
+def test_not_is_no_name():
+    texts = [f"the host {name} answers today" for name in NAMES]
+    denied = signature("log", "the host not answers today")
+    assert learn_templates(texts).group(denied) == denied.digest
+
+
 def test_a_name_of_two_words_belongs_to_the_group_of_names():
     texts = [f"login failed for {name} from 10.0.0.7" for name in NAMES]
     whole_name = signature("log", "login failed for ada king from 10.0.0.9")

@@ -24,21 +24,21 @@ from heedful.validation import Document, Fields
 
 T = TypeVar("T")
 
-# A text, a bracket, or what stands between them.
+# A text, which the end may cut off, or a bracket.
 _JSON_TOKEN_PATTERN = re.compile(
-    r'"(?>(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*)(?:"|\\?)|[][{}]|[^][{}"]+'
+    r'"(?>[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*)["\\]?|[][{}]'
 )
-_SCALAR = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN|-?Infinity"
+_SCALAR = r"-?(?!0\d)\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null"
 # What may begin JSON in a sentence: a bracket, a quotation, or a word that is not a
 # part of a number such as 12,500 or of a date.
 _START_PATTERN = re.compile(
-    r'\[|\{(?=\s*(?:["}]|\Z))|"[^"\\\x00-\x1f]*"'
-    rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w|[.,:/-]\d)"
+    r'\[|\{(?!\s*[^"}\s])|"[^"\\\x00-\x1f]*"'
+    rf"|(?<!\w)(?<!\d[.,:/-])(?:{_SCALAR})(?!\w)(?![.,:/-]\d)"
 )
 _VALUE_DECODER = json.JSONDecoder()
 # A text, or a comma before the end of an object or list.
 _LOOSE_JSON_PATTERN = re.compile(
-    r'"(?>(?:[^"\\]|\\.)*)(?:"|\\?\Z)|,(?=\s*[]}])', re.DOTALL
+    r'"(?>[^"\\]*(?:\\.[^"\\]*)*)["\\]?|,(?=\s*[]}])', re.DOTALL
 )
 
 

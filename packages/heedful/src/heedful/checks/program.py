@@ -51,7 +51,6 @@ _SYSTEM_PATHS = (
     "/etc/localtime",
     "/etc/passwd",
     "/etc/group",
-    "/etc/ssl",
     "/sys/devices/system/cpu",
 )
 _NAMESPACE_OPTIONS = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL")

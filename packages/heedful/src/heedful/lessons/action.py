@@ -12,11 +12,9 @@ from heedful.validation import Fields
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
-PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
+PATH_ARGUMENTS = ("file_path", "path", "notebook_path")
 # Arguments of an edit: the text that it writes, and what it replaces.
-WRITTEN_ARGUMENTS = tuple(
-    "new_string new_str new_source content file_text patch".split()
-)
+WRITTEN_ARGUMENTS = ("new_string", "new_str", "new_source", "content", "file_text")
 REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # Programs that run the program after their options: what fails is that one.
 _WRAPPERS = frozenset("command env exec nice nohup npx sudo time timeout xargs".split())
@@ -32,8 +30,7 @@ RUNNERS = {
 # A word that may stand before it: an option, a figure or a variable.
 _OPTION_PATTERN = r"-|\d|.*="
 # Words of the shell's own language, before a command.
-_SHELL_KEYWORDS = frozenset("! do elif else if then until while {".split())
-_VERSION_CHARS = "0123456789."
+_SHELL_KEYWORDS = frozenset("! do else if then while {".split())
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
@@ -94,7 +91,7 @@ def programs_in(words: Sequence[str]) -> Iterator[str]:
     rest = list(words)
     while rest:
         name = program_name(rest[0])
-        runner = name.rstrip(_VERSION_CHARS)
+        runner = name.rstrip("0123456789.")
         following = rest[1] if len(rest) > 1 else ""
         if name in _SHELL_KEYWORDS:
             rest = rest[1:]

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from unicodedata import category
 
+from heedful.lessons.signature import STRING_REGEX
 from heedful.lessons.words import compiled
 
-# The words that join members, as in "open, done or lost" and "offen oder erledigt".
-_JOIN_REGEX = r"(?:or|and|oder|und)\s+"
+# The words that join members, as in "open, done or lost".
+_JOIN_REGEX = r"(?:or|and)\s+"
 # A comma without a blank may stand in a number: "1,204,500".
 _SEPARATOR_REGEX = (
     rf"(?:(?:[,;]\s|\s[|/]\s|\n)\s*(?:[-*•]\s+)?(?:{_JOIN_REGEX})?|\s+{_JOIN_REGEX})"
 )
 _SEPARATOR_PATTERN = rf"({_SEPARATOR_REGEX})"
-_QUOTED_MEMBER_REGEX = r"(?:'[^'\n]+'|\"[^\"\n]+\"|`[^`\n]+`)"
+_QUOTED_MEMBER_REGEX = rf"(?:{STRING_REGEX}|`[^`\n]+`)"
 # Signs that end a member; some of them end it only before a blank.
-_CLOSING_SIGNS = r"\s,;|()\[\]{}'\"`"
+_CLOSING_SIGNS = r"\s,;()\[\]{}'\"`|"
 _WORD_REGEX = (
     rf"(?!{_JOIN_REGEX})[\w@#$€%<>+-](?:[^{_CLOSING_SIGNS}]*[^{_CLOSING_SIGNS}:.!?])?"
 )

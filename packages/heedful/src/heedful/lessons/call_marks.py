@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.action import (
     REPLACED_ARGUMENTS,
     RUNNERS,
@@ -46,7 +47,7 @@ MIN_KNOWN_READS = 5
 # The codes of system events after which an agent does not know what it has read.
 FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A call with one of these searches in its path and reads no file.
-SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
+SEARCH_ARGUMENTS = ("pattern", "query")
 # A word of a call or of an error, between blanks, quotes and punctuation. A word with
 # "*", "?", "$", brackets or braces is a pattern, and no name.
 _WORD_PATTERN = (
@@ -54,26 +55,14 @@ _WORD_PATTERN = (
     r"[^\s\"'`“”‘’,;()=|&<>*?$\[\]{}]+[^\s\"'`“”‘’,;()=|&<>*?$\[\]{}.:]"
     r"(?=[.:]*(?![^\s\"'`“”‘’,;()=|&<>]))"
 )
-# What an error names: a text in quotes, a whole path or option, a column, or what a
-# shell does not find.
-_ERROR_NAME_PATTERN = (
-    r"[`'\"“‘]([^`'\"“”‘’\s]{2,120})[`'\"”’]"
-    r"|(?<![^\s\"'`“‘(=,])((?:[\w.@~+-]*/)+[\w.@+-]*[\w@+-]|--?[a-z][\w-]*\w)"
-    r"(?=[.:]*(?:[\s\"'`”’),;|&<>=]|\Z))"
-    r"|\b(?:(?:column|table):|named?:?|column(?= \w+\.)) ([\w.]*\w)"
-    r"|(?<![^\s:])([^\s:]+): (?:command )?not found(?!:)"
-    r"|(?:command not found|unknown command): ([^\s'\"`,;]*[^\s'\"`,;.])"
-    r"|\benv: ([^\s:'‘]+): no such file"
-)
+# What errors name.
+_ERROR_NAMES = KnowledgeTable("lessons/error_names")
 # The first word of a query.
-_QUERY_PATTERN = (
-    r"(?m)(?:^|[;\"'])\s*(?:select|with|insert|update|delete|alter|desc(?:ribe)?)\s"
-)
-# A table of a query, without its schema, and its alias.
+_QUERY_PATTERN = r"(?m)(?:^|[;\"'(])\s*(?:select|insert|update|delete|desc(?:ribe)?)\s"
+# A table of a query, without its schema, and the word after it: its alias, or another.
 _TABLE_PATTERN = (
-    r"(?:\b(?:from|join|into|update|table|describe)|(?<![^;\"'\n])desc)\s+"
-    r"(?:[\w\"`-]+\.)*[\"`]?(\w+)\b[\"`]?"
-    r"(?:\s+(?:as\s+)?(?!(?:where|on|order|group|having|join)\b)[\"`]?(\w+))?"
+    r"\b(?:from|join|into|update|desc(?:ribe)?)\s+"
+    r"(?:[\w\"`-]+\.)*[\"`]?(\w+)\b[\"`]?(?:(?=\s+(?:as\s+)?[\"`]?(\w+)))?"
 )
 # The part of a dotted name before the last dot, such as an alias, and the last part.
 _QUERY_NAME_PATTERN = r"(?:(\w+)[\"`]?\.[\"`]?)*(?!\d)(\w\w+)"
@@ -106,11 +95,11 @@ class Step:
 
     `errors` are the lines that name its errors, empty if the call passed, and `digests`
     those of their signatures. `failed` are the marks that these errors are about, each
-    with its error line. `lesson` is the id
-    of the lesson about the failure, 0 if there is none. `at` is the time of the result
-    in seconds since 1970, 0 if unknown. `calls` is what the failure cost: the call, and
-    those after it until a like call passed. `origin` is that of what the call reads,
-    and so of its errors.
+    with its error line. `lesson` is the id of the lesson about the failure, 0 if there
+    is none. `at` is the time of the result in seconds since 1970, 0 if unknown, and
+    `id` that of the call if no other run has it. `calls` is what the failure cost: the
+    call, and those after it until a like call passed. `origin` is that of what the call
+    reads, and so of its errors.
     """
 
     marks: tuple[Mark, ...]
@@ -121,6 +110,7 @@ class Step:
     path: str = ""
     lesson: int = 0
     at: float = 0.0
+    id: str = ""
     calls: int = 1
     origin: Origin = "local"
 
@@ -327,8 +317,10 @@ def _tables_in(text: str) -> dict[str, str]:
     tables: dict[str, str] = {}
     text = text.casefold()
     if compiled(_QUERY_PATTERN).search(text):
+        # What stands before a dot; the word after a table need not be its alias.
+        owners = {owner for owner, _ in compiled(_QUERY_NAME_PATTERN).findall(text)}
         for table, alias in compiled(_TABLE_PATTERN).findall(text):
-            tables = {"": table, alias: table, table: table} | tables
+            tables = dict.fromkeys(["", table, *owners & {alias}], table) | tables
     return tables
 
 
@@ -339,7 +331,7 @@ def _error_names(error: str, tables: Mapping[str, str]) -> Set[str]:
     alias, its other names are columns of this table, such as "pets.owner".
     """
     text = error.casefold()
-    names = {"".join(groups) for groups in compiled(_ERROR_NAME_PATTERN).findall(text)}
+    names = set(map("".join, _ERROR_NAMES.pattern("name").findall(text)))
     if not tables:
         return names
     parts = {name.rpartition(".")[2] for name in names}
@@ -373,10 +365,11 @@ def failed_marks(
         return {}
     marks = marks_of(tool, arguments, folder)
     is_absent = contract == ABSENT_CONTRACT
-    # That a path is absent holds for every tool, so the call as a whole is not marked.
-    failed = {} if is_absent else {marks[0]: errors[0]}
+    # The call as a whole is not marked if it broke a demand: it works once that is met.
+    failed_mark = marks[0]
     if contract is not None:
-        failed[Mark("contract", contract.name, tool)] = errors[0]
+        failed_mark = Mark("contract", contract.name, tool)
+    failed = {failed_mark: errors[0]}
     tables = _tables_in("\n".join(map(str, arguments_of(arguments).values())))
     # From the last to the first error: a mark keeps the first that is about it.
     for error in reversed(errors):

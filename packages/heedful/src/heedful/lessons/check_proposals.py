@@ -159,14 +159,12 @@ def _object_checks(material: Material) -> Iterator[Proposed]:
 
 
 # What a form asks of the words at one place, from the widest form to the narrowest: the
-# same word, the same case of letters, at most as many words, and no other sizes.
+# same word, and the same case of letters.
 _NARROWINGS: Sequence[Sequence[str]] = (
     (),
     ("text",),
     ("case",),
-    ("most",),
-    ("text", "case", "most"),
-    ("text", "case", "most", "sizes"),
+    ("text", "case"),
 )
 
 
@@ -254,14 +252,12 @@ def _piece_rule(
     """Return what a form asks of the piece of a text at one place.
 
     `column` has the piece at this place of each accepted output; all are of one kind.
-    `narrowings` say what besides the kind is asked for: the same "text", the same
-    "case" of letters, at "most" as many words, or only the "sizes" seen. A word that
-    all outputs have is always asked for if it also stands in `lesson_text`.
+    `narrowings` say what besides the kind is asked for: the same "text", or the same
+    "case" of letters. A word that all outputs have is always asked for if it also
+    stands in `lesson_text`.
     """
     first = column[0]
     rule: dict[str, object] = {"kind": first.kind}
-    if "sizes" in narrowings and first.kind in ("0", "a"):
-        rule["sizes"] = sorted({len(piece.text) for piece in column})
     if first.kind != "a":
         return rule
 
@@ -274,8 +270,6 @@ def _piece_rule(
     cases = {letter_case(piece.text) for piece in column}
     if "case" in narrowings and len(cases) == 1:
         rule["case"] = cases.pop()
-    if "most" in narrowings:
-        rule["most"] = max(piece.words for piece in column)
     return rule
 
 

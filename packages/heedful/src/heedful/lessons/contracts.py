@@ -3,48 +3,44 @@
 Common tools of agents fail in a few ways that have nothing to do with the project: an
 edit of a file that was not read, a text that stands in it twice. What helps is the same
 everywhere, so it is shipped and not learnt. The class of the error decides, and whether
-the call has a file or a command, never the name of a tool or of a project. The words
-are ours, so they may be told even if the words of an error wait in quarantine.
+the call has a file or a command, never the name of a tool or of a project. The table
+beside this module says which errors are of which class. The words are ours, so they may
+be told even if the words of an error wait in quarantine.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.action import command_of, path_of
 from heedful.lessons.scope import MAX_READ_CHARS
 from heedful.validation import Fields
+
+_CONTRACT_ERRORS = KnowledgeTable("lessons/contracts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """What a class of errors demands: its `name`, and what to do in a `text`.
 
-    `rule` is what to do before any such call, if that is worth a line of a brief. The
-    errors have `error`, a regular expression. It is about calls on a file, or about
-    commands. A call breaks it in a `state`: its file was not read, or two of its texts
+    `rule` is what to do before any such call, if that is worth a line of a brief. A
+    call breaks the contract in a `state`: its file was not read, or two of its texts
     are equal. A trouble that `is_passing` says nothing about the call.
     """
 
     name: str
-    error: str
     text: str
-    about: Literal["file", "command", "any"] = "file"
     state: Literal["", "unread", "equal"] = ""
     rule: str = ""
     is_passing: bool = False
 
-    def is_broken(self, error: str) -> bool:
-        """Return whether an error says that the contract was broken."""
-        return re.search(self.error, error, re.IGNORECASE) is not None
 
-
-# What each error of the tools of coding agents demands; the first that fits counts.
+# What each class of errors of the tools of coding agents demands.
 CONTRACTS = (
     Contract(
         name="read first",
-        error=r"\b(?:not|n't) (?:yet )?been read\b",
         text="Read the file, then make the same edit; after a resumption or a "
         "compaction, read again what you edit.",
         state="unread",
@@ -53,7 +49,6 @@ CONTRACTS = (
     ),
     Contract(
         name="changed since",
-        error=r"\bsince (?:it was )?(?:last )?read\b|\bmodified since\b",
         text="Read the file again, for it has changed since (by a formatter, a command "
         "or somebody else), and copy old_string from what it says now.",
         rule="Read a file again before you edit it, if a command or a formatter may "
@@ -61,7 +56,6 @@ CONTRACTS = (
     ),
     Contract(
         name="not unique",
-        error=r"\bmatches of the string\b|\b(?:string|text)\b.* not unique\b",
         text="Read the place again and copy old_string with lines around it until it "
         "stands there once; set replace_all only if every match is meant.",
         rule="The text to replace must be unique in the file: take lines around it, "
@@ -69,7 +63,6 @@ CONTRACTS = (
     ),
     Contract(
         name="not found",
-        error=r"\b(?:string|text|old_string|context)\b.* not found\b",
         text="Read the file again and copy old_string from it with its indentation: "
         "it says something else than you remember.",
         rule="Copy the text to replace from a fresh read of the file: your own edits "
@@ -77,7 +70,6 @@ CONTRACTS = (
     ),
     Contract(
         name="no change",
-        error=r"\bexactly the same\b|\bno changes? to make\b",
         text="Both texts are equal: if the file already says what you want, go on; if "
         "not, Read it and give another new_string.",
         state="equal",
@@ -85,46 +77,34 @@ CONTRACTS = (
     ),
     Contract(
         name="too large",
-        error=r"\bexceeds (?:the )?(?:maximum|limit)|\bfile is too large\b",
         text="Read a part of it, with offset and limit, or search it for the words "
         "that you need.",
         rule="Read a large file in parts, with an offset and a limit.",
     ),
     Contract(
         name="folder",
-        error=r"\bEISDIR\b|\bis a (?:directory|folder)\b|\boperation on a directory\b",
         text="The path is a folder: list it, then read a file in it.",
     ),
     Contract(
         name="broken tool",
-        error=r"\bENOENT\b.{0,60}spawn|spawn\w*\b.{0,60}\bENOENT\b",
         text="The program behind this tool is gone, perhaps by an update: use the "
         "shell for it until the agent is restarted.",
-        about="any",
         is_passing=True,
     ),
     Contract(
         name="folder of the shell",
-        # A path from the root says nothing about the folder of the shell.
-        error=r"\bcd\b(?!:? /).{0,20}: (?:no such file or directory|not a directory)"
-        r"|\bcd: (?!/).{0,200}no such file or directory(?!: /)",
         text="The shell keeps its folder from call to call: leave out the cd if you "
         "are there already, or give the path from the root.",
-        about="command",
     ),
     Contract(
         name="push rejected",
-        error=r"\((?:fetch first|non-fast-forward)\)|\bbehind its remote\b",
         text="Somebody else has pushed: take their commits first (git pull --rebase), "
         "then push again.",
-        about="command",
     ),
 )
 # What says that a path is absent.
 ABSENT_CONTRACT = Contract(
     name="absent path",
-    error=r"\b(?:file|path|directory) (?:does not|doesn't) exist\b"
-    r"|\bno such (?:file|directory|path)\b",
     text="Look for the name before you open it: list the folder, or search for a part "
     "of the name.",
     rule="Search for a file before you open it, or list its folder.",
@@ -147,12 +127,21 @@ def find_contract(
     >>> find_contract({"file_path": "a.py"}, error).name
     'read first'
     """
-    kind = "command" if command_of(arguments) else ""
-    if not kind and path_of(arguments):
-        kind = "file"
-    for contract in CONTRACTS:
-        is_about = contract.about in (kind, "any")
-        if is_about and contract.is_broken(failure[:MAX_READ_CHARS]):
-            return contract
-    is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
-    return ABSENT_CONTRACT if kind == "file" and is_absent else None
+    if command_of(arguments):
+        return broken_contract(failure, "command", "any")
+    if not path_of(arguments):
+        return broken_contract(failure, "any")
+    absences = (broken_contract(error, "absent") for error in errors)
+    contracts = chain([broken_contract(failure, "file", "any")], absences)
+    return next(filter(None, contracts), None)
+
+
+def broken_contract(error: str, *groups: str) -> Contract | None:
+    """Return the contract of the first row of some groups that an error fits, or None.
+
+    A group is what the calls are about: a "file", a "command", or "any" of them; or
+    "absent" for what is said of an absent path. The beginning of the error is read.
+    """
+    rows = (_CONTRACT_ERRORS.find(group, error[:MAX_READ_CHARS]) for group in groups)
+    row = next(filter(None, rows), None)
+    return None if row is None else CONTRACTS_BY_NAME.get(row.meaning)

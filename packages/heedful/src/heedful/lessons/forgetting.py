@@ -1,6 +1,6 @@
 """What a person lets heedful forget, and what went. Pure."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from datetime import UTC, datetime
 
 from heedful.lessons.scope import short_digest
@@ -13,10 +13,6 @@ from heedful.validation import (
 )
 
 TARGET_FORM = "given exactly one of lesson, person, loop and before"
-COUNTED_ROWS = (
-    "examples lessons sightings loops attempts notes prompts reasons episodes traces "
-    "events failures exposures outcomes"
-).split()
 # What may stand before the name of a person in a source.
 PERSON_PREFIXES = ("user:", "operator:", "reviewer:")
 
@@ -120,4 +116,8 @@ class Forgotten:
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """The number of rows of each kind."""
-        return tuple((name, getattr(self, name)) for name in COUNTED_ROWS)
+        return tuple(
+            (name, count)
+            for name, count in asdict(self).items()
+            if isinstance(count, int)
+        )

@@ -14,7 +14,7 @@ from heedful.lessons.signature import bare_digest, signature
 from heedful.validation import MAX_NAME_CHARS, Fields
 
 # What ends a line, and what else may stand last there: another command has failed.
-_MINOR_PROGRAMS = frozenset("cd done echo esac exit fi popd sleep true".split())
+MINOR_PROGRAMS = frozenset("cd done echo esac exit fi popd sleep true".split())
 MAX_READ_TITLES = 3  # of an error that names the program which wrote it
 
 
@@ -30,6 +30,8 @@ def failing_tool(tool: str, arguments: Fields | str, error: str = "") -> str:
     command = command_of(arguments)
     runs_program = command != "" and _is_shell_call(tool, arguments)
     program = _failing_program(command, error) if runs_program else ""
+    # What `pip3` cannot do, `pip` cannot either.
+    program = program.rstrip("0123456789.") or program
     return (program or tool)[:MAX_NAME_CHARS]
 
 
@@ -86,5 +88,5 @@ def _failing_program(line: str, error: str) -> str:
     for title in error.casefold().split(": ")[:MAX_READ_TITLES]:
         if title in authors:
             return title
-    major_programs = [name for name in programs if name not in _MINOR_PROGRAMS]
+    major_programs = [name for name in programs if name not in MINOR_PROGRAMS]
     return next(reversed(major_programs or programs), "")

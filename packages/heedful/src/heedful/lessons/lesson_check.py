@@ -42,13 +42,12 @@ class TextPiece(NamedTuple):
     """A piece of a text: a number ("0"), words ("a"), white space (" ") or a character.
 
     Words that the same character joins are one piece: its `joiner`, such as "_" in
-    "cash_withdrawal", and how many `words` it has.
+    "cash_withdrawal".
     """
 
     kind: str
     text: str
     joiner: str = ""
-    words: int = 1
 
 
 def pieces(text: str) -> list[TextPiece]:
@@ -83,8 +82,7 @@ def _add_word(parts: list[TextPiece], word: str) -> None:
         is_joined = words.joiner in ("", joiner.text) and joiner.kind not in ("0", "a")
         if words.kind == "a" and is_joined:
             text = f"{words.text}{joiner.text}{word}"
-            count = words.words + 1
-            parts[-2:] = [TextPiece("a", text, joiner=joiner.text, words=count)]
+            parts[-2:] = [TextPiece("a", text, joiner=joiner.text)]
             return
     parts.append(TextPiece("a", word))
 
@@ -112,19 +110,15 @@ def _fits_form(rule: Rule, text: str) -> bool:
 def _fits_piece(rule: Rule, piece: TextPiece) -> bool:
     """Return True if a piece, such as a number or a word, fits the rule for its place.
 
-    The rule may fix the kind of the piece, its text, its `sizes` in characters, its
-    `joiners` between words, the case of its letters, and how many words it has at
-    `most`. What the rule omits may have any value, but words are joined only by those
-    characters that the rule has.
+    The rule may fix the kind of the piece, its text, its `joiners` between words, and
+    the case of its letters. What the rule omits may have any value, but words are
+    joined only by those characters that the rule has.
     """
-    size = len(piece.text)
     return (
         rule["kind"] == piece.kind
         and rule.get("text", piece.text) == piece.text
-        and size in rule.get("sizes", [size])
         and piece.joiner in ("", *rule.get("joiners", ()))
         and rule.get("case") in (None, letter_case(piece.text))
-        and piece.words <= rule.get("most", piece.words)
     )
 
 

@@ -30,10 +30,10 @@ _FILE_PATTERN = re.compile(
     r"(:\d+)?(?![\w/(])"
 )
 # The name of an exception, "SSLError" in "ssl.SSLError", a code that is written as one,
-# "error[E0432]", "error TS2304", "F401:", or one of the system: "ENOENT".
+# "error[E0432]", "F401:", "code E404", or one of the system: "ENOENT".
 _ERROR_CODE_PATTERN = re.compile(
-    r"\b(?:[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b"
-    r"|(?:(?<=[\[(])|(?<=rror )|(?<=ode ))[A-Z]{1,5}\d{2,5}\b|[A-Z]{1,5}\d{3,5}(?=:)"
+    r"\b(?:[A-Z]\w*(?:Error|Exception|Timeout)\b"
+    r"|[A-Z]{1,5}\d{3,5}(?=[\]:])|(?<=code )[A-Z]{1,5}\d{3,5}\b"
     rf"|(?:{'|'.join(errno.errorcode.values())})\b)"
 )
 

@@ -132,8 +132,6 @@ def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
     """
     if seen.run is not None and seen.run.by not in OWN_AUTHORS:
         return True
-    if seen.mistake is not None and stored.mistake is not None:
-        return stored.mistake.error != seen.mistake.error
     return seen.kind == "error" and seen.text != seen.sighting
 
 

@@ -8,10 +8,11 @@ and exported; `render` turns it into words, and nobody reads those words back.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product, starmap
 from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
-from heedful.lessons.words import compiled
+from heedful.lessons.words import compiled, count_common
 from heedful.validation import Document, Fields
 
 T = TypeVar("T")
@@ -50,16 +51,15 @@ class Fix:
     `calls` are what to do, in order: the steps before the same call; the call that
     worked in its place, last; or the edits, each with the difference as its text.
     `changes` are in place of that last call the arguments that it has, each a name and
-    a value, None for one that it lacks. `seconds` say how long to wait, if that is
-    known, and `words` are those of a person. If the user `was_asked` first, a cure was
-    allowed in that run only. A fix `is_proven` if its run succeeded. `digest` is that
-    by which the command of the last call is found again, "" without one.
+    a value, None for one that it lacks. `words` are those of a person. If the user
+    `was_asked` first, a cure was allowed in that run only. A fix `is_proven` if its run
+    succeeded. `digest` is that by which the command of the last call is found again, ""
+    without one.
     """
 
     kind: FixKind
     calls: tuple[Call, ...] = ()
     changes: tuple[tuple[str, str | None], ...] = ()
-    seconds: float | None = None
     words: str = ""
     was_asked: bool = False
     is_proven: bool = False
@@ -72,9 +72,14 @@ class Fix:
         return call in self.calls or (changes != set() and changes <= {*call.arguments})
 
     @property
+    def only_waits(self) -> bool:
+        """True if there is nothing to call: the failure passed by itself."""
+        return self.kind == "waiting" and not self.calls
+
+    @property
     def may_be_told(self) -> bool:
         """True unless it is from outside; to wait is always told, as nobody's words."""
-        return self.origin != "outside" or (self.kind == "waiting" and not self.calls)
+        return self.origin != "outside" or self.only_waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +88,12 @@ class Mistake:
 
     `signature` is the digest of the error's signature, and `error` the line that names
     it. Of the calls in `maybe` it is not known which put it right, until a second run
-    has one of them, too. `vain` are the calls that were tried without effect.
-    `evidence` are the ids of the events that show it, and `files` the digests of the
-    files that it is about, by their paths. Until it was put right, `tries` calls failed
-    in `steps` steps. `words` are a person's own, or a model's: they are shown in place
-    of the rendered ones, beside the fix.
+    has one of them, too: as a fix of the `maybe_kind`. `vain` are the calls that were
+    tried without effect. `evidence` are the ids of the events that show it, and `files`
+    the digests of the files that it is about, by their paths. So many `times` the run
+    had this failure; until it was put right, `tries` calls failed in `steps` steps.
+    `words` are a person's own, or a model's: they are shown in place of the rendered
+    ones, beside the fix.
     """
 
     action: Call | None = None
@@ -96,6 +102,7 @@ class Mistake:
     error: str = ""
     fix: Fix | None = None
     maybe: tuple[Call, ...] = ()
+    maybe_kind: FixKind = "step"
     vain: tuple[Call, ...] = ()
     evidence: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -104,6 +111,7 @@ class Mistake:
     maybe_origin: Origin = "local"
     error_origin: Origin = "local"
     words_origin: Origin = "user"
+    times: int = 1
     tries: int = 1
     steps: int = 0
 
@@ -117,7 +125,7 @@ class Mistake:
     @property
     def calls_lost(self) -> int:
         """How many calls it cost: those that failed, and the others until the fix."""
-        return max(self.tries, self.steps)
+        return max(self.times, self.tries, self.steps)
 
     @property
     def origin(self) -> Origin:
@@ -208,10 +216,13 @@ def merged(mistake: Mistake, stored: Mistake) -> Mistake:
 def _is_better(stored_fix: Fix, fix: Fix) -> bool:
     """Return True if a stored fix is believed more than another one.
 
-    Of two with one origin, that is the one whose run succeeded.
+    Of two with one origin, that is the one with something to call, or the one whose run
+    succeeded.
     """
     if stored_fix.origin != fix.origin:
         return is_below(fix.origin, stored_fix.origin)
+    if stored_fix.only_waits != fix.only_waits:
+        return fix.only_waits
     return stored_fix.is_proven and not fix.is_proven
 
 
@@ -257,20 +268,45 @@ def _mask_varying_values(
 def confirmed(mistake: Mistake, earlier: Mistake) -> Mistake:
     """Return a mistake whose fix is what may have been its fix in two runs.
 
-    In each run, several calls lay between the failure and the success, so nobody knew
-    which of them put it right. Those that both runs have become the fix. A mistake that
-    has a fix, or no such call, is returned as it is.
+    In neither run it was known what put it right: one of several steps, or another
+    program. What both runs have becomes the fix. A mistake that has a fix, or no such
+    call, is returned as it is.
     """
+    if mistake.fix is not None or mistake.maybe_kind != earlier.maybe_kind:
+        return mistake
     common = tuple(call for call in mistake.maybe if call in earlier.maybe)
-    if mistake.fix is not None or not common:
+    if mistake.maybe_kind not in ("step", "edit"):
+        calls = product(mistake.maybe, earlier.maybe)
+        common = tuple(filter(None, starmap(_same_program, calls)))[:1]
+    if not common:
         return mistake
     origin = lowest_origin((mistake.maybe_origin, earlier.maybe_origin))
-    return replace(mistake, fix=Fix(kind="step", calls=common, origin=origin), maybe=())
+    fix = Fix(kind=mistake.maybe_kind, calls=common, origin=origin)
+    return replace(mistake, fix=fix, maybe=())
+
+
+def _same_program(call: Call, other: Call) -> Call | None:
+    """Return a call of the program that two calls have in common, None without one.
+
+    Of two commands it has the words with which both begin: "uv add …".
+
+    >>> _same_program(Call(text="uv add a"), Call(text="uv add b c")).text
+    'uv add …'
+    """
+    if call == other or (call.tool != other.tool and not call.text):
+        return call if call == other else None
+    words = call.text.split()
+    number = count_common(words, other.text.split())
+    if not number:
+        return None if call.text else replace(call, arguments=())
+    return replace(call, text=" ".join([*words[:number], "…"]))
 
 
 def adds_fix(mistake: Mistake | None, stored: Mistake | None) -> bool:
-    """Return True if a mistake has a fix, and the stored one has none."""
-    return bool(mistake and mistake.fix and stored and not stored.fix)
+    """Return True if a mistake has a fix, and the stored one has none, or waits."""
+    if mistake is None or mistake.fix is None or stored is None:
+        return False
+    return stored.fix is None or (stored.fix.only_waits and not mistake.fix.only_waits)
 
 
 def with_words(mistake: Mistake | None, words: str, origin: Origin) -> Mistake:

@@ -8,9 +8,10 @@ source. A hook process imports this module, so it stays light.
 """
 
 from collections.abc import Iterable, Sequence, Set
-from typing import Literal
+from typing import Literal, get_args
 
 from heedful.errors import InvalidInput
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.shell import (
     is_operator,
     program_name,
@@ -24,62 +25,39 @@ from heedful.validation import MAX_NAME_CHARS, require
 
 Origin = Literal["user", "local", "outside"]
 # From the most believed to the least.
-ORIGINS: tuple[Origin, ...] = ("user", "local", "outside")
-# The programs that fetch: they print what is on other computers.
-FETCHING_PROGRAMS = frozenset(
-    "aria2c curl curlie dig gh glab http https invoke-restmethod invoke-webrequest irm "
-    "iwr lynx mutt nc ncat netcat nslookup rsync scp sftp socat ssh telnet w3m wget "
-    "wget2 whois xh".split()
-)
-# A tool fetches if its name has one of these words, as in "WebFetch" and "read_mail".
-FETCHING_WORDS = frozenset("browse crawl fetch http mail mcp scrape url web".split())
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+# The programs of a line by what they do, and words of tools and texts.
+_PROGRAMS = KnowledgeTable("lessons/programs")
 # Anywhere in a line, "http" is mostly no program.
-_PROGRAM_WORDS = FETCHING_PROGRAMS - {"http", "https"}
-# A program that runs the text that it gets, of any version.
-_INTERPRETER_PATTERN = (
-    r"(?:(?:ba|da|fi|k|pw|power|z)?sh(?:ell)?|perl|node|php|python|ruby|eval|source)"
-    r"[\d.]*|\."
-)
-# The programs that install: what they install is code of others.
-INSTALLING_PROGRAMS = frozenset(
-    "apk apt apt-get brew bun bundle bunx cargo composer conda dnf dotnet gem go helm "
-    "mamba npm npx nuget pacman pip pip3 pipx pnpm poetry rustup uv uvx winget yarn "
-    "yum".split()
-)
-# The programs that bring code of others, or run it. Which of their words do so is not
-# asked: there are too many spellings.
-_BRINGING_PROGRAMS = INSTALLING_PROGRAMS | frozenset(
-    "code corepack deno docker flatpak nix nix-shell pnpx podman snap terraform "
-    "tofu".split()
-)
-# Who writes these to a model tells it what to do.
-ORDERING_WORDS = frozenset("disregard forget ignore instructions".split())
-_MARKED_WORDS = (
-    FETCHING_PROGRAMS | FETCHING_WORDS | INSTALLING_PROGRAMS | ORDERING_WORDS
-)
+_FETCHING_ANYWHERE = ("fetching", "forge")
+_FETCHING_AS_FIRST = (*_FETCHING_ANYWHERE, "fetching_first")
+# What a reviewer should look at.
+_MARKED = (*_FETCHING_AS_FIRST, "fetching_tool", "installing", "ordering")
 # What stands between the words of a line.
 _BREAKS = r"\s'\"`;|&()<>"
 # A host behind an option, a variable or a word that sets another registry.
 _REGISTRY_PATTERN = (
-    r"(?i)(?:registry|index|index[-_]url|[-_](?:links|repository|source)|(?<!\S)-i)"
+    r"(?i)(?:registry|index(?:[-_]url)?|[-_](?:links|repository|source)|(?<!\S)-i)"
     r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)"
 )
 # A tool with which a coding agent runs a command of a shell.
 _SHELL_TOOL_PATTERN = (
-    r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd|stop"
+    r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd"
 )
 # "network" is the source of text of unknown origin.
 NETWORK_SOURCE = "network"
 KEY_SOURCE_PREFIX = "key:"
-# "tool:ci" is what a service for tests printed.
-_OUTSIDE_SOURCES = frozenset(("document", "import", "tool:ci", NETWORK_SOURCE))
-_OUTSIDE_KINDS = frozenset(("document", "key", "reviewer", "server"))
+# What a service for tests printed.
+_CI_SOURCE = "tool:ci"
+_OUTSIDE_KINDS = frozenset(
+    ("document", "import", "key", NETWORK_SOURCE, "reviewer", "server")
+)
 # "mcp__docs__search", or "mcp_docs_search".
 _SERVER_TOOL_PATTERN = r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+"
 # "https://host", with all that a client reads as the name of the host, but no file. Or
 # "git@host.test:path", but no mail address.
 _ADDRESS_PATTERN = (
-    r"(?i)(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)"
+    r"(?i)(?:/dev/tcp/|\b(?!fileb?:)[\w+.-]+://)([^\s/?#<>`|]*)"
     r"|[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S"
 )
 # What a program that fetches reads as another computer: a name with a dot, a user's,
@@ -146,7 +124,8 @@ def sources_of(tool: str, command: str = "") -> frozenset[str]:
     """
     if is_shell(tool):
         words = map(program_name, _words_in(command))
-        names = {*programs_of(command), *_PROGRAM_WORDS.intersection(words)}
+        fetching = (word for word in words if _is_one(word, *_FETCHING_ANYWHERE))
+        names = {*programs_of(command), *fetching}
         return frozenset(f"program:{name[:MAX_NAME_CHARS]}" for name in names)
     kinds = {"tool": tool, "server": server_of(tool)}
     return frozenset(
@@ -164,16 +143,16 @@ def is_outside(source: str, stated: Set[str] = frozenset()) -> bool:
     kind, _, name = source.partition(":")
     if source in stated or name_of(source) in stated:
         return False
-    if source in _OUTSIDE_SOURCES or kind in _OUTSIDE_KINDS:
+    if kind in _OUTSIDE_KINDS or source == _CI_SOURCE:
         return True
     if kind == "program":
-        return program_name(name) in FETCHING_PROGRAMS
+        return _is_one(program_name(name), *_FETCHING_AS_FIRST)
     if kind != "tool":
         return False
     server = server_of(name)
     if server:
         return server not in stated
-    return any(word in name.casefold() for word in FETCHING_WORDS)
+    return _PROGRAMS.find("fetching_tool", name) is not None
 
 
 def name_of(source: str) -> str:
@@ -227,7 +206,7 @@ def reaches_out(call: str, *, is_command: bool = True) -> bool:
     # Quotes and backslashes inside of an address would hide it from the patterns.
     text = call.translate(dict.fromkeys(map(ord, "\\'\"")))
     hosts = ["".join(groups) for groups in compiled(_ADDRESS_PATTERN).findall(text)]
-    if not INSTALLING_PROGRAMS.isdisjoint(map(program_name, _words_in(text))):
+    if any(_is_one(program_name(word), "installing") for word in _words_in(text)):
         hosts += compiled(_REGISTRY_PATTERN).findall(text)
     if any(map(_is_elsewhere, hosts)):
         return True
@@ -249,7 +228,7 @@ def installs(call: str) -> bool:
         names = list(map(program_name, words))
         # Any word may be the program: "sudo npm ci". "npm test" brings nothing.
         for name, following in zip(names, [*words[1:], ""], strict=True):
-            if name in _BRINGING_PROGRAMS and following != "test":
+            if following != "test" and _is_one(name, "installing", "bringing"):
                 return True
         if any(word.lstrip("-").startswith("install") for word in words):
             return True
@@ -286,7 +265,7 @@ def _marked_places(text: str) -> list[tuple[int, int]]:
     for word in compiled(rf"[^{_BREAKS}]+").finditer(text):
         name = program_name(word[0].strip(".,:;!?"))
         hosts = map("".join, compiled(_ADDRESS_PATTERN).findall(word[0]))
-        if name in _MARKED_WORDS or any(map(_is_elsewhere, hosts)):
+        if _is_one(name, *_MARKED) or any(map(_is_elsewhere, hosts)):
             places.append(word.span())
     return sorted(places)
 
@@ -294,6 +273,11 @@ def _marked_places(text: str) -> list[tuple[int, int]]:
 def is_shell(tool: str) -> bool:
     """Return True if a tool is a shell: what fails is the program that it ran."""
     return compiled(_SHELL_TOOL_PATTERN).fullmatch(tool.casefold()) is not None
+
+
+def _is_one(name: str, *groups: str) -> bool:
+    """Return True if the table has a name in one of these groups, as "fetching"."""
+    return any(_PROGRAMS.pattern(group).fullmatch(name) for group in groups)
 
 
 def _is_elsewhere(host: str) -> bool:
@@ -304,14 +288,13 @@ def _is_elsewhere(host: str) -> bool:
 def _find_fetching(words: Sequence[str]) -> int | None:
     """Return the index of the first word that is a program that fetches, or None.
 
-    `words` are those of one command. After a program that installs, no word counts:
-    "apt install curl" does not run curl.
+    `words` are those of one command. After a program that installs, or the word for it,
+    no word counts: "apt install curl" does not run curl.
     """
     for place, name in enumerate(map(program_name, words)):
-        if name in INSTALLING_PROGRAMS:
+        if name == "install" or _is_one(name, "installing"):
             return None
-        # "http" is such a program only as the first word.
-        if name in (_PROGRAM_WORDS if place else FETCHING_PROGRAMS):
+        if _is_one(name, *(_FETCHING_ANYWHERE if place else _FETCHING_AS_FIRST)):
             return place
     return None
 
@@ -326,7 +309,7 @@ def _names_host(words: Sequence[str]) -> bool:
         words = _words_in(" ".join(words))
     place = _find_fetching(words)
     # A forge is reached only at the host at which a person has signed in.
-    if place is None or program_name(words[place]) in ("gh", "glab"):
+    if place is None or _is_one(program_name(words[place]), "forge"):
         return False
     return any(
         map(_is_elsewhere, filter(compiled(_HOST_PATTERN).match, words[place + 1 :]))
@@ -359,7 +342,7 @@ def _runs_fetched(line: str) -> bool:
 
 def _has_interpreter(words: Iterable[str]) -> bool:
     """Return True if one of these words is an interpreter, of any version."""
-    return any(map(compiled(_INTERPRETER_PATTERN).fullmatch, map(program_name, words)))
+    return any(_is_one(program_name(word), "interpreter") for word in words)
 
 
 def _words_in(line: str) -> list[str]:

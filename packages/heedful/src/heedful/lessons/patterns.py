@@ -18,6 +18,7 @@ from itertools import chain, groupby, islice
 from heedful.lessons.commands import release_command
 from heedful.lessons.lesson import Signature
 from heedful.lessons.scope import lesson_name, told_mark
+from heedful.lessons.signature import STRING_REGEX
 from heedful.lessons.telling import (
     LessonCandidate,
     Situation,
@@ -38,14 +39,13 @@ MAX_PATTERN_CHARS = 1_024  # characters of a pattern
 # A token of a pattern: a quoted text, a name with its "=", or a word. `user="a b" is
 # out` has the tokens `user=`, `"a b"`, `is` and `out`.
 _PATTERN_TOKEN_PATTERN = re.compile(
-    r"(?<!\w)(?:'[^']{1,100}'|\"[^\"]{1,100}\"|`[^`]{1,100}`)|[^\s=]+=?|=+"
+    rf"(?<!\w)(?:{STRING_REGEX}|`[^`]{{1,100}}`)|(?=\S)[^\s=]*=?"
 )
 # A mask of a signature: "<N>", "<PATH>".
 MASK_PATTERN = re.compile(r"<[A-Z]+>")
-# Never a particular: quoted text, an unmasked number, punctuation, an exception, a
-# negation.
+# Never a particular: quoted text, an unmasked number, punctuation, an exception, "not".
 _FIXED_TOKEN_PATTERN = re.compile(
-    r"['\"`].+|\d+(?:[.,]\d+)*\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)"
+    r"['\"`].+|(?:(?!<)[\d\W])+|[\w.$]*(?:Error|Exception)\W?|(?i:not)"
 )
 Tokens = tuple[str, ...]
 # What all patterns of a group have in common: the error type and the first word.

@@ -53,8 +53,7 @@ def call_words(call: Call) -> str:
     if not call.tool or not text:
         words = f"{call.tool}{text}"
         return words if any(map(str.isalnum, words)) else "a call"
-    # A backtick in the text would end the quotation.
-    return f"{call.tool} “{text}”" if "`" in text else f"{call.tool} `{text}`"
+    return f"{call.tool} `{text}`"
 
 
 def _argument_words(argument: tuple[str, str]) -> str:
@@ -142,10 +141,8 @@ def _is_untried(mistake: Mistake) -> bool:
 
 
 def _wait_words(fix: Fix) -> str:
-    """Return how long to wait, or by which calls; "" if that is not known."""
-    if fix.calls:
-        return f" first ({calls_words(fix.calls)})"
-    return "" if fix.seconds is None else f" {fix.seconds:g} seconds, as it asks"
+    """Return by which calls to wait; "" if that is not known."""
+    return f" first ({calls_words(fix.calls)})" if fix.calls else ""
 
 
 def rule(mistake: Mistake) -> str:
@@ -340,7 +337,7 @@ class FailureRow:
     """A failure in a table: its error, the `call` that had it, and what `fixed_by` it.
 
     `runs` are those that the memory counts, or without one those that were read.
-    `calls` is how many calls it cost in them, `last_seen` the time of its newest run in
+    `calls` is how often it was met in them, `last_seen` the time of its newest run in
     seconds since 1970, None if no run says. Its `lesson` is in this `state`, "" if it
     is not stored.
     """

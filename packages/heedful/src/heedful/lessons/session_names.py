@@ -7,36 +7,45 @@ error that names a branch of the session, or a file of it that the call names, t
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.action import arguments_of, command_of, path_of
+from heedful.lessons.mistake import Mistake
 from heedful.lessons.shell import simple_commands
 from heedful.validation import Fields
 
 # Options after which git takes the name of a branch that it makes; also as capitals.
-_BRANCH_OPTIONS = frozenset({"-b", "-c", "-m", "--create"})
+_BRANCH_OPTIONS = frozenset({"-b", "-c"})
 _BRANCH_COMMANDS = frozenset({"checkout", "switch", "branch", "worktree"})
-_MAKING_PROGRAMS = frozenset({"mkdir", "touch"})
 # The whole text of a file that a call writes.
-_CONTENT_ARGUMENTS = frozenset({"content", "contents", "file_text"})
-# What git says about the branch that is checked out, or a command that makes one.
-BRANCH_PATTERN = re.compile(
-    r"(?m)^On branch (?P<on>\S+)$|\[rejected\] +(?P<pushed>\S+) -> (?P=pushed)(?!\S)"
-    r"|The current branch (?P<current>\S+) has no upstream"
-    r"|Your branch is [^\n]*'origin/(?P<remote>[^']+)'"
-    r"|Switched to (?:a new )?branch '(?P<other>[^']+)'"
-    r"|branch '(?P<tracking>[^']+)' set up to track"
-    r"|git (?:checkout -b|switch -c|branch -m) (?P<made>[\w./-]+)"
-)
+_CONTENT_ARGUMENTS = frozenset({"content", "file_text"})
+# What git says about branches.
+_GIT = KnowledgeTable("lessons/branches")
+# What ends a name in a text: it is no part of a longer name or path.
+NAME_END = r"(?![\w/-]|\.\w)"
 # What stands in calls and errors in place of a file that a session has made.
 FILE_MASK = "<file>"
+# A name in an error: a quoted text, or a word with a digit or a mark inside.
+_NAME_PATTERN = re.compile(
+    r"(?<!\w)([\"'`]).{1,100}?\1(?!\w)|\S*(?:\d|[\w<>][./@_:][\w<>])\S*"
+)
+# An error is known without its names if it has so many other words.
+MIN_ERROR_WORDS = 3
 
 
 def branch_pattern(branch: str) -> re.Pattern[str]:
     """Return the pattern of a branch, also of one of the remote `origin`."""
     return re.compile(
-        rf"(?:(?<![\w.-])(?<!\w/)|(?<=\borigin/)){re.escape(branch)}(?![\w/-]|\.\w)"
+        rf"(?:(?<![\w.-])(?<!\w/)|(?<=\borigin/)){re.escape(branch)}{NAME_END}"
     )
+
+
+def branches_in(text: str) -> list[str]:
+    """Return the branches that git says are checked out, or a command makes."""
+    return list(map("".join, _GIT.pattern("branch").findall(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +65,19 @@ class MadeNames:
         """Return the names that occur in the error; a file must occur in the call too.
 
         Branches that the error itself says are checked out count as well. A plain word
-        may be a branch by chance, so it counts only if the call runs git.
+        may be a name by chance: it is no file, and a branch only if the call runs git.
         """
-        checked_out = BRANCH_PATTERN.findall(error)
         runs_git = "git" in call or "gh " in call
         branches = (
             name
-            for name in self.branches.union(*checked_out)
-            if name and name in error and (runs_git or not name.isalnum())
+            for name in self.branches.union(branches_in(error))
+            if name in error and (runs_git or not name.isalnum())
         )
-        files = (name for name in self.files if name in error and name in call)
+        files = (
+            name
+            for name in self.files
+            if name in error and name in call and not name.isalnum()
+        )
         return MadeNames(frozenset(branches), frozenset(files))
 
     def masked(self, text: str) -> str:
@@ -85,12 +97,46 @@ class MadeNames:
         return text
 
 
+def without_names(error: str) -> str:
+    """Return an error without its names, "" if too few words are left.
+
+    >>> without_names('no matches for kind "Pool" in "pool.yaml"')
+    'no matches for kind  in '
+    """
+    words = _NAME_PATTERN.sub("", error)
+    is_enough = len(re.findall(r"[^\W\d_]{2,}", words)) >= MIN_ERROR_WORDS
+    return words if is_enough else ""
+
+
+def fits_other_names(mistake: Mistake) -> bool:
+    """Return whether the fix of a command helps after the same error of other names.
+
+    The fix has no name that the error has. What is in place of the command keeps its
+    words: those of another call stand there then.
+    """
+    fix = mistake.fix
+    action = mistake.action
+    if fix is None or action is None or not (fix.calls and action.text):
+        return False
+    words = _bare_words(action.text)
+    fix_words = _bare_words(" ".join(call.whole for call in fix.calls))
+    new_text = " ".join(word for word in fix_words if word not in words)
+    if fix.kind != "step":
+        kept_words = {*words[1:]} or {*words}
+        if fix.kind == "edit" or not kept_words <= {*_bare_words(fix.calls[-1].text)}:
+            return False
+    names = [match[0].strip("\"'`") for match in _NAME_PATTERN.finditer(mistake.error)]
+    return not any(name in new_text for name in names)
+
+
+def _bare_words(text: str) -> list[str]:
+    """Return the words of a text without quotes around them."""
+    return [word.strip("\"'`") for word in text.split()]
+
+
 def made_names(calls: Iterable[Fields | str]) -> MadeNames:
     """Return all names that calls make, given by their arguments in their order."""
-    names = MadeNames()
-    for names_of_call in names_by_call(calls):
-        names |= names_of_call
-    return names
+    return reduce(or_, names_by_call(calls), MadeNames())
 
 
 def names_by_call(calls: Iterable[Fields | str]) -> Iterator[MadeNames]:
@@ -121,7 +167,7 @@ def _names_made_by(words: Sequence[str]) -> MadeNames:
     """
     program = words[0] if words else ""
     names = [word for word in words[1:] if word[:1] != "-"]
-    if program in _MAKING_PROGRAMS:
+    if program in ("mkdir", "touch"):
         return MadeNames(files=_last_parts(names))
     if program != "git" or _BRANCH_COMMANDS.isdisjoint(words):
         return MadeNames()

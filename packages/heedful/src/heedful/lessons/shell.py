@@ -104,8 +104,6 @@ def operated_commands(line: str) -> Iterator[tuple[str, list[str]]]:
         is_file = _redirects(operator)
         while words and not is_file and _is_assignment(words[0]):
             words = words[1:]
-        # A 1 or 2 at the end is taken for the number of a file, too.
-        words = [word for word in words if word != words[-1] or word not in "12"]
         if words and not is_file:
             yield operator, words
 

@@ -299,16 +299,18 @@ def _says_little(candidate: LessonCandidate, situation: Situation) -> bool:
 def _is_unsettled(candidate: LessonCandidate, situation: Situation) -> bool:
     """Return True if nothing shows that a call was wrong before it is made again.
 
-    What an edit or a repetition put right was no fault of the call. A command of a
-    shell may fail for reasons of its moment: if no other call and no step put it right,
-    two runs are needed. Others are told from the next session on.
+    What an edit put right was no fault of the call. A command of a shell may fail for
+    reasons of its moment: what a repetition put right was none of its own, and if no
+    other call and no step did, two runs are needed. Others are told from the next
+    session on.
     """
     if situation.moment != "before call":
         return False
-    if candidate.fix in ("edit", "waiting"):
+    if candidate.fix == "edit" or candidate.mark_kind != "command":
+        return candidate.fix == "edit"
+    if candidate.fix == "waiting":
         return True
-    is_open = candidate.mark_kind == "command" and not candidate.fix
-    return is_open and candidate.runs < MIN_SAME_RUNS
+    return not candidate.fix and candidate.runs < MIN_SAME_RUNS
 
 
 Refused = tuple[LessonCandidate, Reason]

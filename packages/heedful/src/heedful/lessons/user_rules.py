@@ -25,27 +25,26 @@ MAX_MESSAGE_RULES = 5
 RULES_HEADING = "What the user said earlier, and still holds:"
 NAMED_HEADING = "The user said about such calls:"
 
+# The verbs of acting in a rule; the group leaves out their endings.
+_ACTING = (
+    r"(run|us|touch|edit|commit|push|build|install|writ|add|delet|chang)(?:e|\w?ing)?"
+)
+# The verbs that are also commands of programs: `git push`.
+_COMMAND_VERBS = frozenset("commit push build install add".split())
 # The markers of a rule, in English. `refusal` is how a correction begins, `before` is
 # what else may stand before a rule, `rule` is how a rule begins, and `names` are words
 # after which a program stands. What a correction `states` holds in general, unless it
 # has a word of the `moment`: of the speaker, or of what was just said.
 _MARKERS = {
-    "refusal": "nope|no|wrong|incorrect|not quite|actually"
-    "|(?:that|this|you)(?:['’]?s|['’]?re| is| are) (?:wrong|incorrect|mistaken"
-    "|not (?:right|correct|true))",
-    "states": "is|are|must|should|needs?|(?:have|has) to|never|always",
-    "moment": "i|me|my|mine|you|your|it|its|this|that|these|those|he|she|his|her"
-    "|nothing|everything|all|both|now|then|today|tomorrow|yet|thanks|please|sorry"
-    "|fine|okay|ok|good|mind",
-    "before": "please|remember|we|here|i (?:already )?(?:told you|said)(?: that)?"
-    "|(?:in|for) (?:this|the|our|my) (?:repo|repository|project|codebase)",
-    "rule": r"never(?! mind)|always|from now on"
-    r"|use (?!an? |the ).*\b(?:not|never|instead of)"
-    r"|(?:don['’]?t|do not) (?:run|use|touch|edit|commit|push|build|install|write"
-    r"|add|delete|change)"
-    r"|(?:stop|you keep) (?:running|using|touching|editing|committing|pushing"
-    r"|building|installing|writing|adding|deleting|changing)"
-    r"|(?:tests )?(?:run|commit|push|build|install)\b.*, (?:never|not)"
+    "refusal": "nope|no|wrong|not quite|actually|that['’]?s (?:wrong|not right)",
+    "states": "is|are|must|should|never",
+    "moment": r"i|m[ey]|you\w*|its?|this|that|th[eo]se|now|today|yet|all|both"
+    r"|\w+thing|mind",
+    "before": "please|remember|we|i (?:already )?(?:told you|said)"
+    r"|(?:in|for) this \w+",
+    "rule": "never(?! mind)|always|from now on"
+    rf"|(?:don['’]?t|do not|stop|you keep) {_ACTING}"
+    r"|use (?!an? |the ).*\b(?:not|never|instead of)|(?:tests )?run\b.*, (?:never|not)"
     r"|(?<=said )no(?= \w)|we use(?= [^\s,;]+(?: here)?\W*\Z)",
     "names": r"us(?:e|ing)|run(?:ning)?|(?:(?<!do )not )?with"
     r"|(?<!do )not(?! allowed)|(?:(?<=said )|\A)no|instead of|or|, never",
@@ -53,7 +52,7 @@ _MARKERS = {
 
 # A pronoun after a marker means what the agent does now, unless the rule names
 # something: "don't change anything".
-_PRONOUNS = "it|this|that|them|anything|everything"
+_PRONOUNS = r"it|this|that|them|\w+thing"
 # What stands after a program in a rule: "npm is forbidden".
 _FORBIDS = r"is (?:\w+ )?(?:forbidden|not allowed)(?=(?: here)?(?:[,.!]|\Z))"
 _RULE_PATTERN = (
@@ -64,32 +63,22 @@ _RULE_PATTERN = (
 # "No, you must never …" is about the agent, but not about the moment.
 _REFUSAL_PATTERN = (
     rf"(?i)\s*(?:(?:{_MARKERS['refusal']})\s*[,.:!—–-]\s*)+"
-    r"(?:you (?:should |must |have to |need to )?(?=(?:always|never)\b))?"
+    r"(?:you (?:\w+ ){0,2}(?=(?:always|never)\b))?"
 )
 _GENERAL_PATTERN = rf"(?i)\b(?:{_MARKERS['states']})\b"
 # What begins with a definite article is about the matter in hand, and so is a figure.
-_MOMENT_PATTERN = (
-    rf"(?i)\b(?:{_MARKERS['moment']})\b|[\d?]"
-    r"|^(?:the|there|not)\b"
-)
+_MOMENT_PATTERN = rf"(?i)\b(?:{_MARKERS['moment']})\b|[\d?]|^the(?:re)?\b"
 _CODE_BLOCK_PATTERN = r"(?s)```.*?(?:```|\Z)"
 # A dot in a path or a number ends no sentence.
 _RULE_END_PATTERN = r"(?<=[.!?;])\s+|\n+"
 _BACKTICK_PATTERN = r"`([^`\n]+)`"
 _RULE_WORD_PATTERN = r"(?<![^\s`'\"’,;:!?()“”])[^\s`'\"’,;:!?()“”]+(?!['’])"
-# The verbs of the table that are also commands of programs: `git push`.
-_COMMAND_VERBS = frozenset("commit push build install add".split())
-# A verb of acting without its ending: "edit" in "editing".
-_VERB_PATTERN = (
-    r"(?i)\b(runn?|us(?:e|(?=ing))|touch|edit|commit|push|build|install|writ|add|delet"
-    r"|chang)(?:e|ing)?\b"
-)
+_VERB_PATTERN = rf"(?i)\b{_ACTING}\b"
 # A program after a word that names one, or before one that forbids it, with a verb that
 # it takes: "use the git push".
 _NAMED_PATTERN = (
     rf"(?i)(?:(?<!\w)|(?=,))(?:{_MARKERS['names']}|\A(?=\S+ {_FORBIDS}))"
-    r"(?=(?:\s+|\A)"
-    r"(?:(?:the|an?|bare|plain)\s+)?"
+    r"(?=(?:\s+|\A)(?:(?:the|bare)\s+)?"
     rf"(?P<name>(?!(?:{_MARKERS['names']})\b)"
     rf"{_RULE_WORD_PATTERN})(?:\s+(?P<verb>{'|'.join(sorted(_COMMAND_VERBS))})\b)?)"
 )
@@ -183,8 +172,8 @@ def read_rules(message: str) -> tuple[str, ...]:
     >>> read_rules("Don't worry.")
     ()
     """
-    # The notices of an agent begin with a tag or a bracket.
-    if message.lstrip().startswith(("<", "[", "{")):
+    # The notices of an agent begin with a tag.
+    if message.lstrip().startswith("<"):
         return ()
     text = compiled(_CODE_BLOCK_PATTERN).sub("\n", message)
     correction = read_correction(text)
@@ -295,7 +284,7 @@ def _subjects(rule: str) -> set[tuple[str, str]]:
 def _verbs_in(rule: str) -> set[str]:
     """Return the verbs of acting in a rule; to run a program is to use it."""
     verbs = {match[1].lower() for match in compiled(_VERB_PATTERN).finditer(rule)}
-    return {"use" if verb in ("run", "us", "runn") else verb for verb in verbs}
+    return {"us" if verb == "run" else verb for verb in verbs}
 
 
 def _words_of_call(tool: str, arguments: Fields | str) -> set[str]:

@@ -134,8 +134,6 @@ def _stem(word: str) -> str:
 
     if word.endswith("ies"):  # "queries" becomes "query"
         word = word[:-3] + "y"
-    elif word.endswith("sses"):  # "classes" becomes "class"
-        word = word[:-2]
     elif word[-1] == "s" and word[-2] not in "us":  # but not "class" or "status"
         word = word[:-1]
 
@@ -241,6 +239,14 @@ def plain_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def without_middle(text: str, max_chars: int) -> str:
+    """Return a text without its middle if it is longer than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n{text[-half:]}"
 
 
 def count_common(texts: Sequence[str], others: Sequence[str]) -> int:

@@ -3,32 +3,26 @@
 No model is asked; fixed rules for English judge each claim, in four steps:
 
 1. `text_parts` finds the words, numbers and dates in a text, and says how well a word
-   matches the name of a column.
+   matches the name of a column. The words that it knows are in `claim_words.toml`.
 2. `evidence` indexes evidence of any shape as rows, tables and columns, with the words
    that name them.
-3. `sentence` splits the text into sentences, binds each number to a row and a column
-   of the evidence by the words around it; `figures` and `claims` (here) judge them.
+3. `sentence` splits the text into sentences, and says which rows of the evidence each
+   is about. `figures` binds the numbers of a sentence to cells, and judges them;
+   `claims` (here) judges the rest.
 4. `grounding` (here) turns claims that are not supported into findings; `insights` does
    the same for metrics, columns and results that do not exist.
 """
 
-from calendar import weekday
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.checks.claims import text_parts
-from heedful.checks.claims.evidence import Cell, Evidence, Lexicon
+from heedful.checks.claims.evidence import Cell, Evidence, Lexicon, rows_of
 from heedful.checks.claims.figures import change_claims, named_cells, number_claims
 from heedful.checks.claims.sentence import Claim, Sentence, Verdict, sentences
-from heedful.checks.claims.text_parts import (
-    WEEKDAY_NUMBERS,
-    Date,
-    Token,
-    figure,
-    stem,
-)
+from heedful.checks.claims.text_parts import Date, Token, figure, meaning, stem
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
@@ -42,24 +36,8 @@ MIN_DATA_WORD_SHARE = 0.2
 MIN_STATEMENT_WORDS = 3
 
 
-# Superlatives, each with the function that chooses the cell.
-_EXTREMES: Mapping[str, Callable[..., Cell]] = {
-    "highest": max,
-    "largest": max,
-    "greatest": max,
-    "biggest": max,
-    "most": max,
-    "maximum": max,
-    "longest": max,
-    "heaviest": max,
-    "lowest": min,
-    "smallest": min,
-    "least": min,
-    "fewest": min,
-    "minimum": min,
-    "shortest": min,
-    "lightest": min,
-}
+# What a superlative means: the function that chooses its cell.
+_EXTREMES: Mapping[str, Callable[..., Cell]] = {"max": max, "min": min}
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
@@ -82,20 +60,14 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
     these have dates, or else of the evidence.
     """
     evidence = sentence.evidence
-    rows = chain.from_iterable(mention.rows for mention in sentence.names)
-    named_rows = {id(row) for row in rows}
-    rows_dates = [date for date, row in evidence.dates if id(row) in named_rows]
+    named_rows = set(rows_of(sentence.names))
+    rows_dates = [date for date, row in evidence.dates if row in named_rows]
     known_dates = rows_dates or [date for date, _ in evidence.dates]
 
-    days = {_weekday(date) for date in known_dates}
-    whole_dates = [date for date in sentence.dates if date.year and date.day]
-    if len(whole_dates) == 1:
-        days &= {_weekday(whole_dates[0])}
+    days = {date.weekday for date in known_dates}
     for token in sentence.tokens:
-        if token.low in WEEKDAY_NUMBERS and token.text[0].isupper():
-            supported = WEEKDAY_NUMBERS[token.low] in days or (
-                token.low in evidence.words
-            )
+        if text_parts.is_weekday(token.low) and token.text[0].isupper():
+            supported = token.low[:3] in days or token.low in evidence.words
             yield _date_claim(sentence, token, supported=supported)
 
     for date in sentence.dates:
@@ -104,13 +76,6 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
         yield _date_claim(
             sentence, date, supported=supported or stem(name) in evidence.words
         )
-
-
-def _weekday(date: Date) -> int | None:
-    """Return the number of the weekday of a date, or None if it is not whole."""
-    if not date.year or not date.day:
-        return None
-    return weekday(date.year, date.month, date.day)
 
 
 def _date_claim(sentence: Sentence, date: Token | Date, *, supported: bool) -> Claim:
@@ -164,7 +129,7 @@ def _statement_claims(sentence: Sentence) -> Iterator[Claim]:
         token.low
         for token in sentence.tokens
         if token.kind == "word"
-        and token.low not in text_parts.NUMBER_SCALES
+        and not meaning("scale", token.low)
         and not text_parts.direction([token.low])
     )
     shared = sum(map(evidence.knows, stems))
@@ -186,17 +151,21 @@ def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
     """
     if len(sentence.names) != 1:
         return
-    (row, *_) = sentence.names[0].rows
+    row = sentence.names[0].rows[0]
     table = sentence.evidence.tables[row.table]
     for position, low in enumerate(sentence.lows):
+        choose = _EXTREMES.get(meaning("extreme", low))
+        if choose is None:
+            continue
+
         phrase = sentence.phrase(position + 1, 1)
         columns = table.bind(phrase, whole=True)
         number = row.number(columns[0]) if len(columns) == 1 else None
-        if low not in _EXTREMES or number is None or len(table.rows) < 2:
+        if number is None or len(table.rows) < 2:
             continue
 
         cells = named_cells(sentence.evidence, table.rows, phrase, by_whole_name=True)
-        extreme = _EXTREMES[low](cells, key=attrgetter("value"))
+        extreme = choose(cells, key=attrgetter("value"))
         verdict: Verdict = "supported" if number == extreme.value else "contradicted"
         yield sentence.claim(
             "comparison",
@@ -307,11 +276,10 @@ def _claim_finding(claim: Claim, unsupported: Unsupported) -> Finding:
         if claim.kind == "comparison":
             fix = f"correct {quoted}: it is {claim.nearest}"
 
-    is_contradicted = claim.verdict == "contradicted"
-    levels: dict[Unsupported, Level] = {"error": "error", "warning": "warning"}
-    level = levels.get(unsupported, "error" if claim.kind == "number" else "warning")
+    is_number_error = unsupported == "numbers" and claim.kind == "number"
+    level: Level = "error" if is_number_error or unsupported == "error" else "warning"
     severity = 0.3
-    if is_contradicted:
+    if claim.verdict == "contradicted":
         level = "error"
         severity = 0.6
 

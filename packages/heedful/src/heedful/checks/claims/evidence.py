@@ -27,6 +27,7 @@ from heedful.checks.claims import text_parts
 from heedful.checks.claims.text_parts import (
     Date,
     Token,
+    is_stop_word,
     likeness,
     likeness_in,
     split_name,
@@ -129,10 +130,8 @@ class EvidenceRow:
         None is returned if there is no such column, or if the cell has no number.
         """
         low_name = column.casefold()
-        for path in self.cells:
-            if path and path[-1].casefold() == low_name:
-                return next(self.numbers([path]), None)
-        return None
+        paths = [p for p in self.cells if p and p[-1].casefold() == low_name]
+        return next(self.numbers(paths), None)
 
     @property
     def title(self) -> str:
@@ -415,10 +414,8 @@ class EvidenceTable:
     @cached_property
     def paths(self) -> list[Path]:
         """The paths of all columns."""
-        paths: dict[Path, None] = {}  # a set that keeps its order
-        for row in self.rows:
-            paths |= dict.fromkeys(row.cells)
-        return list(paths)
+        paths = chain.from_iterable(row.cells for row in self.rows)
+        return list(dict.fromkeys(paths))
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
@@ -444,22 +441,16 @@ class EvidenceTable:
         whose names are most like it.
         """
         terms = [word for word in phrase if word != "a"]  # an article, never a column
-        part_scores: dict[str, int] = {}
-        for part in chain.from_iterable(self.columns.values()):
-            if part not in part_scores:
-                part_scores[part] = likeness_in(terms, part)
-
         scores: dict[Path, int] = {}
         has_whole_name = False
         for column, parts in self.columns.items():
-            scores[column] = sum(part_scores[part] for part in parts)
-            if parts and all(part_scores[part] for part in parts):
+            part_scores = [likeness_in(terms, part) for part in parts]
+            scores[column] = sum(part_scores)
+            if parts and all(part_scores):
                 has_whole_name = True
 
         best = max(scores.values(), default=0)
-        if best == 0:
-            return has_whole_name, []
-        columns = [column for column, score in scores.items() if score == best]
+        columns = [column for column, score in scores.items() if score == best > 0]
         return has_whole_name, columns
 
 
@@ -469,6 +460,12 @@ class Mention(NamedTuple):
     first: int
     last: int
     rows: Sequence[EvidenceRow]
+
+
+def rows_of(mentions: Iterable[Mention]) -> list[EvidenceRow]:
+    """Return the rows that mentions name, each once."""
+    rows = chain.from_iterable(mention.rows for mention in mentions)
+    return list(dict.fromkeys(rows))
 
 
 class Evidence:
@@ -525,11 +522,8 @@ class Evidence:
 
     def _index_words(self) -> None:
         """Collect the words and numbers of all texts and of all names of columns."""
-        names: set[str] = set()
-        for table in self.tables.values():
-            for path in table.paths:
-                names.update(path)
-
+        paths = chain.from_iterable(table.paths for table in self.tables.values())
+        names = set(chain.from_iterable(paths))
         split_names = [split_name(name) for name in names]
         parts = set(chain.from_iterable(split_names))
         self._parts = [part for part in parts if not part.isdecimal()]
@@ -577,12 +571,12 @@ class Evidence:
         """Index a short text as a name of its row, unless it is a stop word."""
         tokens = [token for token in tokenize(text) if token.kind != "sign"]
         name = tuple(token.low for token in tokens)
-        if name and not (
-            len(name) == 1 and name[0] in text_parts.STOP_WORDS - {"a", "i"}
-        ):
+        # "A" and "I" may be names.
+        is_common = len(name) == 1 and len(name[0]) > 1 and is_stop_word(name[0])
+        if name and not is_common:
             self._rows_by_name[name].append(row)
         for token in tokens:
-            if token.text[0].isupper() and token.low not in text_parts.STOP_WORDS:
+            if token.text[0].isupper() and not is_stop_word(token.low):
                 self._rows_by_name_word[token.low].append(row)
 
     def knows(self, word: str) -> bool:
@@ -617,7 +611,7 @@ class Evidence:
             count, rows = self._rows_named([tokens[position] for position in run])
             if rows:
                 yield Mention(run[0], run[count - 1], rows)
-            place += max(1, count)
+            place += count
 
     def _rows_named(self, tokens: Sequence[Token]) -> tuple[int, list[EvidenceRow]]:
         """Return the length in tokens of the longest name at the start, and its rows.

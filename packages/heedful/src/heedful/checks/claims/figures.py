@@ -11,12 +11,18 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple
 
 from heedful.checks.claims import text_parts
-from heedful.checks.claims.evidence import Cell, Evidence, EvidenceRow, Path, Words
+from heedful.checks.claims.evidence import (
+    Cell,
+    Evidence,
+    EvidenceRow,
+    Path,
+    Words,
+    rows_of,
+)
 from heedful.checks.claims.sentence import (
     Claim,
     Sentence,
@@ -24,25 +30,13 @@ from heedful.checks.claims.sentence import (
     sentences,
     table_cells,
 )
-from heedful.checks.claims.text_parts import Quantity, figure, likeness_in, split_name
-
-# After these, a number is a change or a unit.
-_CHANGE_PREPOSITIONS = frozenset("by from to per".split())
-# Between two numbers that are written as one: "113 - 107", "3 of 5".
-_NUMBER_JOINERS = frozenset("- – of for".split())
-# Words that say what was worked out.
-_TOTAL_STEMS = frozenset("total totall sum together combin altogether all both".split())
-_MEAN_STEMS = frozenset("mean averag".split())
-_DIFFERENCE_WORDS = frozenset(
-    "by ahead behind more less fewer higher lower difference gap margin".split()
+from heedful.checks.claims.text_parts import (
+    WORDS,
+    Quantity,
+    figure,
+    likeness_in,
+    stems,
 )
-
-
-class Movement(NamedTuple):
-    """The two numbers of a change: "from 3 to 2", "2, down from 3"."""
-
-    start: Quantity
-    end: Quantity
 
 
 def number_claims(sentence: Sentence) -> Iterator[Claim]:
@@ -66,7 +60,8 @@ def number_claims(sentence: Sentence) -> Iterator[Claim]:
 
         cells = referred_cells(sentence, quantity)
         if cells or quantity.digits:
-            yield _judge_alone(sentence, quantity, cells)
+            cells = cells or _other_cells(sentence, quantity)
+            yield _judge_number(sentence, quantity, cells)
 
 
 def _range_claims(
@@ -88,26 +83,10 @@ def _range_claims(
     yield _judge_number(sentence, second, second_cells)
 
 
-def _judge_alone(
-    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]
-) -> Claim:
-    """Compare a number with `cells`; without any, with what the sentence names."""
-    claim = _judge_number(sentence, quantity, cells)
-    if cells or claim.verdict != "supported":
-        return claim
-
-    cells = _other_cells(sentence, quantity)
-    if not cells and not sentence.mentions:
-        cells = other_numbers(sentence, quantity)
-    if not cells or _is_derived(sentence, quantity):
-        return claim
-    return _compared(sentence, quantity, cells, "contradicted")
-
-
 def _are_joined(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
     """Return whether two numbers are written as one: "113 - 107", "3 of 5"."""
     between = sentence.lows[quantity.last + 1 : second.first]
-    return bool(between) and _NUMBER_JOINERS.issuperset(between)
+    return bool(between) and WORDS.words("joiner").issuperset(between)
 
 
 def _is_range(sentence: Sentence, quantity: Quantity, second: Quantity) -> bool:
@@ -129,12 +108,10 @@ def _judge_number(
         return _searched(sentence, quantity, "supported", "follows from the evidence")
     if cells:
         return _compared(sentence, quantity, cells, "contradicted")
-
     if not _occurs(sentence, quantity) and not _is_count(sentence, quantity):
         return _searched(
             sentence, quantity, "not found", "occurs nowhere in the evidence"
         )
-
     return _searched(sentence, quantity, "supported", "occurs in the evidence")
 
 
@@ -152,10 +129,15 @@ def _fits(sentence: Sentence, quantity: Quantity, cell: Cell) -> bool:
     """
     if quantity.fits(cell.value):
         return True
-    words_before = sentence.phrase(quantity.first - 1, -1)
-    words_after = sentence.phrase(quantity.last + 1, 1)
-    is_fall = text_parts.direction((*words_before, *words_after)) < 0
+    is_fall = text_parts.direction(_words_beside(sentence, quantity)) < 0
     return is_fall and quantity.fits(-cell.value)
+
+
+def _words_beside(sentence: Sentence, quantity: Quantity) -> Words:
+    """Return the words before a number, the nearest first, and those after it."""
+    before = sentence.phrase(quantity.first - 1, -1)
+    after = sentence.phrase(quantity.last + 1, 1)
+    return before + after
 
 
 def _compared(
@@ -188,11 +170,13 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """Return the cells of the named row that a number should have been one of.
 
     It is empty if the number is in the row, or if it stands in no other row of its
-    table.
+    table. In prose, a sentence that names no row is compared by its words.
     """
+    if not sentence.mentions:
+        return other_numbers(sentence, quantity)
     attached = sentence.attached(quantity)
     mentions = [attached] if attached else sentence.names
-    rows = list(dict.fromkeys(chain.from_iterable(m.rows for m in mentions)))
+    rows = rows_of(mentions)
     tables = dict.fromkeys(row.table for row in rows)
     cells = _row_cells(sentence, rows)
     if any(_fits(sentence, quantity, cell) for cell in cells):
@@ -266,18 +250,17 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     if sentence.header:
         # The rows that the cell above the number names.
         mentions = evidence.mentions(_header_cell(sentence, quantity))
-        subject = list(chain.from_iterable(m.rows for m in mentions)) or subject
+        subject = rows_of(mentions) or subject
 
     for rows, by_whole_name in ((subject, False), (evidence.singles, True)):
         for phrase in phrases:
             cells = named_cells(evidence, rows, phrase, by_whole_name=by_whole_name)
             if cells:
-                in_table = [cell for cell in cells if _names_table(sentence, cell.row)]
-                return in_table or cells
+                return cells
 
     previous_word = sentence.low(quantity.first - 1)
     is_lone = len(sentence.quantities) == 1 or previous_word == "between"
-    is_lone = is_lone and previous_word not in _CHANGE_PREPOSITIONS
+    is_lone = is_lone and previous_word not in WORDS.words("change")
     if is_lone and sentence.mentions:
         return named_cells(evidence, subject, sentence.words, by_whole_name=True)
     return []
@@ -296,8 +279,6 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
         cells = (_header_cell(sentence, quantity), first_cell)
         return [tuple(token.low for token in cell) for cell in cells]
 
-    if sentence.low(quantity.first - 1) in _CHANGE_PREPOSITIONS:
-        return []
     after = sentence.phrase(quantity.last + 1, 1)
     before = sentence.phrase(quantity.first - 1, -1)
     return [after or before]
@@ -316,12 +297,6 @@ def named_cells(
         columns = evidence.tables[row.table].bind(phrase, whole=by_whole_name)
         cells += row.numbers(columns)
     return cells
-
-
-def _names_table(sentence: Sentence, row: EvidenceRow) -> bool:
-    """Return whether a word of the sentence names the table of the row."""
-    parts = chain.from_iterable(map(split_name, row.table))
-    return any(likeness_in(sentence.lows, part) == 3 for part in parts)
 
 
 def _paired_cells(
@@ -367,10 +342,10 @@ def _named_pairs(
             yield terms, columns
 
 
-def changes(sentence: Sentence) -> list[Movement]:
-    """Return the pairs of numbers of which one is after "from".
+def changes(sentence: Sentence) -> list[tuple[Quantity, Quantity]]:
+    """Return the start and the end of each change: "from 3 to 2", "2, down from 3".
 
-    The other is after "to", or else the last one before.
+    The end is after "to", or else the last number before the start.
     """
     leads = [sentence.low(quantity.first - 1) for quantity in sentence.quantities]
     numbers = list(zip(leads, sentence.quantities, strict=True))
@@ -384,18 +359,17 @@ def changes(sentence: Sentence) -> list[Movement]:
             and quantity.last < starts[0].first
             and quantity.percent == starts[0].percent
         ][-1:]
-    return [Movement(start, end) for start, end in zip(starts, ends, strict=False)]
+    return list(zip(starts, ends, strict=False))
 
 
 def change_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for a word of rising or falling with two numbers."""
-    for change in changes(sentence):
-        step = change.end.value - change.start.value
-        last = max(change.start.first, change.end.first)
+    for start, end in changes(sentence):
+        step = end.value - start.value
+        last = max(start.first, end.first)
         for position in range(last - 1, -1, -1):
             direction = text_parts.direction([sentence.lows[position]])
-            is_limit = sentence.lows[position : position + 2] == ["up", "to"]
-            if not direction or is_limit:
+            if not direction:
                 continue
             verdict: Verdict = "supported" if direction * step > 0 else "contradicted"
             yield sentence.claim(
@@ -403,8 +377,7 @@ def change_claims(sentence: Sentence) -> Iterator[Claim]:
                 verdict,
                 first=position,
                 last=position,
-                why=f"it goes from {figure(change.start.value)} to "
-                f"{figure(change.end.value)}",
+                why=f"it goes from {figure(start.value)} to {figure(end.value)}",
                 nearest="a rise" if step > 0 else "a fall",
             )
             break
@@ -421,8 +394,7 @@ def _is_derived(sentence: Sentence, quantity: Quantity) -> bool:
 
 def _named_tables(sentence: Sentence) -> list[Path]:
     """Return the tables of the rows that a sentence names, or else all tables."""
-    rows = chain.from_iterable(mention.rows for mention in sentence.mentions)
-    tables = dict.fromkeys(row.table for row in rows)
+    tables = dict.fromkeys(row.table for row in rows_of(sentence.mentions))
     return list(tables or sentence.evidence.tables)
 
 
@@ -440,7 +412,7 @@ def _sentence_values(sentence: Sentence, quantity: Quantity) -> Iterator[float]:
         return
     pairs = changes(sentence)
     if len(others) == 2:
-        pairs.append(Movement(*others))
+        pairs.append((others[0], others[1]))
     for start, end in pairs:
         if quantity not in (start, end):
             yield from _differences(quantity, start.value, end.value)
@@ -467,9 +439,7 @@ def _table_values(
     """
     table = sentence.evidence.tables[path]
     columns = sentence.columns(path)
-    mentioned_rows = chain.from_iterable(m.rows for m in sentence.mentions)
-    rows_of_table = [row for row in mentioned_rows if row.table == path]
-    named_rows = list(dict.fromkeys(rows_of_table))
+    named_rows = [row for row in rows_of(sentence.mentions) if row.table == path]
     for column in columns:
         values = _numbers(table.rows, [column])
         named_values = _numbers(named_rows, [column])
@@ -489,8 +459,8 @@ def _table_values(
 
 def _numbers(rows: Sequence[EvidenceRow], columns: Sequence[Path]) -> list[float]:
     """Return the numbers in some rows and columns."""
-    values = [row.number(column) for row, column in product(rows, columns)]
-    return [value for value in values if value is not None]
+    cells = chain.from_iterable(row.numbers(columns) for row in rows)
+    return [cell.value for cell in cells]
 
 
 def _totals(
@@ -499,10 +469,10 @@ def _totals(
     """Yield the sum, mean or difference of numbers, if the sentence says that it is."""
     if len(values) < 2:
         return
-    stems = set(map(text_parts.stem, sentence.words))
-    if not _TOTAL_STEMS.isdisjoint(stems):
+    sentence_stems = set(map(text_parts.stem, sentence.words))
+    if not sentence_stems.isdisjoint(stems("total")):
         yield sum(values)
-    if not _MEAN_STEMS.isdisjoint(stems):
+    if not sentence_stems.isdisjoint(stems("mean")):
         yield sum(values) / len(values)
     if len(values) == 2 and (quantity.percent or _is_difference(sentence, quantity)):
         yield from _differences(quantity, *values)
@@ -510,10 +480,9 @@ def _totals(
 
 def _is_difference(sentence: Sentence, quantity: Quantity) -> bool:
     """Return whether the words beside a number say that it is a difference."""
-    before = sentence.phrase(quantity.first - 1, -1)
-    after = sentence.phrase(quantity.last + 1, 1)
-    near = (*before, *after)
-    return bool(text_parts.direction(near)) or not _DIFFERENCE_WORDS.isdisjoint(near)
+    near = _words_beside(sentence, quantity)
+    compared = WORDS.words("difference") | WORDS.words("bound")
+    return bool(text_parts.direction(near)) or not compared.isdisjoint(near)
 
 
 def _differences(quantity: Quantity, first: float, second: float) -> Iterator[float]:

@@ -1,24 +1,33 @@
 """Check that everything a text cites from a run exists, and count its numbers.
 
-`insights` finds citations by fixed patterns: names of metrics, names beside a word such
-as "column", and words such as "predicts". A citation is a finding if the run has no
-such metric, column or result. `precision` counts the numbers of a text, and says what
-share of them the evidence of `grounding` does not support.
+`insights` finds citations: names of metrics, names beside a word such as "column", and
+words such as "predicts"; `claim_words.toml` has them. A citation is a finding if the
+run has no such metric, column or result. `precision` counts the numbers of a text, and
+says what share of them the evidence of `grounding` does not support.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.sentence import sentences
-from heedful.checks.claims.text_parts import Token, split_name, stem, tokenize
+from heedful.checks.claims.text_parts import (
+    WORDS,
+    Token,
+    split_name,
+    stem,
+    stems,
+    tokenize,
+)
 from heedful.checks.evaluate import Context, over_http, remade
 from heedful.checks.tables import is_missing
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
+from heedful.knowledge import Row
 from heedful.loop.record import Finding, Level
 from heedful.loop.similarity import is_negation
 from heedful.validation import check_integer, require
@@ -27,37 +36,6 @@ INSIGHTS_CHECK = "insight_hallucination"
 PRECISION_CHECK = "excessive_precision"
 OMITTED_ARGUMENT: Any = ...
 
-# The metrics of a model's quality, separated by ";"; " | " separates the names of one.
-_METRIC_LIST = (
-    "mae | mean absolute error; mse | mean squared error; "
-    "rmse | root mean squared error; mape | mean absolute percentage error; "
-    "r2 | r squared | coefficient of determination; accuracy; precision; recall; "
-    "sensitivity; specificity; f1 | f score; auc | auroc | area under the curve; "
-    "log loss | logloss | cross entropy; brier score; mcc; perplexity; bleu; rouge; "
-    "aic; bic"
-)
-
-
-def _metrics_by_stems() -> dict[tuple[str, ...], list[str]]:
-    """Return all names of each metric by the stems of the words of one of them."""
-    metrics = {}
-    for group in _METRIC_LIST.split("; "):
-        names = group.split(" | ")
-        for name in names:
-            metrics[tuple(map(stem, name.split()))] = names
-    return metrics
-
-
-_METRICS = _metrics_by_stems()
-# Everyday words: they cite a metric only in a sentence with a number.
-_EVERYDAY_METRICS = ("precision", "recall", "sensitivity", "specificity")
-# Words that suppose something.
-_SUPPOSING_WORDS = frozenset(("if", "could", "would", "should"))
-_ACTUAL_COLUMN_WORDS = frozenset(
-    "actual actuals y target label truth true observed gold".split()
-)
-_PREDICTION_STEMS = {stem(word) for word in ("predict", "prediction", "forecast")}
-_COLUMN_STEMS = {stem(word) for word in ("column", "field", "feature", "variable")}
 # A name in quotes (`price`), or with an underscore inside (unit_price).
 _COLUMN_NAME_PATTERN = re.compile(
     r"""(?<!\w)[`'"“‘]([^`'"”’\n]{1,60})[`'"”’]|\b([^\W\d](?=\w*_\w)\w*+)"""
@@ -153,10 +131,8 @@ class Citations:
 
         Without metrics, the run is judged only if its columns cannot give any.
         """
-        has_actual_values = any(
-            not _ACTUAL_COLUMN_WORDS.isdisjoint(split_name(name))
-            for name in self.column_names
-        )
+        parts = chain.from_iterable(map(split_name, self.column_names))
+        has_actual_values = any(stem(part) in stems("actual") for part in parts)
         may_compute_metrics = not self.has_columns or has_actual_values
         if not self.has_metrics and may_compute_metrics:
             return
@@ -251,7 +227,8 @@ def _statements(text: str) -> Iterator[tuple[Sequence[Token], bool]]:
         has_number = any(token.kind == "number" for token in sentence.tokens)
         tokens = [token for token in sentence.tokens if token.kind == "word"]
         denies = any(
-            token.low in _SUPPOSING_WORDS or is_negation(token.low) for token in tokens
+            token.low in WORDS.words("supposition") or is_negation(token.low)
+            for token in tokens
         )
         if has_number or not denies:
             yield tokens, has_number
@@ -259,26 +236,34 @@ def _statements(text: str) -> Iterator[tuple[Sequence[Token], bool]]:
 
 def _cited_metrics(text: str) -> Iterator[Citation]:
     """Yield the metrics that a text names, also in the plural: "MAEs", "log-loss"."""
-    lengths = sorted({len(name) for name in _METRICS}, reverse=True)
-    for tokens, has_number in _statements(text):
-        stems = tuple(stem(token.low) for token in tokens)
-        place = 0
-        while place < len(tokens):
-            # The longest name, so that "log loss" is no other, shorter name.
-            rest = len(tokens) - place
-            ends = [place + length for length in lengths if length <= rest]
-            end = next((end for end in ends if stems[place:end] in _METRICS), None)
-            if end is None:
-                place += 1
-                continue
+    # Lines, because a word can have a space, as that of the character U+FDFA has.
+    metrics: dict[str, Row] = {}
+    for metric in WORDS.rows("metric"):
+        names = ["\n".join(map(stem, name)) for name in _names_of(metric)]
+        metrics |= dict.fromkeys(names, metric)
+    # The longest first, so that "log loss" is no other, shorter name.
+    longest_first = map(re.escape, sorted(metrics, key=len, reverse=True))
+    pattern = re.compile(rf"^(?:{'|'.join(longest_first)})$", re.MULTILINE)
 
-            names = _METRICS[stems[place:end]]
-            is_everyday = names[0] in _EVERYDAY_METRICS
-            if has_number or not is_everyday:
-                span = (tokens[place].start, tokens[end - 1].end)
-                aliases = [name.split() for name in names]
-                yield Citation(span, f"metric {names[0]}", aliases)
-            place = end
+    for tokens, has_number in _statements(text):
+        lines = "\n".join(stem(token.low) for token in tokens)
+        for match in pattern.finditer(lines):
+            metric = metrics[match[0]]
+            if metric.meaning == "everyday" and not has_number:
+                continue
+            first = lines.count("\n", 0, match.start())
+            last = lines.count("\n", 0, match.end())
+            span = (tokens[first].start, tokens[last].end)
+            yield Citation(span, f"metric {metric.id}", list(_names_of(metric)))
+
+
+def _names_of(metric: Row) -> Iterator[Sequence[str]]:
+    """Yield the words of each name of a metric, and its initials, such as MAE."""
+    for name in metric.words:
+        words = name.split()
+        yield words
+        if len(words) > 2:
+            yield ["".join(word[0] for word in words)]
 
 
 def _cited_predictions(text: str) -> Iterator[Citation]:
@@ -286,7 +271,7 @@ def _cited_predictions(text: str) -> Iterator[Citation]:
     for tokens, _ in _statements(text):
         before = ""
         for token in tokens:
-            is_claim = stem(token.low) in _PREDICTION_STEMS
+            is_claim = stem(token.low) in stems("prediction")
             if is_claim and before != "to":
                 yield Citation((token.start, token.end), "prediction", [])
             before = token.low
@@ -298,11 +283,11 @@ def _cited_columns(text: str) -> Iterator[Citation]:
     is_listed = False
     for match in _COLUMN_NAME_PATTERN.finditer(text):
         between = text[end : match.start()].replace(",", " ").casefold().split()
-        follows_column = bool(between) and stem(between[-1]) in _COLUMN_STEMS
+        follows_column = bool(between) and stem(between[-1]) in stems("column")
         is_listed = follows_column or (is_listed and {"and"}.issuperset(between))
         end = match.end()
         following = tokenize(text[end : end + 20])[:1]
-        if is_listed or any(stem(token.low) in _COLUMN_STEMS for token in following):
+        if is_listed or any(stem(token.low) in stems("column") for token in following):
             group = match.lastindex or 0
             name = match[group]
             parts = [part for part in split_name(name) if not part.isdecimal()]

@@ -5,21 +5,23 @@ of the evidence. It says which rows a number is about, which words may name its 
 and makes the claims that `figures` and `heedful.checks.claims` judge.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from typing import Literal
 
 from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import Evidence, EvidenceRow, Mention, Path, Words
 from heedful.checks.claims.text_parts import (
-    STOP_WORDS,
-    WEEKDAY_NUMBERS,
+    WORDS,
     Date,
     Quantity,
     Token,
+    is_stop_word,
+    is_weekday,
     likeness_in,
     split_name,
 )
@@ -27,13 +29,10 @@ from heedful.checks.claims.text_parts import (
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
+MAX_PHRASE_WORDS = 6
 _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 # The phrase that names a column ends before these; "" is the end of the sentence.
-_PHRASE_BREAKS = frozenset(
-    ("", *".,!?;)[]", *"and but while whereas although which who".split())
-)
-# Between two dates that are the ends of a span.
-_SPAN_WORDS = STOP_WORDS | {"through", "until", "-", "–"}
+_BREAK_SIGNS = frozenset(("", *".,!?;)[]"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +77,7 @@ class Sentence:
     @cached_property
     def names(self) -> list[Mention]:
         """The names of rows, with these rows."""
-        mentions = list(self.evidence.mentions(self.tokens))
-        # "A" at the start is a name before a sign or a word such as "was".
-        following = self.low(1)
-        if (
-            self.lows[0] == "a"
-            and following[:1].isalpha()
-            and following not in STOP_WORDS
-        ):
-            return [mention for mention in mentions if mention.last > 0]
-        return mentions
+        return list(self.evidence.mentions(self.tokens))
 
     @cached_property
     def mentions(self) -> list[Mention]:
@@ -96,14 +86,17 @@ class Sentence:
         last = len(self.lows)
         for date in self.dates:
             positions = self._positions(date)
-            between = self.lows[last + 1 : positions[0]] if positions else ()
+            if not positions:
+                continue
+
+            between = self.lows[last + 1 : positions[0]]
+            last = positions[-1]
             # The two ends of a span, as of "May to June", name no row.
-            if between and _SPAN_WORDS.issuperset(between):
+            if len(between) == 1 and between != [","]:
                 mentions.pop()
-            elif positions:
+            else:
                 rows = [row for day, row in self.evidence.dates if day.agrees(date)]
-                mentions.append(Mention(positions[0], positions[-1], rows))
-            last = positions[-1] if positions else last
+                mentions.append(Mention(positions[0], last, rows))
         with_rows = [mention for mention in mentions if mention.rows]
         return sorted(with_rows, key=attrgetter("first"))
 
@@ -162,8 +155,8 @@ class Sentence:
             token.kind == "word"
             and token.text[0].isupper()
             and position not in self.dated
-            and token.low not in STOP_WORDS
-            and token.low not in WEEKDAY_NUMBERS
+            and not is_stop_word(token.low)
+            and not is_weekday(token.low)
         )
 
     @property
@@ -218,11 +211,9 @@ class Sentence:
         With a `step` of -1 the words are read backwards.
         """
         phrase_words: list[str] = []
-        position = first - step
-        while len(phrase_words) < 6:
-            position += step
+        for position in count(first, step):
             low = self.low(position)
-            if position in self._numbered or low in _PHRASE_BREAKS:
+            if position in self._numbered or _is_break(low):
                 break
 
             if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
@@ -230,7 +221,7 @@ class Sentence:
             elif low[0].isalnum():
                 phrase_words.append(low)
 
-        return tuple(phrase_words[:6])
+        return tuple(phrase_words[:MAX_PHRASE_WORDS])
 
     @cached_property
     def words(self) -> Words:
@@ -259,21 +250,18 @@ class Sentence:
 
     def attached(self, quantity: Quantity) -> Mention | None:
         """Return the mention that a number is tied to: "266 in Bern", "Bern: 266"."""
-        later = [m for m in self.mentions if m.first > quantity.last][:1]
-        for mention in later:
-            between = range(quantity.last + 1, mention.first)
-            lows = {self.lows[position] for position in between}
-            is_same_number = self._numbered.isdisjoint(between)
-            is_tied = not STOP_WORDS.isdisjoint(lows)
-            if is_same_number and is_tied and _PHRASE_BREAKS.isdisjoint(lows):
-                return mention
+        later = [m for m in self.mentions if m.first > quantity.last]
+        if later:
+            lows = self.lows[quantity.last + 1 : later[0].first]
+            if any(map(is_stop_word, lows)) and not any(map(_is_break, lows)):
+                return later[0]
 
-        earlier = [m for m in self.mentions if m.last < quantity.first][-1:]
-        for mention in earlier:
-            lows = set(self.lows[mention.last + 1 : quantity.first])
-            is_link = all(low in STOP_WORDS or not low[0].isalnum() for low in lows)
-            if is_link and _PHRASE_BREAKS.isdisjoint(lows):
-                return mention
+        earlier = [m for m in self.mentions if m.last < quantity.first]
+        if earlier:
+            lows = self.lows[earlier[-1].last + 1 : quantity.first]
+            is_link = all(is_stop_word(low) or not low[0].isalnum() for low in lows)
+            if is_link and not any(map(_is_break, lows)):
+                return earlier[-1]
         return None
 
     def subject(self, quantity: Quantity) -> list[EvidenceRow]:
@@ -311,30 +299,31 @@ class Sentence:
         return list(dict.fromkeys(rows))
 
 
+def _is_break(low: str) -> bool:
+    """Return whether a phrase ends before a token in lower case."""
+    return low in _BREAK_SIGNS or low in WORDS.words("break")
+
+
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
     """Yield the sentences of a text, with the rows that they name."""
     tokens = evidence.lexicon.read(text_parts.tokenize(text))
     dates = list(text_parts.dates(text))
     if not evidence.has_times:  # "3:15" may be a ratio
         dates = [date for date in dates if date.hour is None]
-    dates.sort(key=lambda date: date.start)
+    dates.sort(key=attrgetter("start"))
 
     topic: Sequence[EvidenceRow] = ()
     header: Sequence[Sequence[Token]] = ()
     start = 0
     first_date = 0
     for end, token in enumerate(tokens, 1):
-        gap = "\n"  # the end of the text ends a line too
-        if end < len(tokens):
-            gap = text[token.end : tokens[end].start]
-
+        # The end of the text ends a line too.
+        gap = text[token.end : tokens[end].start] if end < len(tokens) else "\n"
         is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
         if not is_end and end - start < MAX_SENTENCE_TOKENS:
             continue
 
-        next_date = first_date
-        while next_date < len(dates) and dates[next_date].start < token.end:
-            next_date += 1
+        next_date = bisect_left(dates, token.end, key=attrgetter("start"))
         is_row = tokens[start].low == "|"
         sentence = Sentence(
             text=text,

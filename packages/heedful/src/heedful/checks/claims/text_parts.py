@@ -1,6 +1,6 @@
 """Find words, numbers and dates in a text; compare words with the names of columns.
 
-Everything here is a rule about English: number words, months, word endings. A text is
+Everything here is a rule about English; its words are in `claim_words.toml`. A text is
 read as tokens (`tokenize`), from which `quantities` and `dates` are made. `likeness`
 says how well a word of a text matches a part of a column's name, such as "temperature"
 and "temp", "points" and "pts", or "fourth" and "4".
@@ -10,13 +10,17 @@ import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, time as day_time, tzinfo
+from datetime import date as calendar_date, datetime, time as day_time, tzinfo
 from email.utils import parsedate
-from functools import lru_cache
-from math import isfinite
+from functools import cache, lru_cache
 from typing import NamedTuple
-from unicodedata import normalize
+from unicodedata import lookup, normalize, numeric
 
+from heedful.knowledge import KnowledgeTable
+from heedful.lessons.words import INDEX_STOP_WORDS
+
+WORDS = KnowledgeTable("checks/claims/claim_words")
+_ORDINAL_SUFFIX = "(?:st|nd|rd|th)"
 # The groups are named after the kinds of tokens; the first kind that fits is used.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
@@ -25,61 +29,20 @@ from unicodedata import normalize
 # - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
 _CLAIM_TOKEN_PATTERN = re.compile(
-    r"(?P<times>(?<=\d)[x×](?=\d))"
-    r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
+    rf"(?P<times>(?<=\d)[x×](?=\d))|(?P<ordinal>\d+{_ORDINAL_SUFFIX}\b)"
     r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
     r"|(?P<word>[^\W\d_](?:[^\W\d_]|(?<=[A-Za-z\d])\d|['’](?!s\b)(?=[^\W_])"
-    r"|(?<=[A-Za-z])-(?=\d+\b)|(?<=[A-Za-z]-)\d)*)"
-    r"|(?P<sign>'s\b|’s\b|\S)"
+    r"|(?<=[A-Za-z])-\d(?=\d*\b))*)|(?P<sign>['’]s\b|\S)"
 )
 _CURRENCY_SIGNS = frozenset("$€£¥")
-_CARDINAL_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen "
-    "fourteen fifteen sixteen seventeen eighteen nineteen"
-)
-_CARDINAL_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_CARDINALS = {
-    **{word: number for number, word in enumerate(_CARDINAL_UNITS.split())},
-    **{word: 10 * number for number, word in enumerate(_CARDINAL_TENS.split(), 2)},
-    "dozen": 12,
-    "hundred": 100,
-}
-_ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "squared": 2, "cubed": 3}
-NUMBER_SCALES = {
-    "hundred": 1e2,
-    "thousand": 1e3,
-    "k": 1e3,
-    **dict.fromkeys(("million", "mn", "mm", "m"), 1e6),
-    **dict.fromkeys(("billion", "bn", "b"), 1e9),
-    **dict.fromkeys(("trillion", "t"), 1e12),
-}
-_PERCENT_WORDS = ("%", "percent", "pct", "percentage")
+# `float` reads no commas, no signs of currencies and no typographic minus signs.
+_PLAIN_DIGITS = str.maketrans("\u2212", "-", ",$€£¥")
+# Of DIGIT NINE, CIRCLED NUMBER NINETEEN and AEGEAN NUMBER NINETY in Unicode.
+_NUMBER_CHARACTERS = ("DIGIT", "CIRCLED NUMBER", "AEGEAN NUMBER")
 # How far below and above a number the true one may lie after such a word, as shares
 # of it: "under 5,000", "more than 5,000".
-_APPROXIMATIONS = {
-    **dict.fromkeys("about around roughly approximately ~".split(), (0.05, 0.05)),
-    **dict.fromkeys(
-        "over above least exceeding exceeds more greater higher".split(), (0, 0.25)
-    ),
-    **dict.fromkeys("under below most nearly almost less fewer".split(), (0.25, 0)),
-}
-_RISE_STEMS = frozenset(
-    "ros ris risen grew grow grown growth increas climb gain surg jump soar up".split()
-)
-_FALL_STEMS = frozenset(
-    "fell fall fallen decreas declin drop dropp shrank shrink shrunk reduc slipp plung "
-    "sank lost los loss down".split()
-)
-STOP_WORDS = frozenset(
-    """
-    a an the of to in on at for and or is are was were be been do does did has have had
-    with by from as that this it its his her their he she they i you we not but who
-    which what when where while also into after before than then there will would can
-    could may over under between during about up out so if no all some any more most
-    other such only both each 's s nt
-    """.split()
-)
+_APPROXIMATIONS = {"about": (0.05, 0.05), "above": (0, 0.25), "below": (0.25, 0)}
 
 
 class Token(NamedTuple):
@@ -101,8 +64,8 @@ class Quantity(NamedTuple):
 
     `step` is the unit of the last digit (0.1 for 2.5). The values from `least` to
     `greatest` round to the number, or are meant by a word such as "about" before it.
-    `scale` is 1e6 for "2 million". `digits` is True if the number is written in digits,
-    `percent` if it is a percentage, `points` if it is a difference of percentages.
+    `digits` is True if the number is written in digits, `percent` if it is a
+    percentage, `points` if it is a difference of percentages.
     """
 
     first: int
@@ -111,7 +74,6 @@ class Quantity(NamedTuple):
     step: float
     least: float
     greatest: float
-    scale: float
     digits: bool
     percent: bool
     points: bool
@@ -135,23 +97,16 @@ class Quantity(NamedTuple):
 
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of a text in order."""
-    tokens = []
-    for match in _CLAIM_TOKEN_PATTERN.finditer(text):
-        kind = match.lastgroup or ""
-        low = match[0]
-        if kind == "word":
-            low = normalize("NFKC", low)
-
-        tokens.append(
-            Token(
-                text=match[0],
-                low=low.casefold(),
-                start=match.start(),
-                end=match.end(),
-                kind=kind,
-            )
+    return [
+        Token(
+            text=match[0],
+            low=normalize("NFKC", match[0]).casefold(),
+            start=match.start(),
+            end=match.end(),
+            kind=match.lastgroup or "",
         )
-    return tokens
+        for match in _CLAIM_TOKEN_PATTERN.finditer(text)
+    ]
 
 
 def parse_number(text: str) -> float | None:
@@ -164,8 +119,7 @@ def parse_number(text: str) -> float | None:
     match = _CLAIM_TOKEN_PATTERN.fullmatch(number)
     if not match or match.lastgroup != "number":
         return None
-    value = float(_plain_digits(number))
-    return value if isfinite(value) else None
+    return float(number.translate(_PLAIN_DIGITS))
 
 
 def figure(value: float) -> str:
@@ -177,12 +131,27 @@ def figure(value: float) -> str:
     return f"{value:,.12g}" if abs(value) >= 10_000 else f"{value:.12g}"
 
 
-def _plain_digits(number: str) -> str:
-    """Return a number as `float` reads it: without commas and the sign of a currency,
-    "-" for a typographic minus sign.
+def meaning(group: str, word: str) -> str:
+    """Return what a word of a group of `WORDS` means, "" if the group lacks it."""
+    for row in WORDS.rows(group):
+        if word in row.words:
+            return row.meaning
+    return ""
+
+
+@lru_cache(maxsize=10_000)
+def cardinal(word: str) -> float:
+    """Return the number from 0 to 90 that a word stands for, or else -1.
+
+    The names of characters in Unicode have these words.
+
+    >>> cardinal("nine"), cardinal("twelve"), cardinal("ninety"), cardinal("points")
+    (9.0, 12.0, 90.0, -1.0)
     """
-    digits = number.replace(",", "").replace("\u2212", "-")
-    return digits.translate(dict.fromkeys(map(ord, _CURRENCY_SIGNS)))
+    for kind in _NUMBER_CHARACTERS:
+        with suppress(KeyError, UnicodeError):
+            return numeric(lookup(f"{kind} {word}"))
+    return -1.0
 
 
 def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
@@ -197,27 +166,28 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         first = position
         digits = tokens[first].kind == "number"
         value, step, position = _read_number(lows, first, digits=digits)
-        if not digits and lows[first] not in _CARDINALS:
+        if not digits and value < 0:
             continue
 
         scale = _read_scale(tokens, position) if position < len(tokens) else 1.0
         if scale != 1:
             position += 1
 
-        half_step = step * scale / 2 * (1 + 1e-9)
+        value *= scale
+        step *= scale
+        half_step = step / 2 * (1 + 1e-9)
         lead = lows[first - 2] if lows[first - 1] == "than" else lows[first - 1]
-        below, above = _APPROXIMATIONS.get(lead, (0, 0))
+        below, above = _APPROXIMATIONS.get(meaning("bound", lead), (0, 0))
 
-        percent = lows[position] in _PERCENT_WORDS
+        percent = lows[position].startswith(("%", "percent"))
         points = percent and lows[position + 1].startswith("point")
         yield Quantity(
             first=first,
             last=position - 1,
-            value=value * scale,
-            step=step * scale,
-            least=value * scale - below * abs(value) * scale - half_step,
-            greatest=value * scale + above * abs(value) * scale + half_step,
-            scale=scale,
+            value=value,
+            step=step,
+            least=value - below * abs(value) - half_step,
+            greatest=value + above * abs(value) + half_step,
             digits=digits,
             percent=percent and not points,
             points=points or lows[position] == "pp",
@@ -229,19 +199,20 @@ def _read_number(
 ) -> tuple[float, float, int]:
     """Return the number at a position, the unit of its last digit, and its end.
 
-    The number is 0 if there is none. `digits` is True if it is written in digits.
+    The number is -1 if there is none. `digits` is True if it is written in digits.
     """
-    low = lows[first]
     end = first + 1
     if digits:
-        number = _plain_digits(low)
+        number = lows[first].translate(_PLAIN_DIGITS)
         decimals = number.partition(".")[2]
         return float(number), 10.0 ** -len(decimals), end
 
-    value = float(_CARDINALS.get(low, 0))
+    if lows[first] == "a" and meaning("scale", lows[end]):
+        return 1.0, 1.0, end  # "a dozen" is one dozen
+    value = cardinal(lows[first])
     # "twenty-one" and "twenty one" are one number.
     unit_position = end + 1 if lows[end] == "-" else end
-    unit = _CARDINALS.get(lows[unit_position], 0)
+    unit = cardinal(lows[unit_position])
     if value >= 20 and 0 < unit < 10:
         return value + unit, 1.0, unit_position + 1
     return value, 1.0, end
@@ -250,40 +221,36 @@ def _read_number(
 def _read_scale(tokens: Sequence[Token], position: int) -> float:
     """Return what the word at a position multiplies the number before it by.
 
-    A letter does so only as a part of the number, and "m" and "mm" are lengths, but not
-    of money: "9.1M", "$9.1m".
+    A letter does so only as a part of the number. Small letters, and "mm", are units,
+    but not of money: "9.1M", "$9.1m".
     """
     token = tokens[position]
     number = tokens[position - 1]
+    scale = meaning("scale", token.low)
+    if token.start == number.end:
+        scale = scale or meaning("scale_letter", token.low)
     is_money = not _CURRENCY_SIGNS.isdisjoint(number.low)
-    if len(token.low) == 1 and token.low != "k" and token.start > number.end:
-        return 1.0
-    if token.text in ("m", "mm", "b", "t") and not is_money:
-        return 1.0
-    return NUMBER_SCALES.get(token.low, 1.0)
+    is_unit = token.text == "mm" or token.text in WORDS.words("scale_letter")
+    return float(scale or 1) if is_money or not is_unit else 1.0
 
 
 def direction(words: Iterable[str]) -> int:
     """Return 1 if the first word of rising or falling is one of rising, -1, or 0."""
     for word in words:
-        if stem(word) in _RISE_STEMS:
+        if WORDS.pattern("rise", r"\A").search(word):
             return 1
-        if stem(word) in _FALL_STEMS:
+        if WORDS.pattern("fall", r"\A").search(word):
             return -1
     return 0
 
 
-_WEEKDAY_LIST = "monday tuesday wednesday thursday friday saturday sunday"
-WEEKDAY_NUMBERS = {name: n for n, name in enumerate(_WEEKDAY_LIST.split())}
-_MONTH_REGEX = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
-)
-_ORDINAL_SUFFIX_REGEX = r"(?:st|nd|rd|th)?"
+# The first three letters of the months. Unlike `strftime`, `ctime` has English names in
+# any locale: "Sat Jan  1 00:00:00 2000".
+_MONTHS = [calendar_date(2000, month, 1).ctime()[4:7] for month in range(1, 13)]
 # A date in one of four forms: "2017-03-02"; "2/3/2017" or "02.03.17"; "2017-03"; with
 # the name of the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No
 # letter or digit follows it, except for a time: "2017-03-02T10:00". The "link" leads
-# to a time.
+# to a time. "Sept" has one letter more than other short names.
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
@@ -291,11 +258,11 @@ _CLAIM_DATE_PATTERN = re.compile(
       | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
       | (?P<of>\d{{4}})-(?P<numbered>\d\d)(?!-\d)
       | (?:
-            (?P<d>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}\s+(?:of\s+)?
+            (?P<d>\d{{1,2}}){_ORDINAL_SUFFIX}?\s+(?:of\s+)?
           | (?P<before>\d{{4}}),?\s+
         )?
-        (?P<month>{_MONTH_REGEX})
-        (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX_REGEX}(?![\d:]))?
+        (?P<month>(?:{"|".join(_MONTHS)})(?:(?!t\b)[a-z]+)?)t?\b\.?
+        (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX}?(?![\d:]))?
         (?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
     )
     (?!(?!T\d\d:)\w)(?=(?P<link>T|,?\s+(?:at\s+)?|))
@@ -329,6 +296,14 @@ class Date(NamedTuple):
     minute: int | None = None
     zone: tzinfo | None = None
 
+    @property
+    def weekday(self) -> str:
+        """The first three letters of the weekday in lower case, "" without a day."""
+        if not self.year or not self.day:
+            return ""
+        day = calendar_date(self.year, self.month, self.day)
+        return day.ctime()[:3].casefold()
+
     def agrees(self, other: "Date") -> bool:
         """Return whether the parts that both dates have are equal.
 
@@ -345,18 +320,24 @@ class Date(NamedTuple):
         """Return the same time in another zone, if both zones and the day are known."""
         if zone and self.zone and self.year and self.day:
             with suppress(OverflowError):
-                day = datetime(self.year, self.month, self.day, tzinfo=self.zone)
-                time = day.replace(hour=self.hour or 0, minute=self.minute or 0)
-                time = time.astimezone(zone)
-                return self._replace(
-                    year=time.year,
-                    month=time.month,
-                    day=time.day,
-                    hour=time.hour,
-                    minute=time.minute,
-                    zone=zone,
-                )
+                time = datetime(
+                    self.year,
+                    self.month,
+                    self.day,
+                    hour=self.hour or 0,
+                    minute=self.minute or 0,
+                    tzinfo=self.zone,
+                ).astimezone(zone)
+                return Date(self.start, self.end, *time.timetuple()[:5], zone)
         return self
+
+
+_WEEKDAYS = {Date(0, 0, 2000, month=1, day=day).weekday for day in range(1, 8)}
+
+
+def is_weekday(word: str) -> bool:
+    """Return whether a word in lower case is the name of a weekday."""
+    return word[:3] in _WEEKDAYS and word.endswith("day")
 
 
 def dates(text: str) -> Iterator[Date]:
@@ -437,7 +418,7 @@ def _year_month_day(
 
     if match["month"]:
         # Unlike `strptime`, this reads English months in any locale.
-        moment = parsedate(f"1 {match['month'][:3]} 2000 00:00")
+        moment = parsedate(f"1 {match['month']} 2000 00:00")
         month = moment[1] if moment else 0
         year = parts.get("after") or parts.get("before", 0)
         day = parts.get("d") or parts.get("later", 0)
@@ -449,9 +430,12 @@ def _year_month_day(
 
 
 # A part of a name: "HTTP" and "Code" in "HTTPCode", "rate" and "3" in "rate3".
-_NAME_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\dA-Z_]+|[A-Z]+|\d+")
+_NAME_PART_PATTERN = re.compile(r"[A-Z]+(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+|\d+")
+# The commonest endings of English, after three letters or more.
+_ENDING_PATTERN = re.compile(r"(?<=\w{3})(?:ing|ed|ly|es?|s)\Z")
 
 
+@lru_cache(maxsize=10_000)
 def stem(word: str) -> str:
     """Return a word in lower case, without the commonest endings of English.
 
@@ -459,18 +443,28 @@ def stem(word: str) -> str:
     ('report', 'scor', 'gas')
     """
     word = word.casefold()
-    if len(word) < 4 or not word.isascii():
-        return word
+    return _ENDING_PATTERN.sub("", word) if word.isascii() else word
 
-    for ending in ("ing", "ed", "ly", "es", "s", "e"):
-        if word.endswith(ending) and len(word) >= len(ending) + 3:
-            return word.removesuffix(ending)
-    return word
+
+def stems(group: str) -> frozenset[str]:
+    """Return the stems of the words of a group of `WORDS`."""
+    return _stems_of(WORDS.words(group))
+
+
+@cache
+def _stems_of(words: frozenset[str]) -> frozenset[str]:
+    """Return the stems of words."""
+    return frozenset(map(stem, words))
+
+
+def is_stop_word(word: str) -> bool:
+    """Return whether a word in lower case is one of the commonest words of English."""
+    return word in INDEX_STOP_WORDS or word in WORDS.words("stop")
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
     """Return the stems of words, without stop words."""
-    return [stem(word) for word in words if word not in STOP_WORDS and len(word) > 1]
+    return [stem(word) for word in words if len(word) > 1 and not is_stop_word(word)]
 
 
 @lru_cache(maxsize=10_000)
@@ -495,12 +489,12 @@ def likeness(word: str, part: str) -> int:
     (3, 0)
     """
     if part.isdecimal():
-        numbers = (word, str(_CARDINALS.get(word)), str(_ORDINALS.get(word)))
+        numbers = (word, f"{cardinal(word):g}", meaning("ordinal", word))
         return 3 if part in numbers else 0
 
     if stem(word) == stem(part):
         return 3
-    if min(len(word), len(part)) < 2 or word in STOP_WORDS:
+    if min(len(word), len(part)) < 2 or is_stop_word(word):
         return 0
 
     short, long = sorted((part, word), key=len)
