@@ -26,8 +26,7 @@ from heedful.episodes.readers.base import (
     refused_call,
     words_of_others,
 )
-from heedful.errors import InvalidInput
-from heedful.validation import Fields
+from heedful.validation import Fields, require
 
 # Entries of Claude Code that hold words; an attachment is what it showed with a prompt.
 SESSION_ENTRIES = ("user", "assistant", "system", "summary", "attachment", "result")
@@ -56,16 +55,14 @@ class SessionReader(EntryReader):
 
         Entries of other types are ignored, and so are those that were read before.
         """
-        if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
-            raise InvalidInput("an entry", value, "an object with a type")
+        is_entry = isinstance(value, Mapping) and isinstance(value.get("type"), str)
+        require(is_entry, "an entry", value, "an object with a type")
         if value["type"] not in SESSION_ENTRIES:
             return []
 
         id = text_field(value, "sessionId") or text_field(value, "session_id")
         id = id or next(reversed(self._sessions), "")
-        if id and "" in self._sessions:  # earlier entries named no session
-            self._sessions[id] = self._sessions.pop("")
-        session = self._sessions[id]
+        session = self._sessions.named(id)
         uuid = text_field(value, "uuid")
         if uuid and uuid in session.entry_ids:
             return []
@@ -132,10 +129,8 @@ def entry_events(entry: Fields, names: MutableMapping[str, str]) -> list[Event]:
         notice = Event("system_event", words, code=code, origin="outside")
         return [notice] if words else []
 
-    message = entry.get("message")
-    if not isinstance(message, Mapping):
-        raise InvalidInput("message", message, "an object with content")
-
+    message: Any = entry.get("message")
+    require(isinstance(message, Mapping), "message", message, "an object with content")
     is_meta = entry.get("isMeta") is True
     role = "system" if is_meta else kind
     chat_message = {"role": role, "content": message.get("content")}

@@ -2,8 +2,8 @@
 
 A rollout has the items of the model's API, and events that repeat most of them: of the
 events, only errors are read. The output of a command has a header with its exit code
-(codex-rs/core/src/tools/context.rs). A command that runs on is polled by `write_stdin`:
-what its last poll returns is the result of the command.
+(codex-rs/core/src/tools/context.rs). A command that runs on has its result when
+`write_stdin` returns its end.
 
 `codex exec --json` (codex-rs/exec/src/exec_events.rs) prints events of a thread; a
 completed item has a call and its result. Earlier versions printed the events of the
@@ -20,11 +20,13 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.episodes.episode import Episode, Event, Limits, json_data
+from heedful.episodes.failures import reports_failure
 from heedful.episodes.messages import (
     arguments_of,
     chat_events,
     first_of,
     message_events,
+    object_of,
     objects,
     seconds,
     text_field,
@@ -38,8 +40,10 @@ from heedful.episodes.readers.base import (
     refused_call,
     words_of_others,
 )
-from heedful.errors import InvalidInput
+from heedful.episodes.readers.text_actions import with_output
+from heedful.episodes.run_mistakes import call_id
 from heedful.lessons.action import command_of
+from heedful.validation import require
 
 # An item of the API, or an event, as JSON data.
 Item = Mapping[str, Any]
@@ -47,10 +51,10 @@ Item = Mapping[str, Any]
 OUTPUT_FIELDS = {"output", "metadata", "content", "success"}
 # How a note begins that Codex wrote as the user: with a tag, or with AGENTS.md.
 CODEX_NOTES = ("<", "# AGENTS.md instructions")
+# The header of an output says in its first or second line how long the call took.
 _HEADER_PATTERN = re.compile(
-    r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines):?[^\n]*\n"
-    r"|(?:Exit code:|Process exited with code) (?P<code>-?\d+)\n"
-    r"|Process running with session ID (?P<process>\d+)\n)+(?:Output:\n?)?"
+    r"(?=(?:[^\n]*\n)?Wall time: )(?:[\w ]+ code:? (-?\d+)\n|[\w ]+: [^\n]*\n)+?"
+    r"Output:\n?"
 )
 
 
@@ -62,9 +66,9 @@ class CodexReader(EntryReader):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self._id = ""
+        # The session whose calls are read: a fork begins with those of its origin.
+        self._origin = ""
         self._meta = ""
-        # The calls of commands that run on, by their processes and by their polls.
-        self._commands: dict[str, str] = {}
 
     @staticmethod
     def begins(value: Any) -> bool:
@@ -74,10 +78,9 @@ class CodexReader(EntryReader):
 
     def add(self, value: Any) -> list[Episode]:
         """Read an entry; return [], as the session may go on. Raises InvalidInput."""
-        item = value.get("payload") if isinstance(value, Mapping) else None
-        if not isinstance(item, Mapping):
-            raise InvalidInput("an entry", value, "an object with a payload")
-
+        item: Any = value.get("payload") if isinstance(value, Mapping) else None
+        is_entry = isinstance(item, Mapping)
+        require(is_entry, "an entry", value, "an object with a payload")
         kind = value.get("type")
         events: Iterable[Event] = []
         if kind == "session_meta":
@@ -95,16 +98,17 @@ class CodexReader(EntryReader):
     def _open(self, meta: Item) -> None:
         """Begin a session, unless it is the one that the open session continues."""
         id = text_field(meta, "id")
-        if id in self._meta:
+        self._origin = text_field(meta, "forked_from_id") or id
+        is_continued = id in self._meta
+        self._meta += json.dumps(meta)
+        if is_continued:
             return
 
         self._id = id
-        self._meta = json.dumps(meta)
-        if "" in self._sessions:  # earlier entries named no session
-            self._sessions[id] = self._sessions.pop("")
         is_of_user = meta.get("thread_source") in (None, "user")
         origin = text_of(meta.get("source"))
-        self._sessions[id].is_of_subagent = "subagent" in origin or not is_of_user
+        session = self._sessions.named(id)
+        session.is_of_subagent = "subagent" in origin or not is_of_user
 
     def _add(self, events: Iterable[Event], time: float | None) -> None:
         """Add events to the open session."""
@@ -112,50 +116,25 @@ class CodexReader(EntryReader):
         for event in events:
             if session.is_of_subagent:
                 event = as_prompt_of_model(event)
-            session.builder.add(replace(event, at=time))
+            # Models of others count the calls of a session.
+            call = call_id(event) or (event.call and f"{self._origin}/{event.call}")
+            session.builder.add(replace(event, call=call, at=time))
 
     def _item_events(self, item: Item) -> Iterator[Event]:
         """Yield the events of an item of the model's API. Raises InvalidInput."""
         kind = text_field(item, "type")
-        if not kind.endswith(("message", "_call", "_call_output")):
+        if "_call" not in kind and not kind.endswith("message"):
             words = texts_of(item, ("output", "content", "text"))
             if words and kind != "reasoning":
                 yield words_of_others(words)
             return
 
-        for event in chat_events(item, self._sessions[self._id].tool_names):
-            if event.type == "tool_response":
-                yield from self._result_events(event)
-            elif event.tool != "write_stdin" or not self._is_poll(event):
-                yield _without_notes(event)
-
-    def _is_poll(self, call: Event) -> bool:
-        """Return whether a call only waits for a command, and note for which."""
-        arguments = call.arguments
-        if not isinstance(arguments, Mapping) or arguments.get("chars"):
-            return False
-        command = self._commands.get(f"{arguments.get('session_id')}", "")
-        self._commands[call.call] = command
-        return command != ""
-
-    def _result_events(self, result: Event) -> Iterator[Event]:
-        """Yield the result of a call, none while its command runs on."""
-        call = self._commands.get(result.call) or result.call
-        text, code = _output_of(result.error or result.content)
-        header = _HEADER_PATTERN.match(text)
-        if header is not None:
-            code = int(header["code"] or 0)
-            text = text[header.end() :]
-            if header["process"]:
-                self._commands[header["process"]] = call
-                return
-
-        tool = self._sessions[self._id].tool_names.get(call, result.tool)
-        result = replace(result, tool=tool, call=call, content=text, error="")
-        if code:
-            error = text.strip() or "failed"
-            result = replace(result, content="", error=error, code=str(code))
-        yield result
+        session = self._sessions[self._id]
+        for event in chat_events(item, session.tool_names):
+            followed = session.followed(event)
+            if followed is not None:
+                is_result = followed.type == "tool_response"
+                yield _ended(followed) if is_result else _without_notes(followed)
 
 
 def _without_notes(event: Event) -> Event:
@@ -168,24 +147,32 @@ def _without_notes(event: Event) -> Event:
     return event
 
 
-def _output_of(text: str) -> tuple[str, int]:
-    """Return the output of a call and its exit code; 1 for a failure without a code.
+def _ended(result: Event) -> Event:
+    """Return a result with its exit code, or as a failure if its text says so.
 
-    Earlier versions wrote both as JSON. A tool may return any other object.
+    What has no exit code is of Codex itself. Earlier versions wrote output and exit
+    code as JSON; a tool may return any other object.
     """
+    text = result.error or result.content
+    status = ""
     data = json_data(text)
-    if not isinstance(data, Mapping) or not data.keys() <= OUTPUT_FIELDS:
-        return text, 0
-    figures = data.get("metadata")
-    code = figures.get("exit_code") if isinstance(figures, Mapping) else 0
-    if data.get("success") is False:
-        code = 1
-    words = texts_of(data, ("output", "content"))
-    return words, code if isinstance(code, int) else 0
+    if isinstance(data, Mapping) and data.keys() <= OUTPUT_FIELDS:
+        code = object_of(data, "metadata").get("exit_code")
+        if data.get("success") is False:
+            code = 1
+        text = texts_of(data, ("output", "content"))
+        if isinstance(code, int):
+            status = str(code)
+    header = _HEADER_PATTERN.match(text)
+    if header is not None:
+        status = header[1] or status
+        text = text[header.end() :]
+    if not status and reports_failure(text):
+        return replace(result, content="", error=text)
+    return with_output(replace(result, error=""), text, status)
 
 
 EVENT_KINDS = ("thread", "turn", "item")
-CHANGES = ("started", "updated", "completed", "failed")
 # What an item says -> the type of the event; the prompt has no type.
 ITEM_TYPES = {"agent_message": "llm_response", "": "user_message"}
 # What a command printed; the first has all of it.
@@ -212,7 +199,7 @@ class ExecReader(EntryReader):
         if isinstance(message, Mapping):
             return isinstance(message.get("type"), str)
         kind, _, change = text_of(value.get("type")).partition(".")
-        return kind in EVENT_KINDS and change in CHANGES
+        return kind in EVENT_KINDS and change.endswith("ed")
 
     def add(self, value: Any) -> list[Episode]:
         """Read an event; return [], as its thread may go on. Raises InvalidInput."""
@@ -262,7 +249,7 @@ def _events_of(item: Item) -> list[Event]:
     words = "\n".join(filter(None, parts))
     if item.get("exit_code") and not words:
         words = f"exit code {item['exit_code']}"
-    marks = {name: item.get(name) for name in ("status", "success")}
+    marks = {name: item.get(name) for name in ("status", "success", "exit_code")}
     result = {**marks, "type": "tool_result", "name": call.tool, "content": words}
     return [call, *message_events("tool", [result | {"error": error}], {})]
 

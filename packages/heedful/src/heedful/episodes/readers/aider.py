@@ -20,9 +20,10 @@ RUN_COMMANDS = ("/run ", "/test ", "!")
 _STEP_PATTERN = re.compile(
     r"(?m)^(?:Running (?P<command>.+)|Applied edit to (?P<path>.+)"
     r"|(?P<failure>.*did not conform to the edit format.*)"
-    r"|(?P<error>litellm\.\w+: .+)"
+    r"|(?P<error>litellm\.\w+: .+|Model .+ has hit a token limit!)"
     r"|(?P<refused>.+)\nRun shell commands?\?.*: n|.*\? \(Y\)es/.*)$"
 )
+_BYTES_PATTERN = re.compile(r"\bb'(\{.*\})'")
 
 
 class AiderReader(ValueReader):
@@ -89,6 +90,7 @@ def _steps_of(text: str) -> Iterator[Event]:
             yield Event("tool_call", tool="edit")
             yield Event("tool_response", tool="edit", error=error)
         elif step["error"]:
-            yield Event("error_event", error=step[0])
+            # The answer of an API stands there as Python prints bytes.
+            yield Event("error_event", error=_BYTES_PATTERN.sub(r"\1", step[0]))
         elif step["refused"]:
             yield from refused_call("Bash", {"command": step["refused"]})

@@ -8,8 +8,10 @@ the others.
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections import deque
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from heedful.episodes.episode import (
@@ -22,12 +24,22 @@ from heedful.episodes.episode import (
     Fault,
     Limits,
 )
-from heedful.episodes.messages import chat_events, first_of, text_of, texts_of
+from heedful.episodes.messages import (
+    chat_events,
+    first_of,
+    inner_objects,
+    text_of,
+    texts_of,
+)
 from heedful.episodes.readers.text_actions import observed, with_status
 from heedful.validation import Fields
 
 # The result of a call that was not allowed to run, as `Course` recognises it.
 REFUSAL = "The call was not allowed by the user."
+# How Codex says that a command runs on, in the header of its result.
+_RUNNING_PATTERN = re.compile(
+    r"(?m)\A(?:[^\n]*\n){0,4}?Process running with session ID (\d+)$"
+)
 
 
 class Reader(Protocol):
@@ -63,31 +75,22 @@ class ValueReader(Reader):
 
 
 # The fields that say how a run ended; the first that says it counts.
-OUTCOME_FIELDS = (
+CLEAR_FIELDS = (
     "outcome",
-    "value",
     "resolved",
     "success",
     "passed",
-    "correct",
     "is_correct",
     "utility",
     "reward",
-    "rewards",
-    "score",
-    "scores",
-    "verdict",
-    "subtype",
 )
-# Those that in an inner object, such as a run's settings, may mean anything.
-AMBIGUOUS_FIELDS = frozenset({"value", "score", "scores", "subtype"})
+# In an inner object, such as a run's settings, these may mean anything.
+OUTCOME_FIELDS = (*CLEAR_FIELDS, "value", "score", "scores", "subtype")
 # How the words begin that say how a run ended; a letter is that of a score.
 OUTCOME_PATTERNS: Mapping[str, Ended] = {
-    "succe|resolved|(pass(ed)?|correct)(?![a-z])": "success",
-    "(c|true)$": "success",
-    "fail|unresolved|incorrect": "failure",
-    "(i|n|false)$": "failure",
-    "p$|partial": "partial",
+    r"succe|pass(ed)?\b|c$": "success",
+    "fail|[in]$": "failure",
+    "partial|p$": "partial",
     "error": "error",
 }
 
@@ -98,13 +101,10 @@ def outcome_of(fields: Fields) -> Ended | None:
     Returns None if none says it. A reward or score of 1 is a success, and less a
     failure. Several scores that differ are a partial success.
     """
-    inner = [
-        {name: part[name] for name in part if name not in AMBIGUOUS_FIELDS}
-        for part in fields.values()
-        if isinstance(part, Mapping)
-    ]
-    outcomes = [_outcome_by_fields(part) for part in (fields, *inner)]
-    outcome: Ended | None = next(filter(None, outcomes), None)
+    inner = (_outcome_by_fields(part, CLEAR_FIELDS) for part in inner_objects(fields))
+    outcome: Ended | None = next(
+        filter(None, [_outcome_by_fields(fields), *inner]), None
+    )
     status = fields.get("status")
     error = fields.get("error")
     if outcome is None and isinstance(status, str):
@@ -115,9 +115,11 @@ def outcome_of(fields: Fields) -> Ended | None:
     return outcome
 
 
-def _outcome_by_fields(fields: Fields) -> Ended | None:
+def _outcome_by_fields(
+    fields: Fields, names: Sequence[str] = OUTCOME_FIELDS
+) -> Ended | None:
     """Return the outcome by the first field that says it, but a status or an error."""
-    values = [fields[name] for name in OUTCOME_FIELDS if name in fields]
+    values = [fields[name] for name in names if name in fields]
     outcomes = map(_outcome_by_value, values)
     outcome: Ended | None = next(filter(None, outcomes), None)
     status = fields.get("exit_status")
@@ -152,9 +154,7 @@ def _outcome_by_word(word: str) -> Ended | None:
     if TIMEOUT_CODE_PATTERN.search(word):
         return "timeout"
     patterns = OUTCOME_PATTERNS.items()
-    return next(
-        (outcome for pattern, outcome in patterns if re.match(pattern, word)), None
-    )
+    return next((ended for pattern, ended in patterns if re.match(pattern, word)), None)
 
 
 def fault_of(fields: Fields) -> Fault | None:
@@ -174,9 +174,11 @@ class OpenSession:
 
     A model, not a person, wrote the prompts of a session of a subagent. `outcome` and
     `fault` are None if the format does not say how the session ended. `refused_calls`
-    are the ids of calls that nobody allowed to run. `answer_text` is what the model
-    said last, `tool_names` are those of the calls by their ids, and `entry_ids` are
-    those of the entries that were read.
+    are the ids of calls that nobody allowed to run, `tool_names` are those of the calls
+    by their ids, and `entry_ids` are those of the entries that were read. `said` are
+    the last texts that may have an action, each with its speaker; the texts of
+    `executors` are results. `commands` are the calls of the commands that run on, by
+    their processes, and by the calls that wait for them.
     """
 
     builder: EpisodeBuilder
@@ -184,28 +186,66 @@ class OpenSession:
     outcome: Ended | None = None
     fault: Fault | None = None
     refused_calls: set[str] = field(default_factory=set)
-    answer_text: str = ""
-    has_text_actions: bool = False
     tool_names: dict[str, str] = field(default_factory=dict)
     entry_ids: set[str] = field(default_factory=set)
+    said: deque[tuple[str, str]] = field(default_factory=partial(deque, maxlen=10))
+    executors: set[str] = field(default_factory=set)
+    commands: dict[str, str] = field(default_factory=dict)
 
     def add(self, message: Fields) -> None:
         """Add the events of a chat message. Raises InvalidInput.
 
-        A message after an action that a model wrote as text may be its result.
+        A message after an action that somebody wrote as text may be its result.
         """
         events = chat_events(message, self.tool_names)
-        is_answer = len(events) == 1 and events[0].type != "llm_response"
-        if self.answer_text and is_answer:
-            text = events[0].content
-            step = observed(self.answer_text, text, is_usual=self.has_text_actions)
-            self.has_text_actions = self.has_text_actions or bool(step)
-            events = step or events
-        self.answer_text = ""
+        speaker = text_of(first_of(message, "source", "name", "role"))
+        if len(events) == 1 and events[0].type != "tool_call":
+            events = self._observed(speaker, events[0]) or events
         for event in events:
             if event.type == "llm_response":
-                self.answer_text += f"\n{event.content}"
-            self.builder.add(with_status(event))
+                self.said.append((speaker, event.content))
+                # Where code is run, what another agent says judges no answer.
+                event = replace(event, agent="" if self.executors else event.agent)
+            elif event.type != "user_message" or speaker == message.get("role"):
+                self.said.clear()
+            followed = self.followed(event)
+            if followed is not None:
+                self.builder.add(with_status(followed))
+
+    def _observed(self, speaker: str, event: Event) -> list[Event]:
+        """Return the action that another speaker wrote, and this event as its result.
+
+        Returns no events if it is not the result. What a model says is one only if it
+        has a status, or if its speaker is an executor.
+        """
+        words = "\n".join(text for other, text in self.said if other != speaker)
+        is_executor = speaker in self.executors
+        step = observed(words, event.content, is_usual=is_executor)
+        is_said = event.type == "llm_response" and not is_executor
+        if not step or (is_said and not step[1].code):
+            return []
+        self.executors.add(speaker)
+        return step
+
+    def followed(self, event: Event) -> Event | None:
+        """Return an event; None if a command runs on after it.
+
+        What a call returns that waits for a command, or writes to it, is the result of
+        the call that began the command.
+        """
+        if event.type == "tool_call" and isinstance(event.arguments, Mapping):
+            process = f"process {event.arguments.get('session_id')}"
+            if process in self.commands:
+                self.commands[event.call] = self.commands[process]
+                return event if event.arguments.get("chars") else None
+        if event.type != "tool_response":
+            return event
+        call = self.commands.get(event.call, event.call)
+        running = _RUNNING_PATTERN.match(event.content)
+        if running is not None:
+            self.commands[f"process {running[1]}"] = call
+            return None
+        return replace(event, tool=self.tool_names.get(call, event.tool), call=call)
 
 
 class OpenSessions(dict[str, OpenSession]):
@@ -219,6 +259,12 @@ class OpenSessions(dict[str, OpenSession]):
     def __missing__(self, id: str) -> OpenSession:
         session = self[id] = OpenSession(EpisodeBuilder(self._limits, self._source))
         return session
+
+    def named(self, id: str) -> OpenSession:
+        """Return a session; earlier entries that named no session are its own."""
+        if id and "" in self:
+            self[id] = self.pop("")
+        return self[id]
 
     def episodes(self) -> list[Episode]:
         """Return the episode of each session that has events, or an outcome."""

@@ -6,20 +6,23 @@ model with its response, as proxies log them: each repeats the chat so far, so t
 request of a chat is all of it. Anthropic's messages (anthropics/anthropic-sdk-python),
 results of tau-bench (sierra-research/tau-bench and tau2-bench), samples of Inspect AI
 (UKGovernmentBEIS/inspect_ai, log/_log.py) and states of LangGraph are chats, too. The
-messages may stand under any name, also in an inner object, or as JSON in a text.
+messages may stand under any name, also in an inner object, or as JSON in a text. In the
+stream of Gemini CLI (`--output-format stream-json`), a message may come in parts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from heedful.episodes.episode import Episode, Limits, json_data
+from heedful.episodes.episode import Episode, Event, Limits, json_data
 from heedful.episodes.messages import (
     first_of,
+    inner_objects,
     object_of,
     objects,
     offered_tools,
+    text_field,
     text_of,
 )
 from heedful.episodes.readers.base import (
@@ -29,12 +32,13 @@ from heedful.episodes.readers.base import (
     outcome_of,
 )
 from heedful.episodes.readers.dialects import (
+    AUTHOR_ROLES,
     as_chat_message,
+    as_group_says,
     as_user_sees,
     is_chat_message,
 )
-from heedful.errors import InvalidInput
-from heedful.validation import Fields
+from heedful.validation import Fields, require
 
 
 @dataclass
@@ -53,8 +57,8 @@ class Chat:
             return cls(messages, [], {})
 
         fields: Fields = value if isinstance(value, Mapping) else {}
-        inner = [part for part in fields.values() if isinstance(part, Mapping)]
-        messages = max(map(_prompt_in, (fields, *inner)), key=len)
+        parts = (fields, *inner_objects(fields))
+        messages = max(map(_prompt_in, parts), key=len)
         answer = _answer_in(fields)
         request = object_of(fields, "request") or fields
         prompt = request.get("input")
@@ -107,6 +111,8 @@ def response_of(fields: Fields) -> Fields:
 
 
 PROMPT_ROLES = ("system", "developer", "user")
+# What stands beside the messages of a run in a stream: its begin, its end, errors.
+RUN_MARKS = ("init", "result", "error")
 ID_FIELDS = ("id", "task_id", "instance_id", "thread_id", "custom_id")
 
 
@@ -117,7 +123,11 @@ class ChatReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        # The single messages of each run, the run that goes on, and the parts of its
+        # message that may go on.
         self._single = OpenSessions(limits, self.source)
+        self._id = ""
+        self._parts: list[Fields] = []
         # Chats that may go on, by their first messages, and those by ids of responses.
         self._open: dict[str, Chat] = {}
         self._keys: dict[str, str] = {}
@@ -134,13 +144,20 @@ class ChatReader:
         Single messages become one episode at the end of the file. Raises InvalidInput.
         """
         message = as_chat_message(value)
-        if message is not None:
-            self._single[""].add(message)
+        if message is not None and message.get("delta") is True:
+            self._parts.append(message)
             return []
-
+        self._end_message()
+        if message is not None:
+            self._single[self._id].add(message)
+            return []
         chat = Chat.of(value)
-        if not chat.messages and not chat.answer and [] not in chat.fields.values():
-            raise InvalidInput("a chat", value, "a list of messages, or have one")
+        if not chat.messages and not chat.answer:
+            if chat.fields.get("type") in RUN_MARKS:
+                self._read_mark(chat.fields)
+                return []
+            is_chat = [] in chat.fields.values()
+            require(is_chat, "a chat", value, "a list of messages, or have one")
         if not chat.answer:
             return [self._episode(chat)]
 
@@ -168,23 +185,49 @@ class ChatReader:
         return [self._episode(open_chat)] if open_chat and not known else []
 
     def finish(self) -> list[Episode]:
-        """Return the chats of requests, and that of the single messages."""
+        """Return the chats of requests, and those of the single messages."""
+        self._end_message()
         chats = [self._episode(chat) for chat in self._open.values()]
         return [*self._single.episodes(), *chats]
 
-    def _session(self, messages: Sequence[Any]) -> OpenSession:
-        """Return a session with these messages. Raises InvalidInput."""
+    def _end_message(self) -> None:
+        """Add the message whose parts were read, if there is one."""
+        if self._parts:
+            words = "".join(text_of(part.get("content")) for part in self._parts)
+            self._single[self._id].add({**self._parts[0], "content": words})
+            self._parts.clear()
+
+    def _read_mark(self, mark: Fields) -> None:
+        """Read how a run begins or ends, or what went wrong in it."""
+        self._id = text_field(mark, "session_id") or self._id
+        session = self._single[self._id]
+        if mark["type"] == "result":
+            session.outcome = outcome_of(mark)
+            session.fault = fault_of(mark)
+        elif mark.get("severity") == "error":
+            session.builder.add(
+                Event("error_event", error=text_of(mark.get("message")))
+            )
+
+    def _session(
+        self, messages: Sequence[Any], executors: Set[str] = frozenset()
+    ) -> OpenSession:
+        """Return a session with these messages. Raises InvalidInput.
+
+        The `executors` run code; who ran some once did so from the beginning.
+        """
         session = OpenSessions(self._limits, self.source)[""]
-        for message in objects(messages, "messages"):
+        session.executors.update(executors)
+        for message in as_group_says(objects(messages, "messages")):
             session.add(as_chat_message(message) or message)
-        return session
+        others = session.executors.difference(AUTHOR_ROLES, executors)
+        return self._session(messages, executors | others) if others else session
 
     def _episode(self, chat: Chat) -> Episode:
         """Return the episode of a chat. Raises InvalidInput."""
         session = self._session([*chat.messages, *chat.answer])
         fields = chat.fields
-        parts = [part for part in fields.values() if isinstance(part, Mapping)]
-        offers = [part.get("tools") for part in (fields, *parts)]
+        offers = [part.get("tools") for part in (fields, *inner_objects(fields))]
         task = fields.get("task")
         if not isinstance(task, str):
             task = None

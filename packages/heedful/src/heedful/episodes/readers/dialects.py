@@ -1,9 +1,10 @@
 """Turn messages of LangChain, AutoGen, ShareGPT and pydantic-ai into OpenAI's. Pure.
 
-Those of ADK and Strands stand inside an object. Sources: langchain-ai/langchain,
+Those of ADK and Strands stand inside an object, and calls of Gemini CLI beside the
+messages in its stream. Sources: langchain-ai/langchain,
 libs/core/langchain_core/messages/base.py and load/serializable.py; microsoft/autogen,
 autogen_agentchat/messages.py; lm-sys/FastChat, docs/training.md; pydantic/pydantic-ai,
-pydantic_ai/messages.py.
+pydantic_ai/messages.py; google-gemini/gemini-cli, packages/core/src/output/types.ts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ PART_FIELDS: Mapping[str, Mapping[str, str]] = {
     "tool-return": {"type": "tool_result"},
     "retry-prompt": {"type": "tool_result", "status": "failed"},
 }
+# With so many, a chat is one of a group of agents.
+MIN_GROUP_NAMES = 3
+SPOKEN_ROLES = ("user", "assistant")
 # Where the words and the calls of a message may stand.
 CONTENTS = ("content", "parts", "tool_calls", "function_call")
 
@@ -125,6 +129,28 @@ def as_user_sees(messages: list[Any]) -> list[Any]:
     ]
 
 
+def as_group_says(messages: list[Fields]) -> list[Fields]:
+    """Return the chat of a group of agents of AutoGen; its first text is the task.
+
+    To each agent all others are users. All who speak have names.
+    """
+    spoken = [message for message in messages if message.get("role") in SPOKEN_ROLES]
+    names = [first_of(message, "name", "source") for message in spoken]
+    if not all(names) or len({*map(str, names)}) < MIN_GROUP_NAMES:
+        return messages
+    return [_as_said(message, spoken[0]) for message in messages]
+
+
+def _as_said(message: Fields, task: Fields) -> Fields:
+    """Return a message of a group; who did not set the task says it as a model."""
+    if message.get("role") not in SPOKEN_ROLES:
+        return message
+    name = first_of(message, "name", "source")
+    is_of_user = name == first_of(task, "name", "source") and message["role"] == "user"
+    role = "user" if message is task or is_of_user else "assistant"
+    return {**message, "role": role, "name": None, "source": name}
+
+
 def _of_sharegpt(value: Fields) -> Fields | None:
     """Return a turn of ShareGPT."""
     author, words = value.get("from"), value.get("value")
@@ -167,7 +193,20 @@ def _item_of_responses(value: Fields) -> Fields | None:
     return value if kind == "reasoning" and "summary" in value else None
 
 
+def _of_gemini_stream(value: Fields) -> Fields | None:
+    """Return a call or a result in what Gemini CLI prints.
+
+    A command has the status of its tool, which worked: the output says how it ended.
+    """
+    call = value.get("tool_id")
+    if not isinstance(call, str):
+        return None
+    role = "assistant" if "tool_name" in value else "tool"
+    return {"role": role, "parts": [{**value, "id": call}]}
+
+
 DIALECTS = (
+    _of_gemini_stream,
     _of_langchain,
     _of_autogen,
     _of_sharegpt,

@@ -26,11 +26,10 @@ from heedful.episodes.messages import (
     texts_of,
 )
 from heedful.episodes.readers.base import ValueReader
-from heedful.errors import InvalidInput
 from heedful.validation import Document, Fields, check_integer, require
 
 # What an event of our own format may state: it lowers the trust of the event's words.
-EVENT_ORIGINS: Mapping[Any, Origin] = {"tool": "tool", "outside": "outside"}
+EVENT_ORIGINS: Mapping[str, Origin] = {"tool": "tool", "outside": "outside"}
 # The names that the code and the message of an event's error may have.
 ERROR_CODE_NAMES = ("code", "error_code", "status", "error_type", "error_category")
 ERROR_MESSAGE_NAMES = ("message", "error_message", "detail")
@@ -56,7 +55,7 @@ class EpisodeReader(ValueReader):
     @staticmethod
     def begins(value: Any) -> bool:
         """Return True for an object with a list of events as heedful has them."""
-        events = value.get("events") if isinstance(value, Mapping) else [None]
+        events = value.get("events") if isinstance(value, Mapping) else None
         if not isinstance(events, list):
             return False
         if not all(isinstance(event, Mapping) for event in events):
@@ -75,9 +74,8 @@ class EpisodeReader(ValueReader):
 
     def add(self, value: Any) -> list[Episode]:
         """Read a value of the file; return what it completes. Raises InvalidInput."""
-        if not isinstance(value, Mapping) or "events" not in value:
-            raise InvalidInput("an episode", value, "an object with events")
-
+        is_episode = isinstance(value, Mapping) and "events" in value
+        require(is_episode, "an episode", value, "an object with events")
         fields = _canonical_names(value)
         builder = EpisodeBuilder(self._limits, self.source)
         for event in objects(fields["events"], "events"):
@@ -91,9 +89,8 @@ class EpisodeReader(ValueReader):
             f"one of {', '.join(EPISODE_OUTCOMES)}",
         )
         tools = fields.get("tools") or []
-        if not isinstance(tools, list) or not all(isinstance(t, str) for t in tools):
-            raise InvalidInput("tools", tools, "a list of names")
-
+        are_names = isinstance(tools, list) and all(isinstance(t, str) for t in tools)
+        require(are_names, "tools", tools, "a list of names")
         omitted = fields.get("omitted") or 0
         check_integer("omitted", omitted, least=0)
         episode = builder.episode(
@@ -125,7 +122,8 @@ def _read_event(value: Fields) -> Event:
     code = _number_or_text(fields, "code")
     error_fields: Document = {}
     if isinstance(error, Mapping):
-        code = _first_number_or_text(error, ERROR_CODE_NAMES)
+        codes = [_number_or_text(error, name) for name in ERROR_CODE_NAMES]
+        code = next(filter(None, codes), "")
         error_fields = {
             name: value
             for name, value in error.items()
@@ -137,10 +135,7 @@ def _read_event(value: Fields) -> Event:
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
 
     names = set(Event.__dataclass_fields__)
-    stated_origin = fields.get("origin")
-    origin: Origin = ""
-    if isinstance(stated_origin, str):
-        origin = EVENT_ORIGINS.get(stated_origin, "")
+    origin = EVENT_ORIGINS.get(text_of(fields.get("origin")), "")
     if not origin:
         names.remove("origin")
 
@@ -174,12 +169,6 @@ def _read_event(value: Fields) -> Event:
     )
 
 
-def _first_number_or_text(value: Fields, names: Iterable[str]) -> str:
-    """Return the first of these fields that is not empty. Raises InvalidInput."""
-    texts = [_number_or_text(value, name) for name in names]
-    return next(filter(None, texts), "")
-
-
 def _number_or_text(value: Fields, name: str) -> str:
     """Return a field as text; a number, such as 429, too. Raises InvalidInput."""
     number = value.get(name)
@@ -195,11 +184,12 @@ def _read_fault(value: Any) -> Fault | None:
     """
     if value is None:
         return None
-    if not isinstance(value, Mapping):
-        raise InvalidInput(
-            "error", value, "an object with error_category and error_message"
-        )
-
+    require(
+        isinstance(value, Mapping),
+        "error",
+        value,
+        "an object with error_category and error_message",
+    )
     category = text_field(value, "error_category") or text_field(value, "category")
     message = text_field(value, "error_message") or text_field(value, "message")
     return Fault(category, message, text_of(value.get("context")))

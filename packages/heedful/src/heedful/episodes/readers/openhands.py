@@ -22,11 +22,10 @@ from heedful.episodes.messages import (
     texts_of,
 )
 from heedful.episodes.readers.base import REFUSAL, EntryReader, OpenSessions, outcome_of
-from heedful.errors import InvalidInput
-from heedful.validation import Fields
+from heedful.validation import Fields, require
 
 # Actions that only say something, and what OpenHands does around the agent.
-SAYINGS = ("message", "finish", "think")
+SAYINGS = ("message", "finish")
 SURROUNDINGS = (
     "system",
     "recall",
@@ -38,7 +37,7 @@ SURROUNDINGS = (
 # The exit code of a command that runs on.
 RUNNING_EXIT_CODE = -1
 # Arguments that describe a call to people.
-NOTES = ("thought", "kind", "summary", "security_risk", "confirmation_state", "hidden")
+NOTES = ("thought", "kind", "summary", "security_risk", "confirmation_state")
 
 
 class OpenHandsReader(EntryReader):
@@ -59,8 +58,7 @@ class OpenHandsReader(EntryReader):
         )
         session = sessions[""]
         for fields in history or [value]:
-            if not isinstance(fields, Mapping):
-                raise InvalidInput("an event", fields, "an object")
+            require(isinstance(fields, Mapping), "an event", fields, "an object")
             time = seconds(fields.get("timestamp"))
             for event in _events_of(fields):
                 session.builder.add(replace(event, at=time))
@@ -141,6 +139,8 @@ def _result_of(fields: Fields, observation: Any) -> Event:
     if "rejection_reason" in fields:
         return replace(result, content=f"{REFUSAL}\n{fields['rejection_reason']}")
 
+    if isinstance(code, int):
+        result = replace(result, code=str(code))
     is_failure = bool(code) or marks_failure({**inner, **fields})
     if observation == "error" or (is_failure and code != RUNNING_EXIT_CODE):
         return replace(result, error=words or "failed")

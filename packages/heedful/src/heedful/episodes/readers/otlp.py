@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful.episodes.messages import first_of, object_of, objects, text_field
+from heedful.episodes.messages import first_of, object_of, objects, text_field, text_of
 from heedful.episodes.readers.conventions import Attributes
 from heedful.errors import InvalidInput
 from heedful.validation import MAX_INTEGER, Fields, require
@@ -17,10 +17,10 @@ from heedful.validation import MAX_INTEGER, Fields, require
 OWN_SPAN_SCOPE = "heedful"
 RESOURCE_SPANS = frozenset({"resourceSpans", "batches"})
 SCOPE_SPANS = frozenset({"scopeSpans", "instrumentationLibrarySpans"})
-SPAN_STATUS_CODES: Mapping[Any, str] = {
-    1: "ok",
+SPAN_STATUS_CODES = {
+    "1": "ok",
     "STATUS_CODE_OK": "ok",
-    2: "error",
+    "2": "error",
     "STATUS_CODE_ERROR": "error",
 }
 
@@ -146,9 +146,12 @@ def _read_span(fields: Fields, scope: Any) -> Span:
     """Return a span in OTLP JSON. Raises InvalidInput."""
     status = fields.get("status") or {}
     require(isinstance(status, Mapping), "status", status, "an object with a code")
-    code = status.get("code")
+    events = [
+        (text_field(record, "name"), _read_attributes(record.get("attributes")))
+        for record in objects(fields.get("events"), "events")
+    ]
+    flags = _read_integer(fields, "flags", "bits")
 
-    records = objects(fields.get("events"), "events")
     span = Span(
         trace=text_field(fields, "traceId"),
         id=text_field(fields, "spanId"),
@@ -157,18 +160,12 @@ def _read_span(fields: Fields, scope: Any) -> Span:
         start=_read_integer(fields, "startTimeUnixNano"),
         end=_read_integer(fields, "endTimeUnixNano"),
         attributes=_read_attributes(fields.get("attributes")),
+        status=SPAN_STATUS_CODES.get(text_of(status.get("code")), ""),
         message=text_field(status, "message"),
+        events=events,
+        # Bits of OTLP 1.1: it is known whether the parent is remote, and it is.
+        remote=flags & 0x300 == 0x300,
     )
-
-    if isinstance(code, int | str):
-        span.status = SPAN_STATUS_CODES.get(code, "")
-    span.events = [
-        (text_field(record, "name"), _read_attributes(record.get("attributes")))
-        for record in records
-    ]
-
-    # Bits of OTLP 1.1: it is known whether the parent is remote, and it is.
-    span.remote = _read_integer(fields, "flags", "bits") & 0x300 == 0x300
 
     if scope == OWN_SPAN_SCOPE:  # heedful's own spans only connect a trace
         return replace(span, attributes={}, message="", events=())

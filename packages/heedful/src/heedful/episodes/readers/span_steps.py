@@ -79,8 +79,7 @@ def result_of(output: Any) -> tuple[str, bool]:
     """
     output = unwrapped(output)
     parts = output.get("content") if isinstance(output, Mapping) else None
-    has_parts = isinstance(parts, list) and all(map(_is_part, parts))
-    role = "tool" if has_parts else ""
+    role = "tool" if _are_parts(parts) else ""
     answers = [m for m in messages_in(output, role) if m.get("role") == "tool"]
     events = events_of(answers, role)
     if not events:
@@ -106,16 +105,18 @@ def _message_of(message: Fields, role: str) -> Fields:
     calls = decoded(message.get("tool_calls"))
     fields = {"role": role, **message, "tool_calls": calls}
     parts = decoded(message.get("contents", message.get("content")))
-    if isinstance(parts, list) and all(map(_is_part, parts)):
+    if _are_parts(parts):
         # OpenInference has the calls also in `tool_calls`.
         kinds = ("tool_use",) if calls else ()
         fields["content"] = [part for part in parts if part["type"] not in kinds]
     return fields
 
 
-def _is_part(value: Any) -> bool:
-    """Return True for a part of a message."""
-    return isinstance(value, Mapping) and "type" in value
+def _are_parts(value: Any) -> bool:
+    """Return True for a list of parts of a message."""
+    return isinstance(value, list) and all(
+        isinstance(part, Mapping) and "type" in part for part in value
+    )
 
 
 def offered_in(definitions: Any) -> list[str]:

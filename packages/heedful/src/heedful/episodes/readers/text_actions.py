@@ -4,6 +4,8 @@ Sources: SWE-agent/mini-swe-agent, src/minisweagent/config/mini_textbased.yaml;
 langchain-ai/langchain, agents/mrkl/prompt.py; All-Hands-AI/OpenHands,
 openhands/llm/fn_call_converter.py. An action is a line "Action: …", a block of code, or
 in tags. What comes back is a result if it begins as one, or follows a line "Action: …".
+microsoft/autogen, autogen_agentchat/agents/_code_executor_agent.py, writes a status
+above an output.
 """
 
 import re
@@ -11,9 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from heedful.episodes.episode import Episode, EpisodeBuilder, Event, Limits, json_data
+from heedful.episodes.episode import (
+    Ended,
+    Episode,
+    EpisodeBuilder,
+    Event,
+    Limits,
+    json_data,
+)
 from heedful.episodes.messages import arguments_of, first_of, text_of
+from heedful.knowledge import KnowledgeTable
 
+TEXT_ACTIONS = KnowledgeTable("episodes/readers/text_actions")
 # A label of ReAct: "Action 2:" or "**Observation**:".
 _LABEL_PATTERN = re.compile(
     r"(?m)^\W{0,4}(Question|Thought|Action Input|Act(?:ion)?|Observation|Final Answer)"
@@ -32,11 +43,15 @@ _ARGUMENT_PATTERN = re.compile(r"(?s)<(\w+)>(.*?)</\1>")
 # The tags around a result and around what an action is given.
 _TAG_PATTERN = re.compile(
     r"<return_?code>\s*(?P<status>-?\d+)\s*</return_?code>\s*"
-    r"|</?(?:output\w*|observation|tool_re\w+|exception|parameter(?:=\w+)?)>\n?"
+    r"|</?(?:output\w*|tool_re\w+|exception|parameter(?:=\w+)?)>\n?"
 )
-# How a result begins that comes back as the user.
+# How a result begins that comes back as the user; AutoGen 0.2 and 0.4 begin with an
+# exit code.
 _RESULT_PATTERN = re.compile(
-    r"(?i)\W{0,4}(?:observation(?: \d+)?|execution result of [^\n]*|\w+[^\n]*?\] result"
+    r"(?i)exitcode: (?P<code>-?\d+)[^\n]*\n?(?:code output: ?\n?)?"
+    r"|the script ran[^\n]* exit code(?: was)?: (?P<posix>-?\d+)[^\n]*\n?"
+    r"(?:its output was:\n?)?"
+    r"|\W{0,4}(?:observation(?: \d+)?|execution result of [^\n]*|\w+[^\n]*?\] result"
     r"|(?:\w+ )?output[^\n:]{0,40})[^\n\w]*?(?:\n|:)[*\s]*"
 )
 
@@ -46,6 +61,8 @@ LABEL_TYPES = {
     "Thought": "llm_response",
     "Final Answer": "llm_response",
 }
+# What a verdict means -> the outcome.
+VERDICTS: Mapping[str, Ended] = {"right": "success", "wrong": "failure"}
 # The tool of an action in a sentence: "go to desk 1".
 PLAIN_ACTION = "action"
 
@@ -65,13 +82,24 @@ class ReactReader:
         return {"Action", "Observation"} <= set(labels)
 
     def add(self, value: Any) -> list[Episode]:
-        """Return the episodes of a text."""
-        builders: list[EpisodeBuilder] = []
+        """Return the episodes of a text; what stands before a question is no run."""
+        runs: list[list[Event]] = [[]]
         for event in react_events(text_of(value)):
-            if event.type == "user_message" or not builders:
-                builders.append(EpisodeBuilder(self._limits, self.source))
-            builders[-1].add(event)
-        return [builder.episode() for builder in builders]
+            if event.type == "user_message":
+                runs.append([])
+            runs[-1].append(event)
+        return [self._episode(run) for run in runs[1:] or runs]
+
+    def _episode(self, events: Sequence[Event]) -> Episode:
+        """Return the episode of a run; a verdict on its answer is the outcome."""
+        builder = EpisodeBuilder(self._limits, self.source)
+        for event in events:
+            builder.add(event)
+        results = [event for event in events if event.type == "tool_response"]
+        verdict = TEXT_ACTIONS.find(
+            "verdict", "\n".join(event.content for event in results)
+        )
+        return builder.episode(outcome=VERDICTS[verdict.meaning] if verdict else None)
 
     def finish(self) -> list[Episode]:
         """Return [], because `add` returned all."""
@@ -93,8 +121,21 @@ def react_events(text: str) -> list[Event]:
             events.append(_call(words, texts[number + 1 : number + 1 + has_input]))
         elif label == "Observation":
             tool = events[-1].tool if events else ""
-            events.append(result_of(tool, words))
+            events.append(_observation(tool, words))
     return events
+
+
+def _observation(tool: str, text: str) -> Event:
+    """Return the event of what an action returned; a search without a result failed.
+
+    What was searched, and what is offered in its place, is not part of the error.
+    """
+    result = result_of(tool, text)
+    nothing = TEXT_ACTIONS.pattern("nothing_found", r"\A").match(result.content)
+    if nothing is not None:
+        return replace(result, error=nothing[0])
+    is_empty = result.content == "[]" and "search" in tool.lower()
+    return replace(result, error="[]") if is_empty else result
 
 
 def observed(said: str, text: str, *, is_usual: bool) -> list[Event]:
@@ -106,13 +147,14 @@ def observed(said: str, text: str, *, is_usual: bool) -> list[Event]:
     """
     action = next(iter(react_events(said)[-1:]), None)
     is_result = is_usual or _begins_as_result(text)
-    if action is None or action.type != "tool_call":
-        block = _BLOCK_PATTERN.match(said) if is_result else None
-        action = None if block is None else _block_call(block)
-    elif action.tool != PLAIN_ACTION and action.arguments is not None:
-        is_result = True
-    if action is None or not is_result:
+    if action is not None and action.type == "tool_call":
+        has_arguments = action.tool != PLAIN_ACTION and action.arguments is not None
+        is_observed = is_result or has_arguments
+        return [action, _observation(action.tool, text)] if is_observed else []
+    block = _BLOCK_PATTERN.match(said) if is_result else None
+    if block is None:
         return []
+    action = _block_call(block)
     return [action, result_of(action.tool, text)]
 
 
@@ -122,7 +164,11 @@ def result_of(tool: str, text: str) -> Event:
     label = _RESULT_PATTERN.match(response.content)
     if label is None or response.code:
         return response
-    return with_status(replace(response, content=response.content[label.end() :]))
+    words = response.content[label.end() :]
+    status = label["code"] or label["posix"]
+    if status:
+        return with_output(response, words, status)
+    return with_status(replace(response, content=words))
 
 
 def with_status(event: Event) -> Event:
@@ -132,22 +178,25 @@ def with_status(event: Event) -> Event:
         return event
     tags = _TAG_PATTERN.finditer(text)
     status = next((tag["status"] for tag in tags if tag["status"]), "")
-    words = _TAG_PATTERN.sub("", text).strip()
+    return with_output(event, _TAG_PATTERN.sub("", text), status)
+
+
+def with_output(result: Event, output: str, status: str) -> Event:
+    """Return a result with an output and its exit code, "" if none is known."""
     if status in ("", "0"):
-        return replace(event, content=words, code=status)
-    return replace(event, content="", error=words or "failed", code=status)
+        return replace(result, content=output.strip(), code=status)
+    return replace(result, content="", error=output.strip() or "failed", code=status)
 
 
 def _begins_as_result(text: str) -> bool:
     """Return whether a text says by its beginning that it is the result of an action.
 
-    An object with a return code is one, too, and what AutoGen writes.
+    An object with a return code is one, too.
     """
     if _TAG_PATTERN.match(text.lstrip()) or _RESULT_PATTERN.match(text):
         return True
     data = json_data(text)
-    is_object = isinstance(data, Mapping) and "returncode" in data
-    return is_object or text.startswith("exitcode: ")
+    return isinstance(data, Mapping) and "returncode" in data
 
 
 def _call(action: str, inputs: Sequence[str]) -> Event:
@@ -175,7 +224,8 @@ def _block_call(block: re.Match[str]) -> Event:
     if block["call"]:
         arguments = dict(_ARGUMENT_PATTERN.findall(block["arguments"]))
         return Event("tool_call", tool=block["call"], arguments=arguments)
-    language = block["language"] or ""
-    tool = block["tool"] or ("python" if "python" in language else "bash")
+    language = (block["language"] or "bash").lower()
+    is_bash = "bash" in language or language in ("sh", "shell")
+    tool = block["tool"] or ("bash" if is_bash else language)
     command = _TAG_PATTERN.sub("", block["code"] or block["given"] or "").strip()
     return Event("tool_call", tool=tool, arguments={"command": command})
