@@ -11,11 +11,15 @@ from heedful.episodes.error_lines import (
     MAX_SHORT_TEXT_LINES,
     error_line,
     error_lines,
+    is_of_work,
     named_errors,
     output,
     shorten_failure,
 )
 from tests.tables import cases, read_samples
+from tests.test_knowledge import texts_of_groups
+
+TABLE = "episodes/error_lines"
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
 LINES = [
@@ -85,7 +89,7 @@ ANSWERS = {
             "Error code: 400 - {'error': {'code': 'bad_integer', "
             "'message': 'Invalid integer: 8.90', 'param': None}}"
         ),
-        "Invalid integer: 8.90",
+        "Error code: 400 - Invalid integer: 8.90",
     ),
     "with quotes of both sorts": (
         "{'type': 'Rejected', 'message': \"goal 'press' is no node\"}",
@@ -131,3 +135,31 @@ def test_a_call_has_at_least_one_error(failure, argument):
 @given(st.text(min_size=400, max_size=2_000), st.integers(400, 1_000))
 def test_a_failure_is_bounded(text, most):
     assert len(shorten_failure(text, most)) <= most
+
+
+@pytest.mark.parametrize(
+    "line", texts_of_groups(TABLE, "type label place reason mention", "needs")
+)
+def test_the_witnesses_of_a_shape_are_error_lines(line):
+    assert error_lines([*NOISE, line, *NOISE]) == [line]
+
+
+@pytest.mark.parametrize("line", texts_of_groups(TABLE, "passed_on beside", "needs"))
+def test_the_witnesses_of_what_stands_beside_name_no_error(line):
+    error = "fatal: cannot lock ref"
+    assert named_errors(f"{line}\n{error}") == [error]
+
+
+@pytest.mark.parametrize("line", texts_of_groups(TABLE, "wrapping", "needs"))
+def test_what_wraps_an_output_is_left_out(line):
+    assert line not in output(f"{line}\nno lamp")
+
+
+@pytest.mark.parametrize("error", texts_of_groups(TABLE, "work", "needs"))
+def test_the_witnesses_of_work_are_errors_of_the_work(error):
+    assert is_of_work(error)
+
+
+@pytest.mark.parametrize("error", texts_of_groups(TABLE, "work", "not"))
+def test_an_error_of_a_command_is_not_of_the_work(error):
+    assert not is_of_work(error)

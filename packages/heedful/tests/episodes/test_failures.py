@@ -1,10 +1,14 @@
 """Which outputs of calls say that the call failed."""
 
+import pytest
+
 from heedful.episodes.course import course
 from heedful.episodes.episode import Episode, Event
-from heedful.episodes.failures import reports_failure
+from heedful.episodes.failures import did_not_end, is_bare_status, reports_failure
 from tests.tables import cases
+from tests.test_knowledge import texts_of_groups
 
+TABLE = "episodes/failures"
 LOG = "\n".join(f"step {n}: done" for n in range(1, 6))
 LOG = f"{LOG}\nExit Code: 2\n{LOG}"
 
@@ -35,6 +39,11 @@ LOG = f"{LOG}\nExit Code: 2\n{LOG}"
         "the name of an error": ("", "ENOENT: 'lamp.txt'"),
         "a refusal": ("", "Sorry, we cannot light it: no oil"),
         "a failed state": ("", '{"status": "Failure", "reason": "x"}'),
+        "behind the name of a program": (
+            "",
+            "psql: error: connection failed: starting up",
+        ),
+        "below the heading of an agent": ("", "<context>\nOutput: Error: open a.yaml"),
         "what failed at the end": ("./run", "begin\nMerge failed; fix it"),
         "a count at the end": ("./run", "a b\n1 failed, 2 passed"),
     },
@@ -47,6 +56,11 @@ def test_a_failure_is_read_from_an_output(command, output):
     "command, output",
     {
         "a short log that is read": ("cat ci.log", LOG),
+        "a line of a log with its day": ("cat a.log", "2026-01-02 ERROR no rule\nok"),
+        "the class of an error that is read": (
+            "cat errors.py",
+            "class LampError(Exception):\n    pass",
+        ),
         "the middle of an output": ("./report", LOG),
         "a success": ("make docs", "wrote 5 pages, exit code 0"),
         "the code 0": ("", "exit code: 0\nOutput:\nerror: 2 of 9"),
@@ -86,3 +100,56 @@ def test_a_pipe_hides_the_status_of_a_program(command, output, is_failure):
         ]
     run = course(Episode(tuple(events)))
     assert bool(run.failure[-1]) is is_failure
+
+
+FAILED = texts_of_groups(
+    TABLE,
+    "status short_status error_word wrong wrong_first unable trace failed_line",
+    "needs",
+)
+# Texts that the witnesses of failures must not be taken for.
+WORKED = texts_of_groups(
+    TABLE, "status short_status error_word unable trace failed_line", "not"
+)
+
+
+@pytest.mark.parametrize("text", FAILED)
+def test_the_witnesses_of_a_failure_are_reported(text):
+    assert reports_failure(text, "./run")
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "no_error nothing", "needs"))
+def test_a_word_for_an_error_that_is_denied_is_no_failure(text):
+    assert not reports_failure(text)
+
+
+@pytest.mark.parametrize("text", WORKED)
+def test_what_resembles_a_failure_is_not_reported(text):
+    assert not reports_failure(text, "./run")
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "complaint", "needs"))
+def test_a_program_says_in_its_own_line_what_is_wrong(text):
+    program = text.partition(":")[0]
+    assert reports_failure(f"{LOG}\n{text}", program)
+    assert not reports_failure(f"{LOG}\n{text}", "other")
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "refusal", "needs"))
+def test_a_command_that_looks_says_who_refused(text):
+    assert reports_failure(text, "kubectl get pods")
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "refused unfinished", "needs"))
+def test_a_call_that_was_refused_or_runs_on_did_not_end(text):
+    assert did_not_end(text)
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "refused unfinished", "not"))
+def test_what_sounds_like_it_did_end(text):
+    assert not did_not_end(text)
+
+
+@pytest.mark.parametrize("text", texts_of_groups(TABLE, "status_word", "needs"))
+def test_a_status_alone_says_nothing_else(text):
+    assert is_bare_status(text)

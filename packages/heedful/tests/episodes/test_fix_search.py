@@ -4,8 +4,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from heedful import Episode, Event
 from heedful.episodes.course import Course, call_failed, call_worked, course
 from heedful.episodes.fix_search import (
@@ -15,10 +13,8 @@ from heedful.episodes.fix_search import (
     find_correction,
     find_fix,
     was_dropped,
-    was_meant,
     was_wanted,
 )
-from tests.linear import assert_linear
 from tests.tables import cases, read_run, read_samples
 
 BROKEN = "Error: no such thing"
@@ -98,7 +94,7 @@ REFUSALS = {
     "unwanted": ("The user doesn't want to take this action.", True),
     "cancelled": ('{"error": "cancelled by user"}', True),
     "stopped": ("Exit code 137\n[Request interrupted by user]", True),
-    "not approved": ("Not approved by the human reviewer.", True),
+    "not approved": ("Tool execution was not approved.", True),
     "an account": ("Access denied for user 'bo'@'db'", False),
     "another deed": ("The file was changed by the user.", False),
 }
@@ -122,43 +118,3 @@ DROPPED = {
 def test_a_failure_is_dropped_if_the_user_asks_for_something_else(later, expected):
     events = (*step("connect", {"to": "shop"}, BROKEN), *chain.from_iterable(later))
     assert was_dropped(course(Episode(events, "partial")), 0) == expected
-
-
-WANTED = {
-    "a test first": ("Write the test first and watch it fail.", True),
-    "a refusal": ("Check that the door rejects old cards.", True),
-    "perhaps absent": ("Make the box unless it exists.", True),
-    "in French": ("Vérifie que la porte refuse la carte.", True),
-    "a failure to be mended": ("Check why the build fails.", False),
-}
-
-
-@cases("task, expected", WANTED)
-def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
-    events = step("box", {"id": 7}, "Error: box 7 not found")
-    run = course(Episode(events, "success", task=task))
-    assert was_meant(run, 0) == expected
-
-
-@cases(
-    "words, expected",
-    {
-        "as it should": ("It fails, as it should.", True),
-        "not as expected": ("That did not work as expected.", False),
-        "after a part": ("It is 12:30; it broke as planned.", True),
-    },
-)
-def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
-    answer = Event("llm_response", words)
-    run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
-    assert was_meant(run, 0) == expected
-
-
-@pytest.mark.parametrize("piece", ["; ", ": it ", ";\n", "not ", "as it "])
-def test_whether_a_failure_was_wanted_takes_linear_time(piece):
-    def judge(text):
-        answer = Event("llm_response", text)
-        run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
-        assert not was_meant(run, 0)
-
-    assert_linear(judge, piece, length=2_000, runs=3)

@@ -39,7 +39,7 @@ def describe(episode: Episode) -> Iterator[str]:
         line = event.type
         if run.failure[position]:
             line += " !"
-        if position in run.refused:
+        if position in run.unfinished:
             line += " x"
         if position in call_of:
             line += f" of {run.events[call_of[position]].id}"

@@ -1,17 +1,17 @@
 """Calls compared: how alike two calls are, and in which arguments they differ. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from itertools import pairwise
 
 from heedful.episodes.course import as_text, given_to, named_arguments
 from heedful.episodes.episode import Event, call_arguments
+from heedful.episodes.failures import hides_status
 from heedful.episodes.looks import changes
 from heedful.lessons.action import (
+    COMMAND_ARGUMENTS,
     PATH_ARGUMENTS,
     QUOTED_TEXT_PATTERN,
-    WRITTEN_ARGUMENTS,
     command_of,
     path_of,
 )
@@ -23,14 +23,10 @@ MIN_WORD_CHARS = 4
 # another call shows: less than calls with common words, which have at least 0.5.
 FEW_ARGUMENTS_LIKENESS = 0.4
 SHOWN_VALUE_LIKENESS = 0.3
-# What an agent says of a command for people.
-DESCRIPTION_ARGUMENT = "description"
+# Where a command runs. What else is given with it is for people, or limits its time.
+FOLDER_ARGUMENTS = ("workdir", "cwd", "dir_path", "directory")
 # A file in a patch.
 _PATCHED_FILE_PATTERN = re.compile(r"\*\*\* \w+ File: (.+?)(?:\\n|\n|$)")
-# A command with one of these passes though a part of it fails; with a pipe, too: its
-# status is that of its last program.
-_MASK_PATTERN = re.compile(r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)")
-_PIPE_PATTERN = re.compile(rf"{_MASK_PATTERN.pattern}|(?<!\|)\|(?!\|)")
 _EXACT_WORD_PATTERN = re.compile(r"\w+")
 # The share of their words that calls for one purpose have in common.
 MIN_COMMON_SHARE = 0.25
@@ -46,14 +42,21 @@ def text_of_call(event: Event) -> str:
 
 
 def leaves(event: Event) -> dict[str, str]:
-    """Return the values of a call by their names; an inner one is "headers.Accept"."""
+    """Return the values of a call by their names; an inner one is "headers.Accept".
+
+    Of a command it is the command, and the folder where it runs.
+    """
     arguments = call_arguments(event)
     if not isinstance(arguments, Mapping):
         return named_arguments(event)
     values = dict(_inner_leaves("", arguments))
-    if command_of(arguments):
-        values.pop(DESCRIPTION_ARGUMENT, None)
-    return values
+    if not command_of(arguments):
+        return values
+    return {
+        name: value
+        for name, value in values.items()
+        if value and name in (*COMMAND_ARGUMENTS, *FOLDER_ARGUMENTS)
+    }
 
 
 def _inner_leaves(prefix: str, data: Fields) -> Iterator[tuple[str, str]]:
@@ -97,74 +100,52 @@ def begin_alike(old: Event, new: Event) -> bool:
     return old_words[0] == new_words[0] and share >= MIN_COMMON_SHARE
 
 
-def shows_new_values(error: str, old: Event, new: Event) -> bool:
-    """Return whether an error shows all new values of a call, or the form they have.
-
-    "Ids look like T-1001" shows the form of T-42 after a call with 42.
-    """
-    words = [word.strip("'\"`“”‘’(),;<>[]{}.:!?") for word in error.lower().split()]
-    changes = differences(old, new)
-    return bool(changes) and all(
-        value is not None and _shows_value(words, (was or "").lower(), value.lower())
-        for _, was, value in changes
-    )
-
-
-def _shows_value(words: Sequence[str], old: str, new: str) -> bool:
-    """Return whether one of the words of an error is a new value, or has its form.
-
-    A new value that contains the old one has the form of what surrounds the old one.
-    """
-    if len(new) > 1 and new in words:
-        return True
-
-    inner = re.search(rf"(?<!\w){re.escape(old)}(?!\w)", new) if old else None
-    if inner is None:
-        return False
-    start = new[: inner.start()]
-    end = new[inner.end() :]
-    return any(
-        word.startswith(start) and word.endswith(end) and word != old for word in words
-    )
-
-
 def likeness_of_calls(old: Event, new: Event, error: str) -> float:
     """Return how alike two calls of one tool are, 0..1; 0 if they serve two purposes.
 
-    They share half of their words, differ in few arguments, in one that the `error` of
-    the old one names, or in the program that it misses, or it shows the new values.
+    They share half of their words, and what differs is what the `error` of the old one
+    is about; or they differ in few arguments, or in the sub-command, or in what the
+    error names; or the new one is the old one with more words.
     """
+    command = text_of_call(old).strip()
+    has_all = " " in command and f" {command} " in f" {text_of_call(new)} "
     share = likeness(text_of_call(old), text_of_call(new))
+    if has_all or _differ_in_subcommand(old, new):
+        return max(share, FEW_ARGUMENTS_LIKENESS)
     if share > 0:
         return share if is_about_change(old, new, error) else 0.0
-    if differ_in_few_arguments(leaves(old), leaves(new)) or _contains_command(old, new):
+    if not _is_command(old) and differ_in_few_arguments(leaves(old), leaves(new)):
         return FEW_ARGUMENTS_LIKENESS
-    if _differ_in_named_argument(old, new, error):
+    # The error may name an argument that only one of them has, or show the new words.
+    error_words = _words_in(error)
+    names = _words_in(" ".join(leaves(old).keys() ^ leaves(new).keys()))
+    new_words = _words_in(text_of_call(new)) - _words_in(command)
+    is_shown = new_words != set() and new_words <= error_words
+    if is_shown or not names.isdisjoint(error_words):
         return FEW_ARGUMENTS_LIKENESS
-    if _replaces_missing_program(old, new, error):
-        return FEW_ARGUMENTS_LIKENESS
-    if begin_alike(old, new) and shows_new_values(error, old, new):
-        return SHOWN_VALUE_LIKENESS
     return 0.0
 
 
-def _differ_in_named_argument(old: Event, new: Event, error: str) -> bool:
-    """Return whether an error names an argument that only one of two calls has."""
-    names = leaves(old).keys() ^ leaves(new).keys()
-    return not _words_in(" ".join(names)).isdisjoint(_words_in(error))
+def _differ_in_subcommand(old: Event, new: Event) -> bool:
+    """Return whether two commands do something else with the same thing.
+
+    One word is another, and no option or name: `helm install shop` and `helm upgrade
+    shop`. The last word is the thing.
+    """
+    if not (_is_command(old) and _is_command(new)):
+        return False
+    words = text_of_call(old).split()
+    new_words = text_of_call(new).split()
+    changed = set(words) ^ set(new_words)
+    is_one = len(changed) == 2 and len(words) == len(new_words)
+    is_verb = all(re.fullmatch(r"[a-z]+(?:-[a-z]+)*", word) for word in changed)
+    return is_one and is_verb and words[-1] == new_words[-1]
 
 
 def _is_command(event: Event) -> bool:
-    """Return whether the one argument of a call is a command."""
+    """Return whether an argument of a call is a command."""
     arguments = given_to(event)
-    is_named = isinstance(arguments, Mapping) and command_of(arguments) != ""
-    return is_named and len(leaves(event)) == 1
-
-
-def _contains_command(old: Event, new: Event) -> bool:
-    """Return whether a command has another one of several words whole in it."""
-    command = text_of_call(old).strip()
-    return " " in command and f" {command} " in f" {text_of_call(new)} "
+    return isinstance(arguments, Mapping) and command_of(arguments) != ""
 
 
 def is_about_change(old: Event, new: Event, error: str) -> bool:
@@ -187,41 +168,24 @@ def _words_in(text: str) -> set[str]:
     return set(_EXACT_WORD_PATTERN.findall(text.lower()))
 
 
-def _replaces_missing_program(old: Event, new: Event, error: str) -> bool:
-    """Return whether a command is another one with the program that the error misses.
-
-    A shell wrote "yarn: not found" or "command not found: yarn".
-    """
-    program, _, rest = text_of_call(old).strip().partition(" ")
-    new_program, _, new_rest = text_of_call(new).strip().partition(" ")
-    if not rest[:1].isalnum() or not new_rest.endswith(rest) or program == new_program:
-        return False
-    error_words = error.lower().replace(":", " ").split()
-    return "not found" in error.lower() and program.lower() in error_words
-
-
 def hides_failure(old: Event, new: Event) -> bool:
     """Return whether a command may fail as another did, and only not show it."""
-    if not (_is_command(old) and _is_command(new)):
-        return False
     old_text = text_of_call(old)
     new_text = text_of_call(new)
     is_same_program = old_text.split()[:1] == new_text.split()[:1]
-    pattern = _PIPE_PATTERN if is_same_program else _MASK_PATTERN
-    return len(pattern.findall(new_text)) > len(pattern.findall(old_text))
+    if not (_is_command(old) and _is_command(new) and is_same_program):
+        return False
+    return hides_status(new_text) and not hides_status(old_text)
 
 
 def is_edit(event: Event) -> bool:
-    """Return whether a call changes a file: it has a text to be written, or a patch."""
-    names = leaves(event)
-    is_patch = any(
-        "*** Begin Patch" in value or value.startswith("@@") for value in names.values()
-    )
-    if is_patch or any(
-        name in WRITTEN_ARGUMENTS or name.startswith("edits") for name in names
-    ):
+    """Return whether a call changes a file: it has a patch, or its tool changes files.
+
+    What the tool writes may be cut, so nothing is asked of that.
+    """
+    values = leaves(event).values()
+    if any("*** Begin Patch" in value or value.startswith("@@") for value in values):
         return True
-    # What it writes may be cut.
     arguments = given_to(event)
     is_of_file = not isinstance(arguments, Mapping) or path_of(arguments) != ""
     return is_of_file and changes(event.tool, "")
@@ -272,35 +236,6 @@ def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | Non
             changes.append((name, was, now))
 
     return changes
-
-
-def replaces(later: Event, earlier: Event) -> bool:
-    """Return whether an edit takes back all the words that an earlier edit wrote.
-
-    An edit is a call in which two arguments in a row are alike: the old text and the
-    new one. Both edits have another argument in common, such as a path.
-    """
-    if not leaves(earlier).items() & leaves(later).items():
-        return False
-    earlier_old, earlier_new = _edited_texts(earlier)
-    later_old, later_new = _edited_texts(later)
-    written = _words_only_in(earlier_new, earlier_old)
-    removed = _words_only_in(later_old, later_new)
-    return bool(written) and written <= removed
-
-
-def _edited_texts(event: Event) -> tuple[str, str]:
-    """Return the old and the new text of an edit, "" and "" for another call."""
-    for old, new in pairwise(leaves(event).values()):
-        if old and new and old != new and likeness(old, new):
-            return old, new
-    return "", ""
-
-
-def _words_only_in(text: str, other: str) -> set[str]:
-    """Return the words that a text has and another lacks."""
-    words = set(_EXACT_WORD_PATTERN.findall(text))
-    return words - set(_EXACT_WORD_PATTERN.findall(other))
 
 
 def differing_parts(was: str | None, now: str | None) -> tuple[str | None, str | None]:

@@ -14,14 +14,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from heedful.episodes.episode import Arguments, Episode, Event, call_arguments, failure
-from heedful.episodes.failures import (
-    REFUSED_BY_PERSON_PATTERN,
-    failure_text,
-    is_status,
-)
-from heedful.episodes.looks import looks
+from heedful.episodes.failures import did_not_end, failure_text, is_status
 from heedful.lessons.action import command_of
-from heedful.lessons.words import compiled, plain_text
+from heedful.lessons.words import plain_text, without_middle
 
 Role = Literal["given", "act", "result", "said"]
 RESULT_EVENTS = frozenset({"tool_response", "error_event"})
@@ -49,10 +44,10 @@ class Course:
 
     `roles` say what each event is. `result` is the position of a call's result, and
     `act` the position of the call that a result belongs to. `failure` is the text of a
-    failure or "". `refused` are the positions of the calls that a person did not let
-    run; these neither failed nor worked. `values` are the numbers and names that the
-    event contains and the task does not. `answer` is the position of the agent's last
-    text or call with such a value, or None.
+    failure or "". `unfinished` are the positions of the calls that a person did not let
+    run, or that did not run to their end; these neither failed nor worked. `values` are
+    the numbers and names that the event contains and the task does not. `answer` is the
+    position of the agent's last text or call with such a value, or None.
     """
 
     episode: Episode
@@ -61,7 +56,7 @@ class Course:
     result: tuple[int | None, ...]
     act: tuple[int | None, ...]
     failure: tuple[str, ...]
-    refused: frozenset[int]
+    unfinished: frozenset[int]
     values: tuple[frozenset[str], ...]
     answer: int | None
 
@@ -87,10 +82,10 @@ def call_failed(run: Course, call: int) -> bool:
 def call_worked(run: Course, call: int) -> bool:
     """Return True if the call at a position has a result, and is not a failure.
 
-    A call that a person did not let run did not work, either.
+    A call that did not run to its end did not work, either.
     """
-    was_run = run.result[call] is not None and call not in run.refused
-    return was_run and not call_failed(run, call)
+    has_ended = run.result[call] is not None and call not in run.unfinished
+    return has_ended and not call_failed(run, call)
 
 
 def course(episode: Episode) -> Course:
@@ -115,14 +110,13 @@ def course(episode: Episode) -> Course:
     words_of_agent = [n for n, role in enumerate(roles) if role in ("said", "act")]
     answers = [n for n in words_of_agent if values_of_events[n]]
 
-    refused = frozenset(
+    unfinished = frozenset(
         call
         for call, result in enumerate(results)
-        if result is not None
-        and compiled(REFUSED_BY_PERSON_PATTERN).match(texts[result])
+        if result is not None and did_not_end(texts[result], events[result].code)
     )
     failures = _find_failures(events, roles, texts, calls)
-    for call in refused:
+    for call in unfinished:
         failures[call] = ""
         failures[results[call] or call] = ""
 
@@ -133,7 +127,7 @@ def course(episode: Episode) -> Course:
         result=tuple(results),
         act=tuple(calls),
         failure=tuple(failures),
-        refused=refused,
+        unfinished=unfinished,
         values=tuple(values_of_events),
         answer=max(answers, default=None),
     )
@@ -156,9 +150,7 @@ def _find_failures(
     for n in results:
         call = calls[n]
         command = command_of(given_to(events[call])) if call is not None else ""
-        # The status of a pipe is that of its last program. A look may show errors.
-        shows_status = "|" not in command or looks("", command)
-        is_marked = tools[n] in marking_tools and shows_status
+        is_marked = tools[n] in marking_tools
         failures[n] = failure_text(events[n], texts[n], command, marked=is_marked)
     return failures
 
@@ -178,10 +170,7 @@ def _role_of(event: Event, text: str, task: str) -> Role:
 
 def ends(text: str) -> str:
     """Return a text without its middle if it is longer than 8,000 characters."""
-    if len(text) <= MAX_EVENT_TEXT_CHARS:
-        return text
-    half = MAX_EVENT_TEXT_CHARS // 2
-    return f"{text[:half]}\n{text[-half:]}"
+    return without_middle(text, MAX_EVENT_TEXT_CHARS)
 
 
 def event_text(event: Event) -> str:
@@ -300,12 +289,9 @@ def as_text(value: Any) -> str:
 
 
 def only_text(event: Event) -> str:
-    """Return the argument of a call that has one, a text; else ""."""
-    arguments = call_arguments(event)
-    values = list(arguments.values()) if isinstance(arguments, Mapping) else [""]
+    """Return the argument of a call that has one, as text; else ""."""
     texts = list(named_arguments(event).values())
-    is_only = len(texts) == len(values) == 1 and isinstance(values[0], str)
-    return texts[0] if is_only else ""
+    return texts[0] if len(texts) == 1 else ""
 
 
 def given_to(call: Event) -> Arguments:

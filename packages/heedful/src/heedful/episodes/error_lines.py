@@ -9,11 +9,13 @@ call: lines that repeat the call, source lines and lines of a log name none.
 
 import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, groupby
+from itertools import chain, islice, pairwise
 from typing import Any
 
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.words import compiled
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import cut_middle
@@ -27,115 +29,95 @@ MAX_SHORT_TEXT_LINES = 40
 # Texts in an object may contain ends of lines.
 _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
-# A line with an exit status: "exit code: 2 (interrupted)", "Command exit status 1".
-_EXIT_STATUS_PATTERN = (
-    r"(?im)^(?:\W?[\w ]{1,40} )?exit ?(?:code|status)\W{0,2}-?\d+"
-    r"(?:[^\w\n][^\n]{0,80})?$"
-)
-# The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
-_TYPE_PATTERN = (
-    r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
-    r"|(?i:error)[ \[][A-Z]{1,8}\d{1,6}\]?: \S"
-)
-_REASON = (
-    r"(?<![\w-])(?:not?|can(?:'t|not)|un(?:able|defined|known|recogni[sz]ed)|missing"
-    r"|de(?:nied|clined)|re(?:fused|jected)|must|should|expected|invalid)\b"
-)
-# The other shapes of an error line, the most telling first, in lower case. A word comes
-# before the look at what precedes it: Python finds letters fast, in a tenth of time.
-_SHAPES = (
-    # A word for an error with what follows it: "fatal: not a git repository"; but
-    # "Error: (none)" is none, and what ends with the exit status of a command says less
-    # than the command did. Or a program that a shell does not find.
-    (
-        r"(?:error|exception|fatal(?<=\bfatal)|panic(?<=\bpanic)|denied(?<=\bdenied)"
-        r"|fail(?<=\bfail)(?:ed|ure)?): *"
-        r"(?!\W?(?:none|null)\W?\Z|.*\bexit (?:code|status):? \d+\Z)\S"
-        r"|failed to (?<=\Afailed to )\w|(?:command|file|:) not found|unknown command"
-        r"|not recognized as|env: .*no such file|command \W[^ ]+:? no(?:t found| such)"
-    ),
-    # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
-    (
-        r"\.\w{1,6}(?::\d+(?::\d+)?|\(\d+,\d+\)): "
-        r"(?!warning|note|info|:|\w*(?:error|exception|failed)$)\S"
-    ),
-    # What is missing or forbidden: "no key 'a'", and then "permission denied".
-    _REASON + r".*[\"'`“]\w",
-    _REASON,
-    # Any mention of an error: "3 tests failed", "the request timed out".
-    (
-        r"error(?<![^\Wa-z]error)\b|exception\b|err(?<=\berr)\b|fail(?<=\bfail)\w*\b."
-        r"|time(?<=\btime)[d ]{0,2}-?out"
-    ),
-)
-# The ranks of an error line: 0 is a type, the others are the shapes. Lines of the first
-# three name an error by themselves.
-NUMBER_OF_RANKS = 1 + len(_SHAPES)
+ERROR_LINES = KnowledgeTable("episodes/error_lines")
+# The table of failures has the words of an exit status. This surrounds them in their
+# line: "exit code: 2 (interrupted)", "Command exit status 1".
+_FAILURES = KnowledgeTable("episodes/failures")
+_BEFORE_EXIT_STATUS = r"(?m)^(?:\W?[\w ]{1,40} )?"
+_AFTER_STATUS = r"\W{0,2}-?\d+(?:[^\w\n][^\n]{0,80})?$"
+# An object stands in a line, and its first sign.
+_OBJECT_PATTERN = r"(?m)^[^{\n]*\{"
+MAX_READ_OBJECTS = 20
+# Where an object has the reason of an error.
+REASON_NAMES = ("error", "message", "reason", "detail")
+# The ranks of an error line: a type, a label, a place, a reason with a name, another
+# reason, a mention. Lines of the first three name an error by themselves.
+NUMBER_OF_RANKS = 6
 STRONG_RANKS = 3
-# What stands around an output: Gemini CLI's labels, the tag of an error, and the lines
-# of Gradle that are the same for all failures.
-_WRAPPING_PATTERN = (
-    r"\A(?:<untrusted_context>\s*)?(?:(?:Command|Directory): [^\n]*\n){0,2}Output: "
-    r"|</?\w{0,20}error>|(?<![^\n])(?:FAILURE: Build |\d+: Task failed with "
-    r"|\* What went wrong:|BUILD FAILED in )[^\n]*"
-)
+# What follows a reason that names something.
+_NAMING_PATTERN = r".*[\"'`“]\w"
 # What tools write before a line: marks such as "E   " or "> ", blanks, and a time.
 _MARGIN_PATTERN = (
-    r"\A\s*(?:(?:E|[>|│*●✗✕])\s+)*"
+    r"\A\s*(?:(?:E|[>|│*✗✕])\s+)*"
     r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d[\d:.,]*(?:Z|[+-]\d\d:?\d\d)?\]?\s+)?"
-)
-# A line that names no error of its own, unless it begins with a word for one: what
-# somebody else may do or know, a heading, a line of a program, or a place on the way.
-_BESIDE_PATTERN = (
-    r"\A(?:(?i:hint|note|help|info|warning|debug|tip): |\?\s|//|/\*|={3}|_{3}"
-    r"|(?:return|raise|throw|await|panic)\b.*\(|\S+:\d+: in [\w<>.]+\Z"
-    r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_][\w.]*\(.*[\"'`].*\)\Z"
-    r"|.*[;{}]\Z|.*\b(?:INFO|DEBUG|TRACE|VERBOSE)\b)"
-)
-# A line of a test, a linter or a compiler about the work itself: a test that failed, or
-# what is wrong at a place in a file.
-_WORK_PATTERN = (
-    r"(?:---\s*)?FAIL(?:ED)?\b|assert|Assert|expect\(|expected\b.*\b(?:got|but|to)\b"
-    r"|\S*\.\w{1,6}(?::\d+(?::\d+)?: |\(\d+,\d+\): )\S"
 )
 # A word with a colon: "String: func f()" repeats what the call was given.
 _ECHO_LABEL_PATTERN = r"\A\w{1,20}:\s*"
+# The values of an assertion stand so near to its line.
+MAX_VALUE_LINES = 6
 
 
 def output(text: str) -> str:
     """Return what a tool wrote, without its exit status.
 
     An object in it, in JSON or as Python prints it, such as the answer of a service,
-    becomes its texts with a blank in them, a line for each. An object without such
-    texts stays as it is. The headers of a response of HTTP are left out.
+    becomes its texts with a blank in them: the first goes on with what stands before
+    the object in its line, and each other one is a line. An object without such texts
+    stays as it is. The headers of a response of HTTP are left out.
     """
-    text = compiled(_EXIT_STATUS_PATTERN).sub("", text).strip()
-    text = compiled(_WRAPPING_PATTERN).sub("", text).strip() or text
-    start = text.find("{")
-    if text.startswith("HTTP/"):
-        start = text.find("\n{") + 1
-    if start < 0:
-        return text
+    return _read_objects(text)[0]
 
-    value, end = decode(text[start:])
-    sentences = dict.fromkeys(text for text in _texts_in(value) if " " in text.strip())
-    if not sentences:
-        return text
-    before = "" if text.startswith("HTTP/") else text[:start]
-    parts = [before.strip(), *sentences, text[start + end :].strip()]
-    return "\n".join(filter(None, parts))
+
+def _read_objects(text: str) -> tuple[str, list[str]]:
+    """Return an output, and the lines that an object in it became."""
+    text = _FAILURES.pattern("status", _BEFORE_EXIT_STATUS, _AFTER_STATUS).sub("", text)
+    text = ERROR_LINES.pattern("wrapping", "(?m)").sub("", text).strip() or text.strip()
+    if text.startswith("HTTP/") and "\n{" in text:
+        text = text[text.find("\n{") + 1 :]
+
+    parts: list[str] = []
+    object_lines: list[str] = []
+    read_to = 0
+    for place in islice(compiled(_OBJECT_PATTERN).finditer(text), MAX_READ_OBJECTS):
+        start = place.end() - 1
+        if start < read_to:
+            continue
+        value, length = decode(text[start:])
+        sentences = _sentences_in(value)
+        if sentences:
+            before = text[read_to:start]
+            parts += [before, "\n".join(sentences)]
+            label = before.rpartition("\n")[2]
+            object_lines += f"{label}{sentences[0]}".splitlines()
+            read_to = start + length
+    return "".join([*parts, text[read_to:]]).strip(), object_lines
+
+
+def _sentences_in(value: Any) -> list[str]:
+    """Return the texts with a blank in data; without one, those under an error's name.
+
+    >>> _sentences_in({"ok": False, "error": "channel_not_found"})
+    ['channel_not_found']
+    """
+    sentences = [text for text in _texts_in(value) if " " in text.strip()]
+    if not sentences and isinstance(value, Mapping):
+        texts = (value.get(name) for name in REASON_NAMES)
+        sentences = [text for text in texts if text and isinstance(text, str)]
+    return list(dict.fromkeys(sentences))
 
 
 def decode(text: str) -> tuple[Any, int]:
     """Return the data that begin a text, and their end; (None, 0) if there are none.
 
-    They are JSON, or a whole text as Python prints data.
+    They are JSON, or what Python prints: data that fill the text or its first line.
     """
-    if text[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            return _LENIENT_DECODER.raw_decode(text)
+    if text[:1] not in ("{", "["):
+        return None, 0
+    with suppress(ValueError, RecursionError):
+        return _LENIENT_DECODER.raw_decode(text)
+    for data in dict.fromkeys((text, text.partition("\n")[0])):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return ast.literal_eval(text), len(text)
+            return ast.literal_eval(data), len(data)
     return None, 0
 
 
@@ -155,8 +137,18 @@ def _texts_in(value: Any) -> Iterator[str]:
 def error_line(failure: str) -> str:
     """Return the line that names a failure: the best error line, or the first line."""
     lines = (output(failure) or failure).splitlines()
-    best = [*_ranked(lines), *filter(None, map(without_margin, lines)), "error"]
+    best = [*_ranked(lines), *_first_line(map(without_margin, lines)), "error"]
     return best[0]
+
+
+def _first_line(lines: Iterable[str]) -> list[str]:
+    """Return the line that stands for a text without an error line; [] if it is empty.
+
+    It is the first that says that an output is one of a failure, else the first.
+    """
+    texts = list(filter(None, lines))
+    failed_lines = filter(_FAILURES.pattern("failed_line").search, texts)
+    return [*failed_lines, *texts][:1]
 
 
 def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
@@ -184,7 +176,7 @@ def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
         return errors
     if others:
         errors += beginning
-    return list(dict.fromkeys(errors or beginning[:1]))
+    return list(dict.fromkeys(errors or _first_line(beginning)))
 
 
 def _ranked(lines: Iterable[str]) -> list[str]:
@@ -203,7 +195,8 @@ def _ranked(lines: Iterable[str]) -> list[str]:
             in_traceback = True
         elif in_traceback and line and not raw[0].isspace():
             in_traceback = False
-            _add_line(tracebacks, line)
+            if not ERROR_LINES.pattern("passed_on").search(line):
+                _add_line(tracebacks, line)
         elif (rank := _rank(line)) < NUMBER_OF_RANKS:
             # A longer line is worse than one that can be quoted whole.
             is_long = len(line) > MAX_SHOWN_LINE_CHARS
@@ -212,14 +205,28 @@ def _ranked(lines: Iterable[str]) -> list[str]:
 
 
 def _rank(line: str) -> int:
-    """Return the rank of an error line, 0 is best; another line has NUMBER_OF_RANKS."""
-    if compiled(_TYPE_PATTERN).search(line):
-        return 0
-    lower = line.lower()
-    shapes = enumerate(_SHAPES, 1)
-    return next(
-        (n for n, shape in shapes if compiled(shape).search(lower)), NUMBER_OF_RANKS
-    )
+    """Return the rank of an error line, 0 is best; another line has NUMBER_OF_RANKS.
+
+    A line that only passes on that something failed has the last rank.
+    """
+    rank = 0
+    if not ERROR_LINES.pattern("type").search(line):
+        lower = line.lower()
+        shapes = enumerate(_shape_patterns(), 1)
+        rank = next((n for n, p in shapes if p.search(lower)), NUMBER_OF_RANKS)
+    if rank < STRONG_RANKS and ERROR_LINES.pattern("passed_on").search(line):
+        return NUMBER_OF_RANKS - 1
+    return rank
+
+
+def _shape_patterns() -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of the shapes of an error line, the most telling first."""
+    before = r"(?<![\w-])"
+    yield ERROR_LINES.pattern("label")
+    yield ERROR_LINES.pattern("place")
+    yield ERROR_LINES.pattern("reason", before, rf"\b{_NAMING_PATTERN}")
+    yield ERROR_LINES.pattern("reason", before, r"\b")
+    yield ERROR_LINES.pattern("mention")
 
 
 def _add_line(lines: dict[str, str], line: str) -> None:
@@ -243,23 +250,80 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
 
     `arguments` are those of the call: a line that repeats them names no error. A line
     with a type, a word or a place of an error names one by itself; of other lines, only
-    the best does. Secrets and personal data are redacted.
+    the best does. Of a chain of exceptions, the last one counts. A failed assertion has
+    its values with it. Secrets and personal data are redacted.
     """
-    text = output(failure)  # without the exit status, which names no error
-    lines = _lines_about_errors(text.splitlines(), _argument_lines(arguments))
+    # Without the exit status, which names no error.
+    text, object_lines = _read_objects(failure)
+    chain = ERROR_LINES.pattern("chain").split(text)
+    lines = _lines_about_errors(chain[-1].splitlines(), _argument_lines(arguments))
     candidates = error_lines(lines, others=False) or [error_line(text)]
 
-    # Lines of one message are one error; its first candidate, the best, names it.
-    repeated: set[str] = set()
-    for message in _messages(lines):
-        repeated.update([line for line in candidates if line in message][1:])
-    errors = [line for line in candidates[:MAX_LISTED_ITEMS] if line not in repeated]
-
+    bare_lines = list(filter(None, map(without_margin, lines)))
+    # A test that failed before it began has no reason below its name.
+    empty_tests = {
+        line
+        for line, below in pairwise(bare_lines)
+        if below in line and ERROR_LINES.pattern("test").search(line)
+    }
+    telling = [line for line in candidates if line not in empty_tests] or candidates
+    errors = telling[:MAX_LISTED_ITEMS]
     strong = [line for line in errors if _rank(line) < STRONG_RANKS]
     # A summary repeats an error after " - ".
     endings = {line.rpartition(" - ")[2] for line in strong if " - " in line}
     errors = [line for line in strong if line not in endings] or errors[:1]
-    return [mask_personal(redact(line)) for line in errors]
+    # What an object says below the type of an error is its reason.
+    reasons = [line for line in map(without_margin, object_lines) if line in bare_lines]
+    if len(errors) > 1:
+        errors = [line for line in errors if line not in reasons] or errors[:1]
+    names: list[str] = []
+    for line in errors:
+        test = _test_of(line, bare_lines)
+        # A test that failed is one error.
+        if not any((test or line) in name for name in names):
+            names.append(_with_values(line, test, bare_lines, reasons))
+    return [mask_personal(redact(line)) for line in names]
+
+
+def _test_of(error: str, lines: Sequence[str]) -> str:
+    """Return the name of the test that an error line is of, "" if it is of none.
+
+    It is the line itself, or stands shortly above it.
+    """
+    place = lines.index(error) if error in lines else 0
+    above = lines[max(0, place - MAX_VALUE_LINES) : place + 1]
+    tests = filter(ERROR_LINES.pattern("test").search, above)
+    return next(reversed([*tests]), "")
+
+
+def _with_values(
+    error: str, test: str, lines: Sequence[str], reasons: Sequence[str]
+) -> str:
+    """Return an error line with the `test` that failed and the values of its assertion.
+
+    These stand in the lines next to it. The type of an error has the next of the
+    `reasons` below it.
+    """
+    if error not in lines:
+        return error
+    below = list(lines[lines.index(error) + 1 :])
+    following = below[:MAX_VALUE_LINES]
+    values = [line for line in following if ERROR_LINES.pattern("value").search(line)]
+    reason = [line for line in below if line in reasons][:1]
+    if reason and _rank(error) == 0:
+        parts = [error, *reason]
+    elif test == error:
+        parts = [error, *(values or following)[:1]]
+    elif following and ERROR_LINES.pattern("heading").search(error):
+        parts = following[:1]
+    elif error.endswith(":"):
+        parts = [error, *following[:1]]
+    elif is_of_work(error):
+        short_values = [line for line in values if len(line) <= MAX_SHOWN_LINE_CHARS]
+        parts = [test, error, *short_values]
+    else:
+        parts = [test, error]
+    return " ".join(parts).strip()[:MAX_ERROR_LINE_CHARS]
 
 
 def is_of_work(error: str) -> bool:
@@ -270,7 +334,7 @@ def is_of_work(error: str) -> bool:
     >>> [is_of_work(error) for error in ("--- FAIL: TestCart", "sh: pip: not found")]
     [True, False]
     """
-    return compiled(_WORK_PATTERN).search(error) is not None
+    return ERROR_LINES.pattern("work").search(error) is not None
 
 
 def _lines_about_errors(lines: list[str], repeated: frozenset[str]) -> list[str]:
@@ -285,7 +349,7 @@ def _lines_about_errors(lines: list[str], repeated: frozenset[str]) -> list[str]
         rest = compiled(_ECHO_LABEL_PATTERN).sub("", bare)
         # In "KeyError: 'a'" the rest is the reason.
         is_error = _rank(bare[: len(bare) - len(rest)] + "…") < STRONG_RANKS
-        is_beside = compiled(_BESIDE_PATTERN).match(bare) or rest in repeated
+        is_beside = ERROR_LINES.pattern("beside").search(bare) or rest in repeated
         if bare not in repeated and (is_error or not is_beside):
             kept_lines.append(line)
 
@@ -301,29 +365,6 @@ def _argument_lines(arguments: Any) -> frozenset[str]:
         unescaped = text.replace('\\"', '"').replace("\\n", "\n").replace("\\t", "")
         lines.update(map(str.strip, unescaped.split("\n")))
     return frozenset(lines - {""})
-
-
-def _messages(lines: Iterable[str]) -> Iterator[set[str]]:
-    """Yield the lines of each message.
-
-    Neighbouring lines that begin with the same two words are one message, and so are
-    the lines that are indented below the line of a failure.
-    """
-    bare_lines = filter(None, map(without_margin, lines))
-    for _, same_start in groupby(bare_lines, lambda line: line.split()[:2]):
-        yield set(same_start)
-
-    block: set[str] = set()
-    is_open = False
-    for line in filter(str.strip, lines):
-        bare = without_margin(line)
-        if not line[0].isspace():
-            yield block
-            block = set()
-            is_open = _rank(bare) < NUMBER_OF_RANKS
-        if is_open:
-            block.add(bare)
-    yield block
 
 
 def shorten_failure(text: str, most: int) -> str:

@@ -14,117 +14,76 @@ only what the program itself says counts there. A call that a person did not let
 no failure.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from heedful.episodes.episode import Event, failure
-from heedful.episodes.error_lines import decode, output
+from heedful.episodes.error_lines import REASON_NAMES, decode, output
 from heedful.episodes.looks import looks
+from heedful.knowledge import KnowledgeTable
+from heedful.lessons.identity import MINOR_PROGRAMS
+from heedful.lessons.shell import operated_commands, program_name
 from heedful.lessons.words import compiled
 from heedful.validation import Fields
 
+FAILURES = KnowledgeTable("episodes/failures")
 # The names of the statuses of HTTP that mean a failure, such as "not found".
 STATUS_NAMES = {
     status.phrase.lower(): str(status.value) for status in HTTPStatus if status >= 400
 }
-# A line with an exit status: "exit code 2", "rc=1", "Process exited with code 2",
-# "<returncode>1</returncode>"; or a status of HTTP, perhaps in a page.
-_STATUS_PATTERN = (
-    r"(?im)^\W{0,2}(?:[\w ]{1,60} )?"
-    r"(?:(?:exit|return) ?(?:code|status)|exited with code"
-    r"|(?-i:exit|rc|\$\?)(?= ?[:=][^\n]*\Z)|\A(?-i:exit|rc)(?= ?[:=]))"
-    r"[\s:=>]{0,4}(?P<exit>-?\d{1,10})\W{0,2}(?:\([\w ]{1,40}\)|/\w+>)?\W{0,2}$"
-    r"|\A(?:<[^>]{1,80}>|\s)*(HTTP\S* |[\w ]{1,40} status (?:code )?)?"
-    r"(?P<status>[45]\d\d)\b"
-    rf"(?(2)|:? (?:client error|server error|{'|'.join(STATUS_NAMES)}))"
+# What surrounds the words of an exit status in its line: "Process exited with code 2",
+# "<returncode>1</returncode>", "Exit code: 2 (interrupted)".
+_BEFORE_STATUS = r"(?m)^\W{0,2}(?:[\w ]{1,60} )?"
+_STATUS = r"[\s:=>]{0,4}(?P<code>-?\d{1,10})\W{0,2}(?:\([\w ]{1,40}\)|/\w+>)?\W{0,2}$"
+_SHORT_STATUS = r" ?[:=] ?(?P<code>\d{1,3})$"
+# A status of HTTP: its header, or a page or a text that begins with it.
+_HTTP_STATUS_PATTERN = (
+    r"\A(?:<[^>]{1,80}>|\s)*(?P<label>HTTP\S* |[\w ]{1,40} status (?:code )?)?"
+    r"(?P<code>[45]\d\d)\b:? ?(?P<name>[^\n<]*)"
 )
-# A text that begins with an error.
-_ERROR_START_PATTERN = (
-    # After marks, tags and a few words, as in "fatal: no such branch", "<error>",
-    # "1 validation error:" and "Request failed with status 404", is a word for it,
-    r"(?m)\A\s*(?:(?:#[^\n]*|[^\n]{0,120}:)\n)?(?:<[^>\n]{0,80}>\s*){0,3}?[^\w\n]{0,12}"
-    r"(?:(?!(?:no|0|zero|without|on|of|about|if|class|def|raise|except)\b)"
-    r"[\w.'()/-]{1,40} ){0,7}?"
-    r"[\w.:]*(?:Exception|(?i:error|fatal|panic(?:ked)?|failed|failure|crashed|aborted|declined))(?i:s|\(s\))?"
-    # but not in the name of a file or a key, as in "error.log",
-    r"(?![\w-]|\.\w|['\"](?! *:)| (?:is|are) )"
-    # nor in a report of no error, as in "error: null" or "Failed: 0".
-    r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
-    # What went wrong follows, or the text ends.
-    r"(?:\W{0,3}[:>]|(?:[^\n.]|\.\w){0,160}?(?:: ?\S|!?\Z)|(?: has)? occurred\b"
-    r"|(?<=Failed) to \w|(?i:[.!] +(?:please|try)\b)"
-    r"|[^\n]{0,160}?(?:(?i:\berror): ?\S|[\w.](?:Error|Exception)\b))"
-    # The first line is the word alone.
-    r"|\A\W*(?i:error|failed|failure)\W*$"
-    # A line begins a traceback, or says which program is missing.
-    r"|^Traceback \(most recent call last\)"
-    r"|^\W{0,2}(?:[A-Z]\w{1,5} )?[\w.]*[a-z](?:Error|Exception): \S"
-    r"|^(?:[\w./-]+: )*(?:line \d+: )?(?i:command not found): \S"
-    r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
+# The heading of an output: the next line says what went wrong.
+_HEADING_PATTERN = r"\A\s*(?:#[^\n]*|[^\n]{0,120}:)\n"
+# What surrounds an error word in the first sentence: tags and at most seven words
+# before it, no name of a file or a key, and what went wrong or the end after it.
+_BEFORE_ERROR_WORD = (
+    r"\A\s*(?:<[^>\n]{0,80}>\s*){0,3}[^\w\n]{0,12}"
+    r"(?:[A-Za-z][\w./-]{0,39}: )?(?P<before>(?:[\w.'()/-]{1,40} ){0,7}?)[\w.:]*"
 )
-# What is absent, wrong or forbidden: in these words, and at the beginning in those.
-_WRONG = (
-    r"(?<![\w/.(\"'-])(?:no such|no (?:known|valid|matching|replacement)"
-    r"|nothing happens|time(?:d |-)?out(?: after \d[\d.]* ?[a-z]+)?(?=\W*\Z)"
-    r"|\w+[ _]exceeded|exceeds|(?:not|\w+n't) (?:been |be |an? )?(?:exist|found|match"
-    r"|valid|recogni|support|allow|permit|authori|appear|install|execut|read|understand|function"
-    r"|successful|authentic)\w*|unauthori[sz]ed|killed(?=\W*\Z)|syntax error|denied"
-    r"|dumped|took (?:more|longer|too)|undefined"
-    r"|unterminated|unrecognized|unexpected|invalid|malformed|refused|forbidden|illegal|ambiguous"
-    r"|(?-i:ERR_\w+|E[A-Z]{4,12}(?=[:,]|\Z)))(?![\w/-])"
+_AFTER_ERROR_WORD = (
+    r"(?i:s|\(s\))?(?![\w-]|\.\w|::|['\"](?! *:)| (?:is|are) )(?P<after>[^\n]{0,160})"
 )
-_WRONG_AT_FIRST = (
-    r"(?:(?:[^\s:]+ ){0,3}(?:cannot|can(?:'t|not)|could ?n[o']t|unable to)|unknown"
-    r"|incorrect|missing|insufficient)(?![\w/-])"
+# The sentence goes on with a reason, or it is all that the line says.
+_REASON_PATTERN = (
+    r"\A(?:\W{0,3}[:>]|.*: ?\S|[.!] +\w|(?:[^.]|\.\w)*!?\Z| (?:has )?occurred\b)"
 )
-# A short text whose first sentence says so: "no such column: total".
-_STATEMENT_PATTERN = (
-    r"(?i)\A\s*(?!\[|\S*:?\d+:|(?:\w+ )?warn|[\w ]+: 0\W*\Z)"
-    rf"(?:(?!I\b)(?:(?-i:[a-z./][\w./+-]*|[\w./+-]+ ): )?{_WRONG_AT_FIRST}"
-    rf"|(?:[^\n.]|\.(?=\S)){{0,120}}?{_WRONG})"
-)
+# A short text whose first sentence says what is wrong: "no such column: total".
+_NO_STATEMENT = r"\A\s*(?!\[|\S*:?\d+:|(?i:(?:\w+ )?warn)|[\w ]+: 0\W*\Z)"
+_BEFORE_WRONG_FIRST = rf"{_NO_STATEMENT}(?:[\w./+-]+ ?: )?"
+_BEFORE_UNABLE = rf"{_BEFORE_WRONG_FIRST}(?!I\b)(?:[^\s:]+ ){{0,3}}"
+_BEFORE_WRONG = rf"{_NO_STATEMENT}(?:[^\n.]|\.(?=\S)){{0,120}}?(?<![\w/.(\"'-])"
+_BEFORE: Mapping[str, str] = {
+    "wrong_first": _BEFORE_WRONG_FIRST,
+    "unable": _BEFORE_UNABLE,
+    "wrong": _BEFORE_WRONG,
+}
+# The first line of a longer text says so in these words.
+FIRST_LINE_GROUPS = ("wrong_first", "unable")
+_WORD_END = r"(?![\w/-])"
 MAX_OUTPUT_STATEMENT_CHARS = 500
 MAX_LOOK_STATEMENT_CHARS = 60
-# What is wrong with a program, after its name or that of a shell.
-_WRONG_PATTERN = (
-    rf"(?i){_WRONG}|\*\*\*|\b(?:{_WRONG_AT_FIRST}"
-    r"|(?:not?|must|required|fail(?:ed|ure)?|error)\b)"
-)
 _SHELLS = frozenset({"bash", "sh", "zsh"})
-_REFUSAL = r"\b(?:connection|permission|access|was) (?:refused|denied)\b"
-# How an output of a command begins or ends that failed: an error by its type or label,
-# a place in a file with a message, a count of tests, or who refused.
-_FAILED_OUTPUT_PATTERN = (
-    r"(?m)^[\W_]{0,12}(?:[\w.]*(?:Error|Exception)\b: "
-    r"|(?i:error|fatal|failure|panic|denied|e)(?:\[\w+\])?(?:: ?\S| code | (?=[A-Z]))"
-    r"|(?:FAIL|FAILED|ERROR)\b(?!\W*0\b))"
-    r"|^\S+\.\w{1,5}(?::\d+(?::\d+)?|\(\d+(?:,\d+)?\)):? "
-    r"(?!warning|note|info)(?:\w+: )?\S"
-    r"|\(\w+(?:Error|Exception)\)$|^npm (?:ERR!|error) "
-    r"|^[A-Z][\w .-]{0,40}(?<! 0) failed\b"
-    r"|\b[1-9]\d* (?:failed|fail|(?:error|failure|problem)s?)\b"
-    rf"|{_REFUSAL}"
-)
 OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
-# A call that was not run or not finished because a person did not want it. What begins
-# with such words says nothing about the tool.
-REFUSED_BY_PERSON_PATTERN = (
-    r"(?is)\A.{0,200}?\b(?:"
-    r"(?:reject|declin|deni|refus|cancel|abort|interrupt|stopp|not approv|not allow)"
-    r"\w* by (?:the |a )?(?:human |\w+ )?(?:user|human|person|reviewer|operator)\b"
-    r"|user (?:doesn't|does not|didn't|did not) (?:want|wish|allow|approve|accept)\b"
-    r"|user (?:has )?(?:rejected|declined|refused|cancell?ed|aborted|interrupted)\b"
-    r"|you (?:haven't|have not) granted\b)"
-)
-# What a text says beside the name of a status: "exit code 1", "HTTP/1.1 404",
-# "Fehler 12".
-_STATUS_WORD_PATTERN = (
-    r"\A\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*\Z"
-    r"|\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
-    r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
-)
+# Of a result that a person refused, the beginning says so.
+MAX_REFUSAL_CHARS = 240
+# The statuses of a program that a signal ended, SIGINT or SIGTERM, and the one that an
+# agent gives to a command that runs on.
+UNFINISHED_CODES = frozenset({"130", "143", "-1"})
+# A word with a number: "Fehler 12".
+_NUMBERED_WORD_PATTERN = r"\A\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*\Z"
+_HTTP_ERRORS = ("client error", "server error")
 
 
 def failure_text(event: Event, text: str, command: str = "", *, marked: bool) -> str:
@@ -135,17 +94,59 @@ def failure_text(event: Event, text: str, command: str = "", *, marked: bool) ->
     is marked as a failure, the error counts, or else the content, if it says more than
     an exit status.
     """
-    if not failure(event) and not _means_failure(event.code):
-        return text if reports_failure(text, command, marked=marked) else ""
+    if failure(event) or _means_failure(event.code):
+        for words in (event.error, event.content):
+            if not is_bare_status(words):
+                return words
+        return event.error or event.content or event.code or "error"
+    # A status decides for the program that set it.
+    is_marked = marked or is_status(event.code)
+    return text if reports_failure(text, command, marked=is_marked) else ""
 
-    for words in (event.error, event.content):
-        if output(words) and not is_bare_status(words):
-            return words
-    return event.error or event.content or event.code or "error"
+
+def hides_status(command: str) -> bool:
+    """Return whether the status of a command says nothing of a program in it.
+
+    That program writes into a pipe, or another one runs after it in any case.
+
+    >>> [hides_status(line) for line in ("make | tail", "make; ls", "cd a && make")]
+    [True, True, False]
+    """
+    has_program = False
+    for operator, words in operated_commands(command):
+        if has_program and operator.strip("()") not in ("", "&&"):
+            return True
+        has_program = has_program or program_name(words[0]) not in MINOR_PROGRAMS
+    return False
+
+
+def did_not_end(text: str, code: str = "") -> bool:
+    """Return whether a call was not run, or did not run to its end.
+
+    A person refused or interrupted it, it took too long, or it goes on. Such a call
+    neither failed nor worked. `text` is that of its result, and `code` its status.
+
+    >>> [did_not_end(text) for text in ("^C", "Command timed out after 2m", "timeout")]
+    [True, True, False]
+    """
+    if not UNFINISHED_CODES.isdisjoint((code, *_codes_of(text, None))):
+        return True
+    beginning = " ".join(text[:MAX_REFUSAL_CHARS].split())
+    by_user = FAILURES.pattern("refused", r"\b", r" by (?:the )?user\b")
+    user_did = FAILURES.pattern("refused", r"(?i:\buser (?:has )?)")
+    if by_user.search(beginning) or user_did.search(beginning):
+        return True
+    lines = output(text).splitlines() or [""]
+    return any(
+        FAILURES.find("unfinished", line.strip()) for line in (lines[0], lines[-1])
+    )
 
 
 def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bool:
     """Return whether a result says by a code, or by its text, that its call failed.
+
+    If its tool has `marked` the failures of the run, or gives a status for this result,
+    the text counts only for a program whose status the `command` hides.
 
     >>> reports_failure("ls: cannot access 'srcc': No such file", "ls srcc")
     True
@@ -160,15 +161,33 @@ def reports_failure(text: str, command: str = "", *, marked: bool = False) -> bo
         return any(map(_is_error, codes))
     if isinstance(data, Mapping):
         return marks_failure(data)
-    return (
-        isinstance(data, str) and not marked and _says_failure(data, command, is_look)
-    )
+    if not isinstance(data, str):
+        return False
+    if marked and not hides_status(command):
+        # A status decides for the program that set it.
+        return False
+    if marked and is_look:
+        # What it shows may have errors, but a program does not show its own name.
+        return _complains(data, command)
+    return _says_failure(data, command, is_look)
 
 
 def _codes_of(text: str, data: Any, head: int = OUTPUT_HEAD_LINES) -> list[str]:
     """Return the exit codes that a result gives, and a status of HTTP that is wrong."""
-    matches = compiled(_STATUS_PATTERN).finditer(_ends(text, head))
-    codes: list[str] = [match["exit"] or match["status"] for match in matches]
+    matches = FAILURES.pattern("status", _BEFORE_STATUS, _STATUS).finditer(
+        _ends(text, head)
+    )
+    codes: list[str] = [match["code"] for match in matches]
+    lines = text.strip().splitlines() or [""]
+    for line in (lines[0], lines[-1]):
+        short = FAILURES.pattern("short_status", r"\A", _SHORT_STATUS).search(line)
+        if short:
+            codes.append(short["code"])
+    response = compiled(_HTTP_STATUS_PATTERN).match(text)
+    if response:
+        name = response["name"].lower()
+        if response["label"] or name.startswith((*STATUS_NAMES, *_HTTP_ERRORS)):
+            codes.append(response["code"])
     if isinstance(data, Mapping):
         codes += _codes_in(data)
     return codes
@@ -226,19 +245,65 @@ def _says_failure(text: str, command: str, is_look: bool) -> bool:
 
     most_chars = MAX_LOOK_STATEMENT_CHARS if is_look else MAX_OUTPUT_STATEMENT_CHARS
     is_short = len(text) <= most_chars and len(lines) <= OUTPUT_TAIL_LINES
-    if is_short and compiled(_STATEMENT_PATTERN).match(text):
+    if is_short and _states_what_is_wrong(text):
         return True
-    if compiled(_ERROR_START_PATTERN).search(text):
+    # Of a longer text, the first line may say so.
+    if not is_look and _states_what_is_wrong(lines[0], FIRST_LINE_GROUPS):
         return True
-    if any(_is_complaint(line, command) for line in (lines[0], lines[-1])):
+    if _opens_with_error(text, is_look):
+        return True
+    if _complains(text, command):
         return True
 
     if is_look:
-        return len(lines) == 1 and compiled(_REFUSAL).search(text) is not None
+        return len(lines) == 1 and FAILURES.pattern("refusal").search(text) is not None
+    if FAILURES.pattern("trace", "(?m)").search(text):
+        return True
     return (
         command != ""
-        and compiled(_FAILED_OUTPUT_PATTERN).search(_ends(text)) is not None
+        and FAILURES.pattern("failed_line", "(?m)").search(_ends(text)) is not None
     )
+
+
+def _states_what_is_wrong(text: str, groups: Iterable[str] = _BEFORE) -> bool:
+    """Return whether the first sentence of a text says what is wrong.
+
+    The words are those of the `groups` of the table.
+    """
+    return any(
+        FAILURES.pattern(group, _BEFORE[group], _WORD_END).match(text)
+        for group in groups
+    )
+
+
+def _opens_with_error(text: str, is_look: bool) -> bool:
+    """Return whether the first sentence of a text reports an error.
+
+    It may stand below a heading. What a command that looks prints begins with it.
+    """
+    heading = compiled(_HEADING_PATTERN).match(text)
+    starts = [text, text[heading.end() :]] if heading else [text]
+    pattern = FAILURES.pattern("error_word", _BEFORE_ERROR_WORD, _AFTER_ERROR_WORD)
+    errors = list(filter(None, map(pattern.match, starts)))
+    if is_look:
+        errors = [error for error in errors if not error["before"]]
+    return any(map(_is_report, errors))
+
+
+def _is_report(error: re.Match[str]) -> bool:
+    """Return whether an error word, with what surrounds it, reports an error."""
+    if not FAILURES.words("no_error").isdisjoint(error["before"].lower().split()):
+        return False
+    after = error["after"]
+    if FAILURES.pattern("nothing", r"\A\W{0,5}[:=]\W{0,2}", r"(?![\w.])").match(after):
+        return False
+    return compiled(_REASON_PATTERN).match(after) is not None
+
+
+def _complains(text: str, command: str) -> bool:
+    """Return whether the first or the last line is a complaint of the command."""
+    lines = text.strip().splitlines() or [""]
+    return any(_is_complaint(line, command) for line in (lines[0], lines[-1]))
 
 
 def _is_complaint(line: str, command: str) -> bool:
@@ -249,8 +314,11 @@ def _is_complaint(line: str, command: str) -> bool:
     programs = {word.strip("()").rpartition("/")[2] for word in command.split()}
     name, _, words = line.partition(": ")
     is_own = name.rpartition("/")[2].lower() in programs | _SHELLS
-    return (
-        command != "" and is_own and compiled(_WRONG_PATTERN).search(words) is not None
+    if not command or not is_own:
+        return False
+    return any(
+        FAILURES.pattern(group, r"(?<![\w/-])", _WORD_END).search(words)
+        for group in (*_BEFORE, "complaint")
     )
 
 
@@ -278,10 +346,22 @@ def marks_failure(fields: Fields) -> bool:
     states = [str(values[name]).lower() for name in values if name.endswith("status")]
     if "error" in (*states, values.get("type")):
         return True
-    has_reason = any(map(values.get, ("message", "reason", "detail")))
+    has_reason = any(map(values.get, REASON_NAMES))
     is_failed = any(state.startswith("fail") for state in states)
     results = [str(values.get(name)).lower() for name in ("success", "ok")]
     return (has_reason and is_failed) or "false" in results
+
+
+def marks_success(fields: Fields) -> bool:
+    """Return whether a field of a result says that its call worked.
+
+    >>> marks_success({"is_error": False}), marks_success({"exit_code": 1})
+    (True, False)
+    """
+    codes = _codes_in(fields)
+    if codes:
+        return not any(map(_is_error, codes))
+    return False in (fields.get("is_error"), fields.get("isError"))
 
 
 def is_status(code: str) -> bool:
@@ -319,6 +399,8 @@ def is_bare_status(text: str) -> bool:
     >>> [is_bare_status(text) for text in texts]
     [True, True, False, True]
     """
-    words = compiled(_STATUS_WORD_PATTERN).sub(" ", text.lower())
-    bare = " ".join(words.split())
-    return not bare or bare in STATUS_NAMES
+    if compiled(_NUMBERED_WORD_PATTERN).match(text):
+        return True
+    words = FAILURES.pattern("status_word", r"\b", r"\b").sub(" ", output(text))
+    bare = " ".join(compiled(r"\w*\d\w*|[^\w\s]").sub(" ", words).split())
+    return not bare or bare.lower() in STATUS_NAMES

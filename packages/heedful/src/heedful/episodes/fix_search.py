@@ -1,24 +1,24 @@
 """Fixes: which call worked after another had failed, and what made the difference.
 
-A failed call was put right by what the run did until the same call worked, or by a call
-that worked in its place: the run shows what helped, and the error alone does not.
-`pytest` fails, `pip install yaml` and `pytest` work: the fix is the step in between.
-`cat a.txt` fails, `ls` and `cat b.txt` work: the fix is the other path, which `ls`
-showed.
+The run shows what helped; the error alone does not. There are three rules, asked in
+this order:
 
-The fix of a failed call is the first later success of the same call, or the success of
-the call that is most like it, with what lay between. Between a call that failed and the
-same call, a step is the fix if nothing else lay there, or if the error names it; edits
-are if they change what the error names. Which of several other steps it was, another
-run shows. A call that only looks is no fix, unless it found what the next call has.
-Trouble that passes by itself teaches waiting only. A call that failed, that only hides
-a failure, or that a person refused is no fix. Pure.
+1. The same call works later: what stood between and is named by the error put it right,
+   or the only line of commands there; of other steps, a second run shows which. If
+   nothing stood between, waiting did. An edit is named by its file or by its words.
+2. A call of the same tool works that is like the failed one: the likest is the fix,
+   with the calls that showed its new values.
+3. Another program, or another tool, works in the same place: for the same file, id or
+   long value, or for what the error names. If they share another word only, a second
+   run has to show it, too.
+
+A call that only looks is no step, unless it showed what the next call has. A call that
+failed, that did not end, or that only hides a failure is no fix. Pure.
 
 `find_fix` comes first, with what it calls in this order; then what several functions
 read of a call, then failures that need no fix, and last `find_correction`.
 """
 
-import math
 import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -36,7 +36,6 @@ from heedful.episodes.comparison import (
     is_edit,
     leaves,
     likeness_of_calls,
-    replaces,
     text_of_call,
     tokens_of,
 )
@@ -49,82 +48,32 @@ from heedful.episodes.course import (
     named_arguments,
     only_text,
 )
-from heedful.episodes.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import error_line, is_of_work
-from heedful.episodes.failures import STATUS_NAMES, is_bare_status, status_words
-from heedful.episodes.looks import begins_with, changes, looks
+from heedful.episodes.failures import is_bare_status, status_words
+from heedful.episodes.looks import changes, checks, looks, words_of_tool
 from heedful.lessons.action import (
     PATH_ARGUMENTS,
     QUOTED_TEXT_PATTERN,
     command_of,
 )
+from heedful.lessons.identity import MINOR_PROGRAMS
 from heedful.lessons.mistake import FixKind
+from heedful.lessons.shell import program_name, simple_commands
 from heedful.lessons.signature import signature
 
 # A retry is looked for among this many calls of the tool after the failed one, and
-# another way among this many calls of any tool.
+# another program among this many calls of any tool.
 MAX_RETRY_DISTANCE_CALLS = 20
 MAX_DISTANCE_EVENTS = 200
 MAX_TOLD_CALLS = 3
 MIN_VALUE_CHARS = 8
-# The share of the names in a failed call that another way has, too.
-MIN_SHARED_NAMES = 1 / 3
+# The share of the things in a failed call that another program's call has, too.
+MIN_SHARED_THINGS = 1 / 3
+_WAIT_PATTERN = re.compile(r"\b(?:start-)?(?:sleep|wait|pause)\b")
 # A value that says which thing is meant: it has a digit, a mark or a capital inside.
 _THING_PATTERN = re.compile(
     r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
-)
-_WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
-# A trouble of time: a limit of calls, a time-out, a connection that broke off, or a
-# status of a server, which is no part of a path or of a place in a file.
-_PASSING_PATTERN = re.compile(
-    r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)"
-    r"|\be?time[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
-    r"|\bclosed the connection\b|\bdeadline[ _]exceeded\b"
-    r"|(?<![\w/.:,-])(?:429|5\d\d)(?![\w/,-])"
-    rf"|{'|'.join(name for name, code in STATUS_NAMES.items() if code >= '500')}"
-)
-# What passes, or what somebody has to start or to free: a refused connection, a name
-# that is not resolved, a lock, a deadlock, a conflict of transactions, a quota, a full
-# disk, a daemon that does not run.
-_TRANSIENT_PATTERN = re.compile(
-    r"connection refused|econnre(?:fused|set)|could not resolve|name resolution"
-    r"|name or service not known|getaddrinfo|\block(?:ed)?\b|deadlock|overloaded"
-    r"|temporarily unavailable|\beagain\b|\bserializ\w+ (?:access|failure)|\bquota\b"
-    r"|no space left|disk (?:is )?full|daemon (?:is )?(?:not running|running\?)"
-)
-# In the output of a command: what it called took too long.
-_REMOTE_TIMEOUT_PATTERN = re.compile(r"\b(?:408|504|e?timedout)\b|deadline")
-# How long an error asks to wait, in seconds if it says no unit.
-_DELAY_PATTERN = re.compile(
-    r"(?:retry[-_ ]?after|again (?:in|after)|wait)\W{0,4}(?:\w+ ){0,2}(\d{1,5})"
-    r" ?(ms|m(?:in)?)?",
-    re.IGNORECASE,
-)
-# What the agent says of a failure that it wanted to see, in a part of a sentence.
-_EXPECTED_PATTERN = re.compile(
-    r"(?:\A|[.!?:;]\s)(?:(?!\bnot\b|n't|[:;]\s)[^.!?])*?"
-    r"\b(?:as (?:it should|expected|wanted|intended|planned|desired|required)"
-    r"|(?:is|was|were) (?:expected|intended|meant) to)\b",
-    re.IGNORECASE,
-)
-# A task that asks to see a failure, as "watch it fail" or "check that it rejects" do,
-# but not "check why it fails". The second shape is in four languages.
-_PROBING_TASK_PATTERN = re.compile(
-    r"\b(?:see|watch|let) (?:it|them|this|that|the tests?) fail\b"
-    r"|\bfailing test\b.{0,40}\bfirst\b"
-    r"|\b(?:check|test|verif|confirm|prov|prüf|überprüf|vérifi|compr(?:ue|o)b)\w{0,4}"
-    r"(?:\W+\w+)?\W+(?:that|whether|if|dass|ob|que|si)\b.{0,60}"
-    r"\b(?:(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?|prevents?)\b"
-    r"|(?:is|are) (?:rejected|refused|denied|blocked|forbidden|prevented)\b"
-    r"|(?:does not|doesn't|cannot|can't) (?:accept|allow|permit)"
-    r"|(?:abweis|ablehn|verweiger|verhinder|blockier|fehlschl|scheiter)"
-    r"|(?:empêche|refuse|rejette|bloque|interdi|échou)"
-    r"|(?:rechaz|impid|bloque|denieg|prohíb|fall))",
-    re.IGNORECASE | re.DOTALL,
-)
-# A task about something that may be absent.
-_EXISTENCE_TASK_PATTERN = re.compile(
-    r"(?is)\b(?:unless|if|whether)\b.{0,60}\bexists?\b"
 )
 
 
@@ -134,8 +83,8 @@ class FoundFix:
 
     `failed_calls` are in their order, and `working_call` is the one that worked.
     `needed_steps` lay between: steps before the same call, edits, or what showed the
-    new values of the call. Of the `possible_steps`, it is not known which was the fix.
-    Without steps, nothing is known to have made the same call work.
+    new values of the call. Of the `possible_steps`, another run has to show which was
+    the fix.
     """
 
     kind: FixKind
@@ -199,8 +148,6 @@ def find_fix(
 ) -> FoundFix | None:
     """Return what put a failed call right, None if nothing is known to have.
 
-    The same call decides if it soon works. If not, the fix is the most similar call of
-    the tool that soon worked, else the same call much later, else another tool.
     `index` has the calls of the run, and `error` is the line that names the error, by
     default all that the result says.
     """
@@ -209,20 +156,12 @@ def find_fix(
     text = f"{error}\n{_result_text(run, failed)}".lower()
     working_call = index.success_after(failed)
     retries = index.calls_after(failed)
+    # The same call decides if it soon works.
     if working_call not in retries:
-        successes = [call for call in retries if call_worked(run, call)]
-        if needs_work:
-            # It is gone when the same command works, or one with what the error names.
-            successes = [
-                call for call in successes if _has_named(run, failed, call, text)
-            ]
-        likeness = {call: _likeness_of(run, failed, call, text) for call in successes}
-        alike = [call for call in likeness if likeness[call] > 0]
-        working_call = max(alike, key=likeness.__getitem__, default=working_call)
-        if working_call is None and not needs_work:
-            working_call = _find_other_way(run, failed)
+        likeness = _likeness_of_retries(run, failed, retries, text, needs_work)
+        working_call = max(likeness, key=likeness.__getitem__, default=working_call)
     if working_call is None:
-        return None
+        return None if needs_work else _find_other_program(run, failed, text)
 
     failed_calls = [failed, *_other_failures(run, failed, working_call, retries)]
     success = run.events[working_call]
@@ -235,10 +174,33 @@ def find_fix(
     if not equal_calls:
         return _changed_call(run, failed_calls, working_call, text)
     fix = _fix_between(run, failed_calls, equal_calls, working_call, error=text)
-    if equal_calls[0] != failed and fix.kind != "waiting":
+    # What is wrong with the work does not pass.
+    if fix.kind == "waiting" and needs_work:
+        return None
+    if equal_calls[0] != failed and fix.needed_steps:
         kind = _kind_of(run.events[failed], success)
         return replace(fix, kind=kind, possible_steps=())
     return fix
+
+
+def _likeness_of_retries(
+    run: Course, failed: int, retries: Sequence[int], error: str, needs_work: bool
+) -> dict[int, float]:
+    """Return how alike to a failed call its retries are, those that worked.
+
+    What works after another failure may be the fix of that one. An error of the work is
+    gone only when a call has what it names.
+    """
+    likeness: dict[int, float] = {}
+    for call in retries:
+        if likeness and call_failed(run, call):
+            break
+        if needs_work and not _has_named(run, failed, call, error):
+            continue
+        share = _likeness_of(run, failed, call, error)
+        if share > 0 and call_worked(run, call):
+            likeness[call] = share
+    return likeness
 
 
 def _has_named(run: Course, failed: int, call: int, error: str) -> bool:
@@ -258,36 +220,66 @@ def _likeness_of(run: Course, failed: int, other: int, error: str) -> float:
     return SHOWN_VALUE_LIKENESS if _find_shown(run, failed, other) else 0.0
 
 
-def _find_other_way(run: Course, failed: int) -> int | None:
-    """Return a call of another tool or program for the same thing, None without one.
+def _find_other_program(run: Course, failed: int, error: str) -> FoundFix | None:
+    """Return the call of another program or tool in the same place, None without one.
 
-    It names what the failed call names; of several calls it is the first that has most
-    of these names. A look is another way only for a call that looks, and a change of
-    the thing never is.
+    It names a thing of the failed call, such as a file or an id; of several such calls
+    it is the first that has most of them. Or it has a word of the call that is no
+    option, as `uv add flask` has of `pip install flask`: then it is the fix if the
+    error names this word or its program, or says that the failed program is not there;
+    else another run has to show it. A look is
+    one only for a call that looks, and a change of the thing never is.
     """
     event = run.events[failed]
-    names = _thing_names(event)
+    program, words = _program_and_words(event)
+    things = _thing_names(event)
+    error_words = _words_of(error)
+    is_missing = program in error_words and "not found" in error
     later = range(failed + 1, len(run.events))
-    calls = (n for n in later if run.roles[n] == "act")
-
-    other: int | None = None
-    highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
+    calls = (n for n in later if run.roles[n] == "act" and call_worked(run, n))
+    fix: FoundFix | None = None
+    most_things = MIN_SHARED_THINGS * len(things)
     for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
         candidate = run.events[call]
-        if not call_worked(run, call):
-            continue
-        if candidate.tool == event.tool and begin_alike(event, candidate):
-            continue
-        if _changes_things(candidate):
+        other_program, other_words = _program_and_words(candidate)
+        if other_program == program or _changes_things(candidate):
             continue
         if is_look(candidate) and not is_look(event):
             continue
+        other_fix = FoundFix(
+            kind=_kind_of(event, candidate), failed_calls=(failed,), working_call=call
+        )
+        number = len(things & _thing_names(candidate))
+        if number and number >= most_things and _result_text(run, call).strip():
+            most_things = number + 1
+            fix = other_fix
+        # What one program ran another may run: `pytest`, then `uv run pytest`.
+        common = (words | {program}) & other_words
+        if fix is None and common:
+            is_certain = is_missing or other_program in error_words
+            possible_steps = () if is_certain else (call,)
+            fix = replace(other_fix, possible_steps=possible_steps)
+    return fix
 
-        common = len(names & _thing_names(candidate))
-        if common > highest and _result_text(run, call).strip():
-            other = call
-            highest = common
-    return other
+
+def _words_of(text: str) -> set[str]:
+    """Return the words of a text without the marks around them."""
+    return {word.strip("'\"`“”‘’(),;:<>[].!?") for word in text.split()}
+
+
+def _program_and_words(event: Event) -> tuple[str, set[str]]:
+    """Return the program of a command with its words that are no options.
+
+    Of another call, it is the tool, without words.
+    """
+    commands = list(simple_commands(_line_of(event)))
+    major = [
+        words for words in commands if program_name(words[0]) not in MINOR_PROGRAMS
+    ]
+    if not major:
+        return f"{event.tool} (tool)", set()
+    program, *words = major[0]
+    return program.lower(), {word for word in words if not word.startswith("-")}
 
 
 def _thing_names(event: Event) -> set[str]:
@@ -324,54 +316,64 @@ def _fix_between(
     """Return what lay between a call that failed and the same call that worked.
 
     `equal_calls` are those of the `failed_calls` that equal the one that worked. A step
-    after which the call failed with the same error was in vain. Of the others, the only
-    one is the fix; if there are several, if the user spoke meanwhile, or if the trouble
-    passes by itself, a step needs to be named by the error.
+    after which the call failed with the same error was in vain. Those of the others
+    that the error names are the fix; else the only step is, if it and the failed call
+    are lines of commands and the user did not speak meanwhile. Without a step,
+    waiting is.
     """
     fix = FoundFix(
         kind="step", failed_calls=tuple(failed_calls), working_call=working_call
     )
-    last_failed = equal_calls[-1]
-    between = [
+    others = [
         n
-        for n in _good_calls(run, equal_calls[0], working_call)
-        if not is_look(run.events[n])
-        and not hides_failure(run.events[working_call], run.events[n])
+        for n in range(equal_calls[0] + 1, working_call)
+        if run.roles[n] == "act"
+        and n not in equal_calls
+        and not _only_shows(run.events[n])
     ]
-    waits = [n for n in between if n > last_failed and is_wait(run, n, last_failed)]
-    if waits:
-        return replace(fix, kind="waiting", needed_steps=tuple(waits[-1:]))
-
     vain_steps = [
         step
         for call, next_call in pairwise(equal_calls)
         if _error_digest(run, call) == _error_digest(run, next_call)
-        for step in between
-        if call < step < next_call
+        for step in range(call, next_call)
     ]
-    steps = [n for n in between if n not in vain_steps]
-    distinct = {(run.events[n].tool, text_of_call(run.events[n])) for n in steps}
-    is_only = len(distinct) == 1 and not _messages(run, last_failed, working_call)
-    if not is_only or passes_by_itself(run, last_failed):
-        errors = "\n".join([error, *(_result_text(run, n) for n in equal_calls)])
-        named_steps = [n for n in steps if _is_about(run, n, errors)]
-        named_files = set().union(*(_long_values(run.events[n]) for n in named_steps))
-        # Another edit of a file belongs to the first one.
-        needed_steps = [
-            n
-            for n in steps
-            if n in named_steps
-            or not named_files.isdisjoint(_long_values(run.events[n]))
-        ]
-        if not needed_steps and is_transient(run, last_failed):
-            return replace(fix, kind="waiting")
-        if not needed_steps:
+    good_calls = _good_calls(run, equal_calls[0], working_call)
+    steps = [
+        n
+        for n in others
+        if n in good_calls
+        and n not in vain_steps
+        and not hides_failure(run.events[working_call], run.events[n])
+    ]
+    waits = [n for n in steps if is_wait(run.events[n])]
+    if waits or not others:
+        return replace(fix, kind="waiting", needed_steps=tuple(waits[-1:]))
+
+    errors = "\n".join([error, *(_result_text(run, n) for n in equal_calls)])
+    needed_steps = _named_steps(run, steps, errors)
+    if not steps:
+        return fix
+    if not needed_steps:
+        lines = {_line_of(run.events[n]) for n in steps}
+        is_only = len(lines) == 1 and "" not in lines
+        has_spoken = _messages(run, equal_calls[-1], working_call) != ""
+        if not is_only or has_spoken or not _line_of(run.events[working_call]):
             return replace(fix, possible_steps=tuple(steps))
-        steps = needed_steps
-    if all(is_edit(run.events[n]) for n in steps):
+        needed_steps = steps
+    if all(is_edit(run.events[n]) for n in needed_steps):
         fix = replace(fix, kind="edit")
-    lasting_steps = _without_replaced(run, steps)
-    return replace(fix, needed_steps=tuple(lasting_steps[-MAX_TOLD_CALLS:]))
+    return replace(fix, needed_steps=tuple(needed_steps[-MAX_TOLD_CALLS:]))
+
+
+def _named_steps(run: Course, steps: Sequence[int], error: str) -> list[int]:
+    """Return the steps that an error names, and further edits of their files."""
+    named_steps = [n for n in steps if _is_about(run, n, error)]
+    named_files = set().union(*(_long_values(run.events[n]) for n in named_steps))
+    return [
+        n
+        for n in steps
+        if n in named_steps or not named_files.isdisjoint(_long_values(run.events[n]))
+    ]
 
 
 def _error_digest(run: Course, call: int) -> str:
@@ -381,23 +383,20 @@ def _error_digest(run: Course, call: int) -> str:
 
 
 def _is_about(run: Course, step: int, error: str) -> bool:
-    """Return whether an edit changes what an error names, or it names another step."""
-    if is_edit(run.events[step]):
-        return concerns(run.events[step], error)
-    command = only_text(run.events[step]).lower()
-    if command and command in error:
+    """Return whether an edit changes what an error names, or it names another step.
+
+    It names a step by the line, or by a name in it.
+    """
+    event = run.events[step]
+    if is_edit(event):
+        return concerns(event, error)
+    line = only_text(event).lower()
+    if line and line in error:
         return True
-    return not _named(run.events[step]).isdisjoint(_names_in(error))
-
-
-def _without_replaced(run: Course, edits: Sequence[int]) -> list[int]:
-    """Return the edits that no later one takes back."""
-    lasting: list[int] = []
-    for step in edits:
-        event = run.events[step]
-        lasting = [n for n in lasting if not replaces(event, run.events[n])]
-        lasting.append(step)
-    return lasting
+    # A part of a name may stand alone: the table of "shop.orders".
+    parts = set(" ".join(_thing_names(event)).lower().replace(".", " ").split())
+    words = {word for word in _words_of(error) if len(word) > MIN_WORD_CHARS}
+    return not _named(event).isdisjoint(_names_in(error)) or not parts.isdisjoint(words)
 
 
 def _changed_call(
@@ -405,8 +404,8 @@ def _changed_call(
 ) -> FoundFix | None:
     """Return the call that worked in place of another, and what it needed.
 
-    It needed the calls that showed its new values; without such calls, the steps just
-    before it that change something or that the error names.
+    It needed the calls that showed its new values; without such calls, the steps with
+    a name that the error has and the failed call lacks.
     """
     first_failed = failed_calls[0]
     failed = run.events[first_failed]
@@ -415,17 +414,13 @@ def _changed_call(
         return None
     steps = _find_shown(run, first_failed, working_call)[:MAX_TOLD_CALLS]
     if not steps:
-        error_names = _names_in(error)
-        for n in _good_calls(run, failed_calls[-1], working_call):
-            event = run.events[n]
-            if is_look(event):
-                continue
-            is_retry = event.tool == failed.tool and _likeness_of(
-                run, first_failed, n, error
-            )
-            if not is_retry and (_changes_things(event) or _named(event) & error_names):
-                steps.append(n)
-        steps = steps[-MAX_TOLD_CALLS:]
+        names = _names_in(error) - _named(failed)
+        steps = [
+            n
+            for n in _good_calls(run, failed_calls[-1], working_call)
+            if not _only_shows(run.events[n])
+            and not names.isdisjoint(_named(run.events[n]))
+        ][-MAX_TOLD_CALLS:]
     return FoundFix(
         kind=_kind_of(failed, success),
         failed_calls=tuple(failed_calls),
@@ -459,7 +454,7 @@ def _kind_of(failed: Event, success: Event) -> FixKind:
     """Return the kind of a fix by what differs between two calls."""
     if failed.tool != success.tool:
         return "tool"
-    if command_of(given_to(success)):
+    if command_of(given_to(success)) != command_of(given_to(failed)):
         return "command"
     changed = {name.lower() for name, _, _ in differences(failed, success)}
     return "path" if changed and changed <= set(PATH_ARGUMENTS) else "arguments"
@@ -529,6 +524,11 @@ def is_look(event: Event) -> bool:
     return looks(event.tool, _command(event))
 
 
+def _only_shows(event: Event) -> bool:
+    """Return whether a call looks at something or checks the work."""
+    return is_look(event) or checks(_line_of(event))
+
+
 def _changes_things(event: Event) -> bool:
     """Return whether a call edits, moves or removes what it names."""
     return changes(event.tool, _command(event))
@@ -554,70 +554,20 @@ def found_nothing(run: Course, call: int) -> bool:
     return not has_words and status_words(run.events[result]) == "exit code 1"
 
 
-def is_wait(run: Course, step: int, failed: int) -> bool:
-    """Return whether a step waits, by its name or by a number that the error gives."""
-    event = run.events[step]
-    if begins_with(_WAIT_PATTERN, event.tool) or _WAIT_PATTERN.match(_command(event)):
-        return True
-    arguments = list(leaves(event).values())
-    if len(arguments) != 1 or not arguments[0].isdigit():
-        return False
-    return _has_token(_result_text(run, failed), arguments[0])
+def is_wait(event: Event) -> bool:
+    """Return whether a call waits, by the name of its tool or program."""
+    return bool(
+        _WAIT_PATTERN.search(words_of_tool(event.tool))
+        or _WAIT_PATTERN.match(_command(event))
+    )
 
 
-def passes_by_itself(run: Course, call: int) -> bool:
-    """Return whether a failure is one of time, which no step puts right.
-
-    That is a time-out, a limit of calls, or a server that fails or is overloaded.
-    """
-    code = run.events[run.end_of(call)].code
-    if TIMEOUT_CODE_PATTERN.search(code):
-        return True
-    return _PASSING_PATTERN.search(f"{code} {_result_text(run, call)}") is not None
-
-
-def is_transient(run: Course, call: int) -> bool:
-    """Return whether a failure may be gone when the same call is made later."""
-    text = _result_text(run, call)
-    return passes_by_itself(run, call) or _TRANSIENT_PATTERN.search(text) is not None
-
-
-def took_too_long(run: Course, call: int) -> bool:
-    """Return whether a command was stopped because it took too long.
-
-    It would again. That another computer took too long, passes.
-    """
-    text = _result_text(run, call)
-    is_command = command_of(given_to(run.events[call])) != ""
-    is_late = TIMEOUT_CODE_PATTERN.search(text) is not None
-    return is_command and is_late and not _REMOTE_TIMEOUT_PATTERN.search(text)
-
-
-def asked_delay(run: Course, call: int) -> float | None:
-    """Return the seconds that the error of a call asks to wait, None if it does not."""
-    match = _DELAY_PATTERN.search(_result_text(run, call))
-    if match is None:
-        return None
-    unit = (match[2] or "").lower()
-    seconds_in_unit = {"ms": 0.001, "m": 60.0, "min": 60.0}.get(unit, 1.0)
-    return float(match[1]) * seconds_in_unit
-
-
-def asks_to_wait(run: Course, call: int) -> bool:
-    """Return whether the error of a call says that it may work later."""
-    text = _result_text(run, call)
-    is_limited = "too many requests" in text or re.search("rate.?limit", text)
-    return bool(is_limited) or asked_delay(run, call) is not None
-
-
-def waited(run: Course, failed: int, working_call: int) -> float | None:
-    """Return the asked delay if as much time passed before a call worked, else None."""
-    delay = asked_delay(run, failed)
-    start = run.events[run.end_of(failed)].at
-    end = run.events[working_call].at
-    if delay is None or start is None or end is None or end - start < 0.9 * delay:
-        return None
-    return delay
+def _line_of(event: Event) -> str:
+    """Return the line of commands of a call, "" for another call, or a query."""
+    if "sql" in event.tool.casefold():
+        return ""
+    text = only_text(event)
+    return command_of(given_to(event)) or (text if " " in text else "")
 
 
 def was_wanted(run: Course, failed: int, working_call: int) -> bool:
@@ -654,27 +604,6 @@ def was_dropped(run: Course, failed: int) -> bool:
     same = [n for n in later if run.events[n].tool == tool]
     error = _result_text(run, failed)
     return not any(_likeness_of(run, failed, call, error) for call in same)
-
-
-def was_meant(run: Course, failed: int) -> bool:
-    """Return whether a failure was wanted: the task asks for it, or the agent says so.
-
-    The agent says it before its next call.
-    """
-    task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
-    if _PROBING_TASK_PATTERN.search(task):
-        return True
-    text = _result_text(run, failed)
-    says_absent = any(sign in text for sign in ("not found", "no such", "not exist"))
-    if says_absent and _EXISTENCE_TASK_PATTERN.search(task):
-        return True
-
-    for position in range(run.end_of(failed) + 1, len(run.events)):
-        if run.roles[position] == "act":
-            break
-        if run.roles[position] == "said":
-            return _EXPECTED_PATTERN.search(run.events[position].content) is not None
-    return False
 
 
 def find_correction(run: Course) -> Correction | None:

@@ -6,62 +6,62 @@ others, so these say nothing about the look itself.
 
 import re
 
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons.words import compiled
 
-# The first words of the name of a tool that looks.
-_LOOK_TOOL_PATTERN = (
-    r"(?:get|read|list|show|cat|head|tail|view|find|search|grep|glob|describe|status"
-    r"|stat|inspect|fetch|lookup|explain|debug|help)\b"
+LOOKS = KnowledgeTable("episodes/looks")
+# A command may first go to a folder.
+_FOLDER_PATTERN = r"\A\s*(?:(?:cd|echo) [^;&|]*[;&]+[\s\\]*)*"
+# Before the word of a command: a text that goes to a file is written, not looked at. A
+# program with subcommands has three letters or more, and git may have options first.
+_BEFORE_COMMAND = (
+    r"\A(?!(?:cat|echo)\b[^|]*?(?<![\d&])>>? ?(?!/dev/)[\w./~$])"
+    r"(?:(?!mkdir)\S{3,} (?:(?<=git )-\S+ \S+ )?)?"
 )
-# A tool with which an agent keeps notes for itself, such as a to-do list.
-_NOTE_TOOL_PATTERN = (
-    r"(?:todo|think|plan|update plan|task (?:create|update|list|get))\b"
-)
-# The first words of the name of a tool that changes something.
-_CHANGE_TOOL_PATTERN = (
-    r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
-    r"|chmod|git|multi ?edit|apply|sed(?! -n)|create|update)\b"
-)
-# A command that looks, perhaps after it went to a folder.
-_LOOK_COMMAND_PATTERN = (
-    r"(?:(?:cd|export|set|echo) [^;&|]*(?:&&|;) *)*"
-    # A text that goes to a file is written, not looked at.
-    r"(?!(?:cat|echo)\b[^|]*?(?<![\d&])>>? ?(?!/dev/)[\w./~$])"
-    r"(?:ls|tree|cat|head|tail|less|grep|egrep|rg|ag|find|stat|file|which|echo|pwd|wc"
-    r"|sort|cut|awk|jq|diff|select|show|desc|describe|explain|debug|sed -n|gh"
-    r"|(?:docker|kubectl) (?:ps|get|logs|describe|inspect)|journalctl"
-    r"|git (?:-\S+ \S+ )?(?:status|log|diff|show|blame|grep|branch$))\b"
-    r"|\S+ -{1,2}(?:v|version|h|help)\b"
-)
+_COMMAND_END = r"(?![\w./])"
+# A check is named among so many words of a line: "uv run python -m pytest".
+MAX_NAME_WORDS = 5
 
 
-def words_of_tool(tool: str) -> list[str]:
-    """Return the words of a tool's name: "files", "read" and "lines"."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", tool).lower().split()
-
-
-def begins_with(pattern: re.Pattern[str], tool: str) -> bool:
-    """Return whether the name of a tool, from any of its words on, has a shape."""
-    words = words_of_tool(tool)
-    ends = (" ".join(words[start:]) for start in range(len(words)))
-    return any(pattern.match(end) for end in ends)
+def words_of_tool(tool: str) -> str:
+    """Return the words of a tool's name, with blanks between: "files read lines"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", tool).lower()
 
 
 def looks(tool: str, command: str) -> bool:
     """Return whether a call only looks, by the name of its tool or by its command."""
-    if begins_with(compiled(_NOTE_TOOL_PATTERN), tool):
+    if _is_named(tool, "note"):
         return True
-    if changes(tool, ""):
+    if _is_named(tool, "change"):
         return False
-    has_command = (
-        compiled(_LOOK_COMMAND_PATTERN).match(command.lower().lstrip()) is not None
+    line = compiled(_FOLDER_PATTERN).sub("", command.lower())
+    if LOOKS.pattern("query", r"\A\s*", _COMMAND_END).match(line):
+        return True
+    return _is_named(tool, "look", "look_tool") or _is_command(
+        line, "look", "look_command"
     )
-    return has_command or begins_with(compiled(_LOOK_TOOL_PATTERN), tool)
+
+
+def checks(command: str) -> bool:
+    """Return whether a command runs tests, a linter or a compiler on the work."""
+    words = " ".join(command.lower().split()[:MAX_NAME_WORDS])
+    return LOOKS.pattern("check", r"(?<!\S)", _COMMAND_END).search(words) is not None
 
 
 def changes(tool: str, command: str) -> bool:
     """Return whether a call edits, moves or removes what it names."""
-    has_command = (
-        compiled(_CHANGE_TOOL_PATTERN).match(command.lower().lstrip()) is not None
+    return _is_named(tool, "change") or _is_command(command.lower().lstrip(), "change")
+
+
+def _is_named(tool: str, *groups: str) -> bool:
+    """Return whether the name of a tool has a word of one of the groups."""
+    words = words_of_tool(tool)
+    return any(LOOKS.pattern(group, r"\b", r"\b").search(words) for group in groups)
+
+
+def _is_command(line: str, *groups: str) -> bool:
+    """Return whether a program, or its subcommand, is a word of one of the groups."""
+    return any(
+        LOOKS.pattern(group, _BEFORE_COMMAND, _COMMAND_END).match(line)
+        for group in groups
     )
-    return has_command or begins_with(compiled(_CHANGE_TOOL_PATTERN), tool)

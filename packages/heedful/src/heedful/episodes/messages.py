@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any
 
 from heedful.episodes.episode import Arguments, Event, json_data
-from heedful.episodes.failures import marks_failure
+from heedful.episodes.failures import marks_failure, marks_success
 from heedful.errors import InvalidInput
-from heedful.validation import Fields
+from heedful.validation import Fields, require
 
 ROLE_EVENTS = {
     "user": "user_message",
@@ -80,10 +80,9 @@ def message_events(
                 ),
                 call=_call_id(part),
             )
-            if call.call in calls:  # some formats have it in two places
+            if call.call and call.call in calls:  # some formats have it in two places
                 continue
-            if call.call:
-                calls.add(call.call)
+            calls.add(call.call)
             names[call.call] = call.tool
             if text_event != "llm_response":
                 call = replace(call, origin="outside")
@@ -107,7 +106,8 @@ def _result_event(part: Fields, names: Mapping[str, str], agent: str) -> Event:
 
     response = Event("tool_response", agent=agent, tool=tool, call=call)
     if not _marks_failure(part):
-        return replace(response, content=text)
+        code = "0" if marks_success(part) else ""
+        return replace(response, content=text, code=code)
     error = part.get("error") or part.get("errorText")
     if isinstance(error, Mapping):
         error = first_of(error, "message") or error
@@ -182,6 +182,11 @@ def object_of(value: Any, name: str) -> Fields:
     return part if isinstance(part, Mapping) else {}
 
 
+def inner_objects(fields: Fields) -> list[Fields]:
+    """Return the objects in the fields of an object."""
+    return [part for part in fields.values() if isinstance(part, Mapping)]
+
+
 def text_field(value: Fields, name: str) -> str:
     """Return the text of the field `name`, "" if it is absent. Raises InvalidInput."""
     text = value.get(name)
@@ -197,14 +202,9 @@ def objects(value: Any, what: str) -> list[Fields]:
     if value is None:
         return []
 
-    valid = isinstance(value, list) and all(
-        isinstance(entry, Mapping) for entry in value
-    )
-    if not valid:
-        raise InvalidInput(what, value, "a list of objects")
-
-    entries: list[Fields] = value
-    return entries
+    if isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value):
+        return value
+    raise InvalidInput(what, value, "a list of objects")
 
 
 def text_of(value: Any) -> str:
@@ -226,11 +226,9 @@ def text_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _is_part(value: Any) -> bool:
-    """Return whether a value is a typed part of a message: {"type": "text", …}."""
-    return isinstance(value, Mapping) and (
-        isinstance(value.get("type"), str) or value.keys() == {"text"}
-    )
+def _is_part(value: Fields) -> bool:
+    """Return whether an object is a typed part of a message: {"type": "text", …}."""
+    return isinstance(value.get("type"), str) or value.keys() == {"text"}
 
 
 def arguments_of(value: Any) -> Arguments | None:
@@ -259,11 +257,9 @@ def seconds(value: Any) -> float | None:
             number = moment.timestamp()
 
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    if not is_number or not 0 <= number < 253_402_300_800:  # the year 10000
-        raise InvalidInput(
-            "time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z"
-        )
-
+    is_time = is_number and 0 <= number < 253_402_300_800  # the year 10000
+    allowed = "seconds since 1970, or like 2026-01-31T12:00:00Z"
+    require(is_time, "time", value, allowed)
     return float(number)
 
 
@@ -281,10 +277,8 @@ def chat_events(message: Fields, names: MutableMapping[str, str]) -> list[Event]
         items = objects(message.get("output"), "output")
         return list(chain.from_iterable(chat_events(item, names) for item in items))
 
-    role = message.get("role")
-    if not isinstance(role, str) or not role:
-        raise InvalidInput("role", role, "text, such as user, assistant or tool")
-
+    role = text_field(message, "role")
+    require(role, "role", role, "text, such as user, assistant or tool")
     parts = _parts_of(message)
     results = first_of(message, "tool_responses", "tool_messages")
     if results:
@@ -322,10 +316,9 @@ def _parts_of(message: Fields) -> list[Fields]:
             calls = [*calls, *objects([fields["function_call"]], "function_call")]
         for call in calls:
             part = {**call, "type": "tool_call"}
-            if not _tool_of(part) and not isinstance(
-                first_of(call, "function", "custom"), Mapping
-            ):
-                raise InvalidInput("function", call, "an object with a name")
+            function = first_of(call, "function", "custom")
+            has_tool = _tool_of(part) or isinstance(function, Mapping)
+            require(has_tool, "function", call, "an object with a name")
             parts.append(part)
     return parts
 

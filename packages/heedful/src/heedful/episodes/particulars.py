@@ -16,28 +16,29 @@ from dataclasses import dataclass
 from heedful.episodes.course import ends, event_text, given_to
 from heedful.episodes.episode import Event
 from heedful.lessons.session_names import (
-    BRANCH_PATTERN,
+    NAME_END,
     MadeNames,
     branch_pattern,
+    branches_in,
     names_by_call,
 )
 from heedful.redact import mask_personal, redact
 
 # An absolute path of at least two folders, and a relative one of at least one.
-_ABSOLUTE_PATH_PATTERN = re.compile(r"(?<![\w.~/:-])(?:/[\w.@+ -]*[\w.@+-]){3,}")
+_ABSOLUTE_PATH_PATTERN = re.compile(r"(?<![\w.~/:-])(?:/[\w.@+-]+){3,}")
 _RELATIVE_PATH_PATTERN = re.compile(
     r"(?<![\w~/$.@:-])(?:\./)?((?:[\w.@+-]+/)+[\w.@+-]+)"
 )
 # A folder of the system is the root of no repository.
-_SYSTEM_FOLDER_PATTERN = re.compile(r"/(?:tmp|usr|etc|opt|var|dev|proc|bin|lib)\b")
+_SYSTEM_FOLDER_PATTERN = re.compile(r"/(?:tmp|usr|etc|opt|var)\b")
 # The home folder of somebody.
-_HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+(?=/|\b)")
-# A command of git or of a program for its servers, in which any word may be a branch.
-_GIT_COMMAND_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\s[^\n;&|`]*")
+_HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+\b")
+# A command of git or GitHub, in which any word may be a branch.
+_GIT_COMMAND_PATTERN = re.compile(r"\b(?:git|gh)\s[^\n;&|`]*")
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # A digest has digits and letters; all of one sort may be a number or a word.
 _DIGEST = r"(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}"
-_DIGEST_PATTERN = re.compile(rf"(?<![\w./-])(?:{_UUID}|{_DIGEST})(?![\w/-]|\.\w)")
+_DIGEST_PATTERN = re.compile(rf"(?<![\w./-])(?:{_UUID}|{_DIGEST}){NAME_END}")
 # A value of a name such as "user_id".
 _NAMED_ID_PATTERN = re.compile(
     r'(\\?"\w*(?:_id|Id)\\?":\s?\\?")([^"\\]{3,200})(?=\\?")'
@@ -46,7 +47,7 @@ _NAMED_ID_PATTERN = re.compile(
 _ID_CODE_PATTERN = re.compile(r"\A(?=.*\d)[A-Z0-9]{6,}\Z|\d{3,}")
 # The name of a person in JSON, or as Python prints it.
 _PERSON_PATTERN = re.compile(
-    r"(?:first|last|full|given|family|middle|sur)_?name\\?[\"']\s?:\s?\\?[\"']([^\"'\\]{2,60})",
+    r"(?:first|last|given|family)_?name\\?[\"']\s?:\s?\\?[\"']([^\"'\\]{2,60})",
     re.IGNORECASE,
 )
 
@@ -64,7 +65,7 @@ def find_root(events: Sequence[Event]) -> str:
         text = ends(event_text(event))
         if event.type == "tool_call":
             text = ends(str(given_to(event)))
-            absolute = map(str.rstrip, _ABSOLUTE_PATH_PATTERN.findall(text))
+            absolute = _ABSOLUTE_PATH_PATTERN.findall(text)
             paths += [
                 path for path in absolute if not _SYSTEM_FOLDER_PATTERN.match(path)
             ]
@@ -109,8 +110,7 @@ class Particulars:
             for name in _PERSON_PATTERN.findall(text):
                 names.update(name.lower().split())
 
-            names_of_text = map("".join, BRANCH_PATTERN.findall(text))
-            branches += [(position, name) for name in names_of_text]
+            branches += [(position, name) for name in branches_in(text)]
         calls = [n for n, event in enumerate(events) if event.type == "tool_call"]
         names_made = names_by_call(given_to(events[n]) for n in calls)
         return cls(
@@ -137,7 +137,7 @@ class Particulars:
         if self.root:
             root = re.escape(self.root)
             text = re.sub(rf"(?<![\w./-]){root}/(?=[\w.])", "", text)
-            text = re.sub(rf"(?<![\w./-]){root}(?![\w/-]|\.\w)", ".", text)
+            text = re.sub(rf"(?<![\w./-]){root}{NAME_END}", ".", text)
         return _HOME_PATTERN.sub("~", text)
 
     def leave_out(self, text: str, position: int) -> str:
@@ -179,11 +179,8 @@ def _without_branch(text: str, branch: str) -> str:
     A branch with a plain word for a name is one only in commands of git.
     """
     pattern = branch_pattern(branch)
-
-    def mask_in_command(command: re.Match[str]) -> str:
-        """Return a command of git with `<branch>` in place of the branch."""
-        return pattern.sub("<branch>", command[0])
-
     if branch.isalnum():
-        return _GIT_COMMAND_PATTERN.sub(mask_in_command, text)
+        return _GIT_COMMAND_PATTERN.sub(
+            lambda command: pattern.sub("<branch>", command[0]), text
+        )
     return pattern.sub("<branch>", text)

@@ -63,8 +63,10 @@ class Procedure:
         common = {w for w, n in other_counts.items() if n * 3 >= len(other_way_words)}
         names = set(chain.from_iterable(map(_names_in, (task, *same_way_tasks))))
         shared = recurring.intersection(_words_of(task)) - common - names
-        numbers = [len(shared.intersection(done)) for done in same_way_words]
-        like_tasks = sum(number >= MIN_SHARED_WORDS for number in numbers)
+        like_tasks = sum(
+            len(shared.intersection(done)) >= MIN_SHARED_WORDS
+            for done in same_way_words
+        )
         if like_tasks < MIN_SAME_RUNS:
             return ()
         # As the task has them: `words` are without their endings.

@@ -202,21 +202,15 @@ def _reader_of(value: Any) -> type[Reader] | None:
 
 def _runs_in(value: Any) -> Sequence[Any]:
     """Return the runs of an array, or of an object around one; or the value alone."""
-    if not isinstance(value, Mapping | list):
-        return [value]
-    parts = [*value.values()] if isinstance(value, Mapping) else value
-    if isinstance(value, Mapping) and SIDES.isdisjoint(value):
-        is_around = len(parts) > 1 and all(isinstance(part, Mapping) for part in parts)
-        if is_around and all(map(_reader_of, parts)):
-            return parts
+    parts = [*value.values()] if isinstance(value, Mapping) else [value]
+    inner = [part for part in parts if isinstance(part, Mapping)]
+    is_around = len(parts) > 1 and inner == parts and SIDES.isdisjoint(value)
+    if is_around and all(map(_reader_of, parts)):
+        return parts
     if _reader_of(value):
         return [value]
 
-    lists = [*parts] if isinstance(value, Mapping) else [parts]
-    for part in lists:
-        if isinstance(part, Mapping):
-            lists = [*lists, *part.values()]
-    for runs in lists:
+    for runs in chain(parts, *(part.values() for part in inner)):
         if isinstance(runs, list) and any(map(_reader_of, runs[:MAX_SAMPLE_VALUES])):
             return runs
     return [value]

@@ -23,7 +23,7 @@ from collections.abc import (
     Set,
 )
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -31,21 +31,16 @@ from heedful.episodes.comparison import differences, edited_files, is_edit
 from heedful.episodes.course import Course, call_failed, call_worked, given_to
 from heedful.episodes.episode import Event
 from heedful.episodes.error_lines import error_line, named_errors
+from heedful.episodes.failures import status_words
 from heedful.episodes.fix_search import (
     MAX_TOLD_CALLS,
     CallIndex,
     FoundFix,
-    asked_delay,
-    asks_to_wait,
     find_correction,
     find_fix,
     found_nothing,
     is_look,
-    is_transient,
     is_verdict,
-    took_too_long,
-    waited,
-    was_meant,
     was_wanted,
 )
 from heedful.episodes.origins import fix_origin, is_outside_at, sources_at
@@ -61,7 +56,7 @@ from heedful.lessons.action import (
 from heedful.lessons.call_marks import whole_call
 from heedful.lessons.identity import failure_signature
 from heedful.lessons.lesson import Signature
-from heedful.lessons.mistake import Call, Fix, Mistake
+from heedful.lessons.mistake import Call, Fix, FixKind, Mistake
 from heedful.lessons.origin import NETWORK_SOURCE, Origin
 from heedful.lessons.session_names import MadeNames
 from heedful.lessons.signature import signature
@@ -73,6 +68,10 @@ from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
 Mask = Callable[[str], str]
 # A step that is made so often in a row, with the same result, has no effect.
 REPEATED_TIMES = 3
+# A shorter id may be in several runs.
+MIN_UNIQUE_ID_CHARS = 12
+# Of a limit of calls, and of a server that is busy or does not answer (RFC 9110, 6585).
+MOMENT_STATUSES = frozenset(f"status {code}" for code in (408, 429, 502, 503, 504))
 # The check of the error that ended a run.
 RUN_CHECK = "the run"
 # A file in the text of a failure: "cart.go" in "in shop/cart.go, line 3".
@@ -166,8 +165,20 @@ class MistakeFinder:
         self._digests: set[str] = set()
         for step in self.errors:
             self._add_failed_step(step)
+        # A failure that a run has several times is one mistake.
+        times = Counter(chain.from_iterable(map(set, self.digests().values())))
         for other in self._other_mistakes():
+            times[other.mistake.signature] += 1
             self._add(other)
+        self.found = [
+            replace(
+                finding,
+                mistake=replace(
+                    finding.mistake, times=max(1, times[finding.mistake.signature])
+                ),
+            )
+            for finding in self.found
+        ]
         self.found.sort(key=attrgetter("failed"))
 
     def errors_without_names(self) -> dict[int, list[str]]:
@@ -188,8 +199,6 @@ class MistakeFinder:
 
         What the same edits or the same call put right in one step is one mistake.
         """
-        if was_meant(self.run, step):
-            return
         known_fixes: set[tuple[int, ...]] = set()
         for error in self.errors[step]:
             bare_error = self._names_in(step, error).masked(error)
@@ -233,9 +242,10 @@ class MistakeFinder:
         bare_error = self._names_in(failed, error).masked(error)
         failure = self._signature(failed, bare_error)
         leave_out = self._masking(failed, error)
-        if found_fix is None:
-            fix = self._wait_for(failed)
-        else:
+        fix = self._wait_for(failed)
+        maybe_kind: FixKind = "step"
+        if found_fix is not None:
+            maybe_kind = found_fix.kind
             fix = self._fix_of(failed, found_fix, leave_out)
         changed = {name.partition(".")[0] for name, _ in fix.changes} if fix else set()
         text = f"{error}\n{self.failures[failed]}".lower()
@@ -250,6 +260,7 @@ class MistakeFinder:
             error=_text_with_words(leave_out(error)),
             fix=fix,
             maybe=tuple(self._call_of(n, leave_out) for n in possible_steps),
+            maybe_kind=maybe_kind,
             vain=tuple(vain_calls)[-MAX_TOLD_CALLS:],
             evidence=self._ids((failed, *fix_steps, end)),
             tries=1 + len(retries),
@@ -283,9 +294,15 @@ class MistakeFinder:
         }
 
     def _ids(self, positions: Iterable[int]) -> tuple[str, ...]:
-        """Return the ids of events, each once."""
-        distinct = dict.fromkeys(positions)
-        return tuple(self.events[n].id or str(n) for n in distinct)
+        """Return the ids of events, each once.
+
+        Copies of a run have the ids of its calls, and often other ids of its events.
+        """
+        ids: dict[str, None] = {}
+        for position in positions:
+            event = self.events[position]
+            ids[call_id(event) or event.id or str(position)] = None
+        return tuple(ids)
 
     def _names_in(self, failed: int, error: str) -> MadeNames:
         """Return the names in an error that the run itself made."""
@@ -369,10 +386,6 @@ class MistakeFinder:
             return None
         if kind != "waiting" and not (calls or changes):
             return None
-        seconds = None
-        if kind == "waiting" and not calls:
-            last_failed = found_fix.failed_calls[-1]
-            seconds = waited(self.run, last_failed, found_fix.working_call)
         digest = ""
         if steps:
             digest = self._command_digest(steps[-1])
@@ -381,7 +394,6 @@ class MistakeFinder:
             kind=kind,
             calls=calls,
             changes=changes,
-            seconds=seconds,
             # The user answered a question before the call that worked.
             was_asked=any(
                 before.type == "llm_response"
@@ -394,17 +406,14 @@ class MistakeFinder:
         )
 
     def _wait_for(self, failed: int) -> Fix | None:
-        """Return waiting as the fix of a call that never worked, None if in vain.
+        """Return waiting as the fix of a call that failed once, by a status of HTTP.
 
-        To repeat a call that failed again, or a command that takes too long, does not
-        help, unless its error asks to wait.
+        The status says that the trouble is one of the moment.
         """
         is_once = self._failed_calls[_whole(self.events[failed])] == 1
-        is_passing = is_transient(self.run, failed)
-        is_slow = took_too_long(self.run, failed)
-        may_pass = is_passing and is_once and not is_slow
-        if may_pass or asks_to_wait(self.run, failed):
-            return Fix(kind="waiting", seconds=asked_delay(self.run, failed))
+        result = self.events[self.run.end_of(failed)]
+        if is_once and status_words(result) in MOMENT_STATUSES:
+            return Fix(kind="waiting")
         return None
 
     def _edits_of(
@@ -562,6 +571,14 @@ class MistakeFinder:
             fix_steps=fix_steps,
             is_of_work=fix is None,
         )
+
+
+def call_id(event: Event) -> str:
+    """Return the id of a call or its result if no other run has it, else "".
+
+    A short one, such as "call_3", counts the calls of one run.
+    """
+    return event.call if len(event.call) >= MIN_UNIQUE_ID_CHARS else ""
 
 
 def call_fields(event: Event) -> Document:

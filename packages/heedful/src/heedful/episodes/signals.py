@@ -10,6 +10,7 @@ to signals.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
@@ -78,14 +79,12 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode from its `course`."""
-    repeated = repeated_step(run.events, 3)
     signs = [
         *_answer_signals(run),
         *_cause_signals(run),
         *unknown_tool_signals(run),
+        *filter(None, [repeated_step(run.events, 3)]),
     ]
-    if repeated is not None:
-        signs.append(repeated)
     return tuple(sorted(signs, key=lambda signal: (signal.at, signal.kind)))
 
 
@@ -101,17 +100,14 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
     for position in reversed(range(len(run.events))):
         step_of_value |= dict.fromkeys(run.values[position], run.step_of(position))
 
-    values_by_step: dict[int, list[str]] = {}
+    values_by_step: dict[int, list[str]] = defaultdict(list)
     for value in sorted(run.values[answer]):
-        values_by_step.setdefault(step_of_value[value], []).append(value)
+        values_by_step[step_of_value[value]].append(value)
 
     name = "run" if outcome == "partial" else "failed run"
     for step, step_values in sorted(values_by_step.items()):
         first_values = tuple(map(quote, step_values[:3]))
         quoted = ", ".join(first_values)
-        if len(step_values) > 3:
-            quoted += f" and {len(step_values) - 3} more"
-
         yield _make_signal(
             run.events,
             "answer",
@@ -125,11 +121,11 @@ def _answer_signals(run: Course) -> Iterator[Signal]:
 
 def _cause_signals(run: Course) -> Iterator[Signal]:
     """Yield the first failure of each kind: those of a kind share a signature."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(run.failure):
         if text and not found_nothing(run, run.step_of(position)):
             digest = signature("", error_line(text)).digest
-            groups.setdefault(digest, []).append(position)
+            groups[digest].append(position)
 
     for group in groups.values():
         first = group[0]
@@ -194,8 +190,21 @@ def repeated_step(
 
     for step, row in groupby(_steps(events, polls), key=itemgetter(1)):
         calls = [position for position, _ in row]
-        if step and len(calls) >= times:
-            return _repeated_signal(events, calls)
+        if not step or len(calls) < times:
+            continue
+        count = len(calls)
+        tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
+        # The second call is decisive.
+        return _make_signal(
+            events,
+            "repeated",
+            calls[1],
+            evidence=calls,
+            # Certain at 5 times, where a loop is stopped if nobody says otherwise.
+            strength=min(1.0, count / 5),
+            words=f"{tool}: the same arguments and the same result {count} times in a "
+            "row",
+        )
     return None
 
 
@@ -217,21 +226,6 @@ def _steps(
             arguments = canonical_json(call_arguments(event))
             step = (event.agent, event.tool, arguments, result.content, result.error)
         yield position, step
-
-
-def _repeated_signal(events: Sequence[Event], calls: Sequence[int]) -> Signal:
-    """Return the signal that a step was repeated; its second call is decisive."""
-    count = len(calls)
-    tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
-    return _make_signal(
-        events,
-        "repeated",
-        calls[1],
-        evidence=calls,
-        # Certain at 5 times, where a loop is stopped if nobody says otherwise.
-        strength=min(1.0, count / 5),
-        words=f"{tool}: the same arguments and the same result {count} times in a row",
-    )
 
 
 def canonical_json(value: Any) -> str:

@@ -11,10 +11,11 @@ episode needs.
 """
 
 import json
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from heedful.episodes import episode
@@ -82,7 +83,6 @@ class SpanReader:
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
         """Add spans; return [], because a trace may go on until the file ends."""
-        limit = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})
             id = safe_id(span.id) or f"span {len(steps) + 1}"
@@ -93,10 +93,6 @@ class SpanReader:
             steps[id] = step
             step.id = id
             step.parent = safe_id(span.parent)
-            if step.error:
-                message, code = step.error
-                step.error = redact_ends(message, limit), redact_ends(code, limit)
-
             step.inputs = tuple(self._share_event(step, event) for event in step.inputs)
             step.outputs = tuple(
                 self._share_event(step, event) for event in step.outputs
@@ -132,11 +128,11 @@ class SpanReader:
 
     def known_episodes(self) -> list[Episode]:
         """Return the episodes of traces that contain a model, a tool or an agent."""
-        episodes: list[Episode] = []
-        for trace, steps in self._traces.items():
-            if any(step.kind for step in steps.values()):
-                episodes.append(_episode_of(trace, steps, self._limits))
-        return episodes
+        return [
+            _episode_of(trace, steps, self._limits)
+            for trace, steps in self._traces.items()
+            if any(step.kind for step in steps.values())
+        ]
 
 
 class _Moment(NamedTuple):
@@ -169,10 +165,10 @@ def _list_moments(steps: Steps) -> list[_Moment]:
     another model span only passes on the answer, so its kind becomes "around".
     """
     roots: list[SpanStep] = []
-    children: dict[str, list[SpanStep]] = {}
+    children: dict[str, list[SpanStep]] = defaultdict(list)
     for step in sorted(steps.values(), key=lambda step: step.start):
         if step.parent in steps and step.parent != step.id:
-            children.setdefault(step.parent, []).append(step)
+            children[step.parent].append(step)
         else:
             roots.append(step)
 
@@ -200,7 +196,7 @@ def _list_moments(steps: Steps) -> list[_Moment]:
         visits.append(replace(inside, earliest=max(step.end, start), leaves=True))
         visits += [
             replace(inside, step=child, earliest=start)
-            for child in reversed(children.get(step.id, ()))
+            for child in reversed(children[step.id])
         ]
 
     return sorted(moments)
@@ -237,7 +233,7 @@ class _EventLog:
         # The id of a call that was used before -> the id that it has now.
         self._renamed: dict[str, str] = {}
         # Tool -> its calls without a span, with their arguments.
-        self._open: dict[str, dict[str, object]] = {}
+        self._open: dict[str, dict[str, object]] = defaultdict(dict)
         # Call -> its tool.
         self._tools: dict[str, str] = {}
         # Span -> how many of its events are recorded.
@@ -257,10 +253,10 @@ class _EventLog:
             call = step.id
             self._renamed[stated_call] = call
 
-        self._open.get(event.tool, {}).pop(call, None)
+        self._open[event.tool].pop(call, None)
         event = replace(event, call=call)
         step.inputs = (event,)
-        if (event.type, call) not in self._calls:
+        if not self._is_recorded(event):
             self._record(step, event, step.agent, time)
             # The call has a span, this one, so no other span may take it.
             self._open[self._tools[call]].pop(call)
@@ -270,7 +266,7 @@ class _EventLog:
 
         Returns "" if the tool has no open call.
         """
-        calls = self._open.get(event.tool, {})
+        calls = self._open[event.tool]
         compared = islice(calls.items(), MAX_COMPARED_CALLS)
         equal = [call for call, arguments in compared if arguments == event.arguments]
         return next(iter(equal or calls), "")
@@ -295,9 +291,7 @@ class _EventLog:
     def _record_outputs(self, step: SpanStep, time: int) -> None:
         """Record the answer of a model, or the response of a tool under its call."""
         call = step.inputs[0].call if step.kind == "tool" else ""
-        if call:
-            self._done.add(call)
-
+        self._done.add(call)
         for event in step.outputs:
             if call:
                 event = replace(event, call=call)
@@ -334,9 +328,9 @@ class _EventLog:
         if event.type == "tool_call":
             call = call or id
             self._tools[call] = tool
-            self._open.setdefault(tool, {})[call] = event.arguments
+            self._open[tool][call] = event.arguments
         elif call:
-            self._open.get(tool, {}).pop(call, None)
+            self._open[tool].pop(call, None)
 
         self._calls.add((event.type, call))
 
@@ -360,23 +354,15 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
     fault.
     """
     log = _EventLog(limits)
-    started: list[SpanStep] = []
-    for moment in _list_moments(steps):
-        step = moment.step
-        if not moment.is_end:
-            started.append(step)
-
+    moments = _list_moments(steps)
+    for moment in moments:
         # A step without a kind, such as an HTTP request, has no events.
-        if step.kind:
+        if moment.step.kind:
             record = log.end if moment.is_end else log.begin
-            record(step, moment.time)
+            record(moment.step, moment.time)
 
-    session = ""
-    tools: list[str] = []
-    for step in started:
-        if step.kind:
-            session = session or step.session
-            tools += step.tools
+    started = [moment.step for moment in moments if not moment.is_end]
+    sessions = (step.session for step in started)
 
     # If a root is not "ok", the events say how the run ended.
     roots = [step for step in started if step.parent not in steps]
@@ -394,15 +380,14 @@ def _episode_of(trace: str, steps: Steps, limits: Limits) -> Episode:
         outcome=outcome,
         fault=fault,
         id=trace,
-        session=session,
-        tools=tools,
+        session=next(filter(None, sessions), ""),
+        tools=list(chain.from_iterable(step.tools for step in started)),
     )
 
 
 def _is_id(id: str, digits: int) -> bool:
     """Return whether an id is one of W3C Trace Context: in hex, and not all 0."""
-    is_hex = set(id) <= set("0123456789abcdef")
-    return is_hex and set(id) != {"0"} and len(id) == digits
+    return re.fullmatch(rf"(?!0*\Z)[0-9a-f]{{{digits}}}", id) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
