@@ -11,8 +11,10 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.origin import ORIGINS
 from heedful.memory import hardening
 from heedful.memory.memory import Memory
+from heedful_agents import rule_sharing
 from heedful_agents.rule_sharing import follow_rules, rules_to_share
 from heedful_agents.team_rules import read_rules, rule_of, write_rules
+from tests.alternatives import alternatives_of, source_of
 from tests.engines import in_memory
 from tests.hosts import patient_host
 from tests.store.entries import build_lesson
@@ -143,6 +145,38 @@ async def test_no_secret_person_or_place_gets_into_the_file(text, secret):
     shared_file = await share(memory)
     rule_lines = [line for line in shared_file.splitlines() if line[:2] == "- "]
     assert secret not in "\n".join(rule_lines)
+
+
+# Places of a machine, as tools and people write them.
+PLACES = [
+    "cc -I/opt/acme/include",
+    "see /srv/acme/a.py",
+    "see ~/acme/notes.md",
+    "open file:///srv/acme",
+    "as /" + "root",
+    f"in {HOME} alone",
+    "/" + "Users",
+    "open C:\\acme\\a.py",
+    "open \\\\host\\acme\\a.py",
+]
+NO_PLACES = ["make > /dev/null", "GET /orders", "https://acme.example/a/b", "a/b.py"]
+
+
+def marked_by(module: Any) -> list[bool]:
+    """Return which texts have a place of a machine in the eyes of a variant."""
+    pattern = vars(module)["_MACHINE_PATH_PATTERN"]
+    return [bool(pattern.search(text)) for text in [*PLACES, *NO_PLACES]]
+
+
+def test_places_of_a_machine_are_recognised_and_each_form_is_needed():
+    assert marked_by(rule_sharing) == [True] * len(PLACES) + [False] * len(NO_PLACES)
+    unneeded = [
+        alternative.text
+        for alternative in alternatives_of(source_of(rule_sharing))
+        if alternative.place == "_MACHINE_PATH_PATTERN"
+        and marked_by(alternative.left_out()) == marked_by(rule_sharing)
+    ]
+    assert unneeded == []
 
 
 async def test_paths_of_the_repository_are_relative():

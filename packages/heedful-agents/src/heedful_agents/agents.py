@@ -31,9 +31,7 @@ MAX_HOOK_CONTEXT_CHARS = 9_900
 # Calls that change or start something, and those of MCP servers: reading files needs
 # no advice. The results of all tools are kept, because what works later may be from any
 # of them.
-ACTION_TOOLS_REGEX = (
-    "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|Agent|Task|Skill|mcp__.*"
-)
+ACTION_TOOLS_REGEX = "Bash|PowerShell|.*Edit|Write|Agent|Task|Skill|mcp__.*"
 # Whatever becomes of the hook, its exit code is 0: 2 blocks the action in most agents,
 # and any other denies it in some.
 SHELL_GUARD = " || true"

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.knowledge import ROWS_FOLDER, use_rows_of
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store.projects import (
@@ -114,6 +115,7 @@ def main(
     logger.addHandler(warning_lines)
     try:
         with suppress(KeyboardInterrupt):
+            use_rows_of(user_folder() / ROWS_FOLDER)
             if session:
                 _do_work(event, session, strict)
             else:

@@ -42,10 +42,10 @@ TEAM_RULE_IMPORTANCE = 0.8
 # The address of a page has "//" before its path; a device of the system is no place.
 _MACHINE_PATH_PATTERN = re.compile(
     r"""(?:(?<![\w.~/)\]}*-])|(?<=\s-[A-Za-z]))
-        /(?!dev/(?:null|stdin|stdout|stderr)\b)[\w.@+-]+(?:/[\w.@+-]+)+/?
+        /(?!dev/)[\w.@+-]+(?:/[\w.@+-]+)+/?
     |(?<![\w./])~[\w.-]*/[\w.@+/-]+
-    |\b(?:file|vscode)://\S+
-    |(?<![\w/])/(?:root|home|Users|tmp|srv|opt|mnt|Volumes)\b
+    |\bfile://\S+
+    |(?<![\w/])/(?:root|home|Users)\b
     |\b[A-Za-z]:[\\/][^\s"'`|<>]*
     |(?<![\\\w])\\\\[\w.$-]+\\[^\s"'`|<>]*""",
     re.VERBOSE,

@@ -423,9 +423,9 @@ async def _after_call(moment: Moment) -> Reply:
     call = moment.call
     agent = moment.subagent
     text = _result_text(moment.get("tool_response"))
-    if _was_stopped(moment):
+    words = text or _result_text(moment.get("error"))
+    if _was_stopped(moment, words):
         # The agent has read what it says.
-        words = text or _result_text(moment.get("error"))
         await run.keep(Event("system_event", words, tool=tool, origin="tool"))
         return Reply()
 
@@ -456,11 +456,19 @@ async def _after_call(moment: Moment) -> Reply:
     return moment.advise(advice, work)
 
 
-def _was_stopped(moment: Moment) -> bool:
-    """Return True if the user stopped a call, which therefore did not fail."""
+def _was_stopped(moment: Moment, words: str) -> bool:
+    """Return True if a call did not run to its end, and therefore did not fail.
+
+    `words` are those of its result.
+    """
     response = moment.get("tool_response")
     is_marked = isinstance(response, Mapping) and response.get("interrupted") is True
-    return is_marked or moment.get("is_interrupt") is True
+    if is_marked or moment.get("is_interrupt") is True:
+        return True
+    # Only the event after a call needs it.
+    from heedful.episodes import failures
+
+    return failures.did_not_end(words)
 
 
 def _error_of(moment: Moment) -> str:

@@ -144,3 +144,47 @@ async def test_a_fix_is_told_of_the_file_that_its_calls_name(
         "Draw", read(root, file), error
     )
     assert ("earth" in "".join(texts)) is is_told
+
+
+NO_KIND = 'error: no matches for kind "{0}" in "config/{0}.yaml"'
+
+
+@cases(
+    ("fix", "is_told"),
+    {
+        "a step": (["make install", "kubectl apply -f config/Cart.yaml"], True),
+        "a step with a name": (
+            ["make Cart", "kubectl apply -f config/Cart.yaml"],
+            False,
+        ),
+        "another call": (["kubectl apply -f config/carts.yaml"], False),
+        "an option": (["kubectl apply --force -f config/Cart.yaml"], True),
+    },
+)
+async def test_a_fix_without_the_names_of_its_error_is_told_of_other_names(
+    memory: Memory, fix: list[str], is_told: bool
+) -> None:
+    first = Session(memory, "one")
+    await first.call(
+        "Bash", "kubectl apply -f config/Cart.yaml", NO_KIND.format("Cart")
+    )
+    for command in fix:
+        await first.run(command)
+    await first.send("end")
+    _, after = await Session(memory, "two").call(
+        "Bash", "kubectl apply -f config/Mail.yaml", NO_KIND.format("Mail")
+    )
+    assert (fix[0] in after) is is_told
+
+
+async def test_a_session_that_goes_on_tells_what_it_found_at_last(
+    memory: Memory,
+) -> None:
+    first = Session(memory, "one")
+    await first.call("Bash", "lint run cart", "Error: the config wants version 2")
+    await first.run("make lint")
+    await first.send("stop")
+    await first.run("./bin/lint run cart")
+    await first.send("end")
+    before, _ = await Session(memory, "two").call("Bash", "lint run cart")
+    assert "./bin/lint run cart" in before

@@ -287,9 +287,9 @@ async def test_that_a_call_failed_is_told_until_it_works(memory, later_calls, is
     first = run_of(step("sql", failed, error=error), outcome="failure", task=task)
     await reflect(first, memory=memory)
     for number, arguments in enumerate(later_calls):
-        made = step("sql", arguments or failed, error="" if arguments else error)
+        steps = step("sql", arguments or failed, error="" if arguments else error)
         outcome = "success" if arguments else "failure"
-        run = run_of(made, outcome=outcome, task=task, id=str(number))
+        run = run_of(steps, outcome=outcome, task=task, id=str(number))
         await reflect(run, memory=memory)
     recalled = await memory.recall(task)
     rules = [match.lesson for match in recalled if match.kind == "strategy"]
@@ -298,40 +298,36 @@ async def test_that_a_call_failed_is_told_until_it_works(memory, later_calls, is
         assert "the same call has worked since" in recalled.silence
 
 
-PASSING = (
-    "504 Gateway Timeout",
-    "ETIMEDOUT",
-    "context deadline exceeded",
-    "could not serialize access due to concurrent update",
-    "Resource temporarily unavailable",
-    "spawn git EAGAIN",
-    "quota exceeded for this minute",
-    "Request timed out",
-)
+# What says that a call did not run to its end.
+UNFINISHED = {
+    "it took too long": "Command timed out after 2m 0s",
+    "a person stopped it": "Exit code 130\n^C",
+    "it was terminated": "Exit code 143\nTerminated",
+    "in Python": "Traceback (most recent call last):\n  File x\nKeyboardInterrupt",
+    "it runs on": "Command running in background with ID: b7",
+}
 
 
-@pytest.mark.parametrize("error", PASSING)
-async def test_what_passes_is_no_reason_to_change_the_call(error):
-    run = run_of(step("sql", {"q": "SELECT 1"}, error=error), outcome="failure")
+@cases("error", UNFINISHED)
+async def test_a_call_that_did_not_end_is_neither_a_mistake_nor_a_fix(error):
+    stopped = step("Bash", "make deploy", error=error)
+    assert (await reflect(run_of(stopped, outcome="failure"))).lesson is None
+    failed = step("Bash", "make deplo", error="make: no rule for 'deplo'")
+    reflected = await reflect(run_of(failed, stopped, outcome="failure"))
+    assert reflected.lesson.mistake.fix is None
+
+
+async def test_what_worked_again_by_itself_teaches_to_wait():
+    failed = step("Bash", "make push", error="error: the registry closed the stream")
+    run = run_of(failed, step("Bash", "make push"), outcome="success")
     reflected = await reflect(run)
     assert reflected.lesson.mistake.fix.kind == "waiting"
 
 
-# What a command printed, and whether to repeat it later is worth a try.
-LATE_COMMANDS = {
-    "the command itself takes too long": ("Command timed out after 2m 0s", False),
-    "a gateway took too long": ("curl: (22) HTTP 504: timed out", True),
-    "a host took too long": ("npm error code ETIMEDOUT: request timed out", True),
-    "a deadline of a service": ("rpc error: context deadline exceeded", True),
-}
-
-
-@cases("error, may_pass", LATE_COMMANDS)
-async def test_a_command_that_takes_too_long_would_again(error, may_pass):
-    late = step("Bash", {"command": "make deploy"}, error=error)
-    reflected = await reflect(run_of(late, outcome="failure"))
-    fix = reflected.lesson.mistake.fix
-    assert (fix is not None and fix.kind == "waiting") == may_pass
+async def test_what_never_worked_has_no_fix():
+    failed = step("Bash", "make push", error="error: the registry closed the stream")
+    reflected = await reflect(run_of(failed, outcome="failure"))
+    assert reflected.lesson.mistake.fix is None
 
 
 async def test_a_rule_that_did_not_help_is_reflected_on_with_what_was_tried(memory):

@@ -113,7 +113,7 @@ async def test_the_same_edit_is_told_once(memory):
     errors = ["KeyError: 'total'", "NameError: name 'total' is not defined"]
     failed = [step("Bash", f"pytest {n}", error) for n, error in enumerate(errors)]
     passed = [step("Bash", f"pytest {n}") for n in range(2)]
-    learned = await learn(memory, "s1", *failed, edit("a.py", "x", "sum"), *passed)
+    learned = await learn(memory, "s1", *failed, edit("a.py", "total", "sum"), *passed)
     assert len(learned.mistakes) == 2
 
     host = patient_host(memory=memory, strict=True)

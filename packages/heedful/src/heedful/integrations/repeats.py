@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.episodes.signals import canonical_json
 from heedful.lessons.scope import digest_of
-from heedful.lessons.signature import mask_moments
+from heedful.loop.finding_key import mask_moments
 from heedful.loop.stop import Repeat, Stop
 from heedful.redact import redact
 from heedful.sanitize import clean, redact_ends

@@ -29,23 +29,24 @@ _CITATION_PATTERN = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]
 _QUOTATION_PATTERN = re.compile(
     r"“([^”\n]+)”|\"([^\"\n]+)\"|(?<!\w)['‘]([^'’\n]+)['’](?!\w)"
 )
-# A number, the sign of a percentage, and the beginning of a unit or of minutes. What
-# belongs to a word, as in utf-8, 0xe9 and 5xx, is no figure, nor is the number of a
-# standard or of an event.
+# A number, the sign of a percentage, and the beginning of a unit or of minutes, but not
+# of "st", "nd", "rd" or "th". What belongs to a word, as in utf-8, 0xe9 and 5xx, is no
+# figure, nor is the number of a standard or of an event.
 _RUN_FIGURE_PATTERN = re.compile(
     r"(?<![\w.-])(?<!ISO )(?<!RFC )(?<![Ee]vent )(?<![Ss]tep )"
     r"((?:\d{1,3}(?>(?:,\d{3})+)(?!\d)|\d++)(?>(?:\.\d++)*))(?!x)(\s?%|\spercent)?"
-    r"((?!st\b|nd\b|rd\b|th\b)[A-Za-z:])?"
+    r"((?![snrt][tdh]\b)[A-Za-z:])?"
 )
-# How an English sentence reports: its subject, and then a verb in the past tense before
-# any in the present; or such a verb right before a quotation. Advice begins with its
-# verb or with a condition. Models write rules about a run in English by far most often;
-# what another language reports is believed.
+# How an English sentence reports: its subject, which begins with an article, a pronoun
+# or a number, and then a verb in the past tense before any in the present; or such a
+# verb right before a quotation. Advice begins with its verb or with a condition. Models
+# write rules about a run in English by far most often; what another language reports is
+# believed.
 _REPORT_PATTERN = re.compile(
-    r"(?i)\W*(?:an?|it|its|the|these|they|this|those|two|afterwards|\d+)\b"
+    r"(?i)\W*(?:an?|its?|th(?!en\b)\w+|two|afterwards|\d+)\b"
     r"(?:(?! (?:are|can|is|may|must|needs?|should) ).)*?"
-    r" (?:\w+[^\We]ed|did|got|had|lost|said|took|was|were|wrote)\b"
-    r"|\w+ (?:\w+[^\We]ed|said|wrote) [“\"'‘]"
+    r" (?:\w+[^\We]ed|had|lost|said|took|was|were)\b"
+    r"|\w+ (?:\w+[^\We]ed|said) [“\"'‘]"
 )
 
 

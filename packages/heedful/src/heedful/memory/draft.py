@@ -455,7 +455,7 @@ def _needs_no_rule(study: Study, main: FoundMistake, mistake: Mistake) -> bool:
     # The steps are those until it was put right: a wait without any is untried.
     if fix is not None and (mistake.steps or not is_wait):
         # What passed by itself needs no rule.
-        return is_wait and not (fix.calls or fix.seconds)
+        return is_wait and not fix.calls
     if study.episode.outcome == "success":
         return True
     return bool(main.positions) and was_dropped(study.course, main.failed)

@@ -627,6 +627,5 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         subject=f"dream/{id}",
         by=by,
         why=why,
-        now=time.time(),
     )
     return restored

@@ -448,7 +448,6 @@ def settle(
             subject=name_of(lesson),
             by=by,
             why=why,
-            now=now,
             record={"kind": check.kind, "about": check.about},
         )
 
@@ -490,6 +489,5 @@ def report_false_alarm(
         subject=name_of(lesson),
         by=by,
         why=why,
-        now=time.time(),
     )
     return read_checks(db, scope, limit=1, lesson=id)[0]

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from heedful import telemetry
-from heedful.episodes.error_lines import error_lines, output
+from heedful.episodes.error_lines import error_lines, named_errors, output
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking, render
 from heedful.lessons.briefing import Briefing, choices_of, silence_of
@@ -910,7 +910,9 @@ def _signatures(
     """
     text = redact_ends(text, MAX_LOOKED_UP_CHARS)
     pattern = signature(error_type, text)
-    raw_lines = error_lines(output(text).splitlines()) or [text.strip()]
+    lines_of_text = error_lines(output(text).splitlines()) or [text.strip()]
+    # A failed call is known by the lines that name its errors, with their reasons.
+    raw_lines = list(dict.fromkeys([*lines_of_text, *named_errors(text)]))
     # A lesson of a session has a mask for a branch that git says is checked out.
     masked_lines = [
         MadeNames().named_in(line, "git").masked(line) for line in raw_lines

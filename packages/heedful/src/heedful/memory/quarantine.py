@@ -378,7 +378,6 @@ def state_names(
     Unless `is_stated`, the names are stated no more, and nothing is released. `by` is
     the person, and `why` the reason.
     """
-    now = time.time()
     for name in names:
         rule(
             db,
@@ -387,7 +386,6 @@ def state_names(
             subject=name,
             by=by,
             why=why,
-            now=now,
             record={"stated": is_stated},
         )
     if not is_stated:

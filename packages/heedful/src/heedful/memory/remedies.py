@@ -8,7 +8,7 @@ call.
 import asyncio
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,7 +25,11 @@ from heedful.lessons.contracts import Contract, find_contract
 from heedful.lessons.identity import failing_tool, failure_signature
 from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen, candidates_of
-from heedful.lessons.session_names import FILE_MASK, made_names
+from heedful.lessons.session_names import (
+    FILE_MASK,
+    fits_other_names,
+    made_names,
+)
 from heedful.lessons.telling import LessonCandidate
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
@@ -37,10 +41,6 @@ CONTRACT_NEARNESS = 2.0
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
 _PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
-_MEASURE_PATTERN = re.compile(r"\d+(?:\.\d+)?")
-_LINE_OF_FILE_PATTERN = re.compile(r"(?i)\bline \d+")
-# What fails if a value is not the expected one, in the words of test programs.
-_ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -148,8 +148,25 @@ class FailureInquiry:
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )
+        candidates = self._candidates(seen.lessons, errors)
+        if not any(candidate.could_help for candidate in candidates):
+            others = await self.memory.store.read(
+                self.memory.scope, patterns.find_with_other_names, lines
+            )
+            fitting = [
+                lesson
+                for lesson in others
+                if lesson["mistake"] and fits_other_names(from_data(lesson["mistake"]))
+            ]
+            candidates += self._candidates(fitting, errors)
+        return seen, candidates
+
+    def _candidates(
+        self, lessons: Sequence[Fields], errors: Collection[str]
+    ) -> list[LessonCandidate]:
+        """Return lessons as candidates, each with its text if it helps."""
         candidates: list[LessonCandidate] = []
-        for candidate in candidates_of(seen.lessons):
+        for candidate in candidates_of(lessons):
             lesson = candidate.record
             text = ""
             if self._is_of_this_call(lesson):
@@ -158,7 +175,7 @@ class FailureInquiry:
                 seen_words = render.seen_words(lesson["seen"], lesson["last_seen"])
                 text = f"{text}\n({seen_words})"
             candidates.append(replace(candidate, text=text, could_help=text != ""))
-        return seen, candidates
+        return candidates
 
     def _is_of_this_call(self, lesson: Fields) -> bool:
         """Return True if a lesson may be about what failed here.
@@ -183,8 +200,8 @@ class FailureInquiry:
         """Return the text of a lesson that helps after this failure; "" if none does.
 
         `errors` are the error lines of the failure, with and without the names that the
-        session made. Nothing helps after another assertion, or about another file. An
-        edit as the fix helps only after the very same message, whatever the file.
+        session made. A lesson about another file helps nothing. An edit as the fix
+        helps only after the very same message, whatever the file.
         """
         if not lesson["mistake"]:
             return str(lesson["text"])
@@ -192,46 +209,28 @@ class FailureInquiry:
         if mistake.fix is None or mistake.words:
             # The words of a person say more than the error.
             return render.after_failure(mistake)
-
-        # An assertion that got another value fails for another reason.
-        values = {_asserted_values(error) for error in errors}
-        if mistake.error and _asserted_values(mistake.error) not in values:
+        if mistake.fix.only_waits:
+            # That it may work later is no news.
             return ""
-        path = path_of(self.arguments)
-        words = "\n".join((mistake.error, *(call.whole for call in mistake.calls)))
+
+        # What an edit put right was wrong with the work, which is another one now.
         if mistake.fix.kind == "edit" or is_of_work(self.errors[0]):
-            # Two errors of a test or a compiler have one fix only if they say the same.
-            messages = {_bare_message(error) for error in errors}
-            if _bare_message(mistake.error) not in messages:
+            messages = {_without_places(error) for error in errors}
+            if _without_places(mistake.error) not in messages:
                 return ""
         # Otherwise, the lesson must name the file of the call, or mask one.
-        elif path and not any(
-            name in words for name in (path.rpartition("/")[2], FILE_MASK)
-        ):
+        path = path_of(self.arguments)
+        words = "\n".join((mistake.error, *(call.whole for call in mistake.calls)))
+        names = (path.rpartition("/")[2], FILE_MASK)
+        if path and not any(name in words for name in names):
             return ""
         return render.after_failure(mistake)
 
 
-def _bare_message(error: str) -> str:
-    """Return an error without its place, its paths and its numbers, to compare it.
+def _without_places(error: str) -> str:
+    """Return an error without its place and its paths, to compare it.
 
     The error of a call has full paths; that of a lesson has paths relative to the
     repository, or none.
     """
-    return _MEASURE_PATTERN.sub("#", _without_place(error)).strip()
-
-
-def _asserted_values(error: str) -> tuple[str, ...]:
-    """Return the numbers in an error that says what was expected, "want 3, got 4".
-
-    Numbers of lines do not count. For any other error, return none.
-    """
-    words = _without_place(error)
-    if not _ASSERTION_PATTERN.search(words):
-        return ()
-    return tuple(_MEASURE_PATTERN.findall(_LINE_OF_FILE_PATTERN.sub("", words)))
-
-
-def _without_place(error: str) -> str:
-    """Return an error without its place and its paths."""
-    return _PATH_WORD_PATTERN.sub("#", _MESSAGE_PLACE_PATTERN.sub("", error))
+    return _PATH_WORD_PATTERN.sub("#", _MESSAGE_PLACE_PATTERN.sub("", error)).strip()

@@ -14,7 +14,7 @@ from heedful.episodes.comparison import likeness
 from heedful.episodes.course import Course, given_to
 from heedful.episodes.origins import is_outside_at
 from heedful.episodes.procedures import Procedure
-from heedful.episodes.run_mistakes import FoundMistake
+from heedful.episodes.run_mistakes import FoundMistake, call_id
 from heedful.lessons import render
 from heedful.lessons.action import arguments_of, command_of, path_of, relative_path
 from heedful.lessons.call_marks import (
@@ -303,7 +303,7 @@ def steps_of(
         result = run.result[position]
         if event.type != "tool_call" or not event.tool or result is None:
             continue
-        if position in run.refused:
+        if position in run.unfinished:
             continue
 
         # The failure stands in the call or in its result.
@@ -337,6 +337,7 @@ def steps_of(
             ),
             path=relative_path(path_of(arguments), folder),
             at=run.events[result].at or 0,
+            id=call_id(event),
             origin=origin,
         )
         # A file whose call failed may not have been read.

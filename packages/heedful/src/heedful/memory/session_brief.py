@@ -11,7 +11,7 @@ from math import inf
 
 from heedful.lessons import render
 from heedful.lessons.call_marks import Mark
-from heedful.lessons.contracts import CONTRACTS_BY_NAME
+from heedful.lessons.contracts import CONTRACTS_BY_NAME, broken_contract
 from heedful.lessons.mistake import from_json
 from heedful.lessons.scope import Scope, State, told_mark
 from heedful.lessons.telling import LessonCandidate, Situation, TellingBudget, tell
@@ -236,11 +236,10 @@ def _is_of_contract(row: Row, names: Set[str]) -> bool:
     first". Each has a line of its own, which says the same as the lesson would.
     """
     mistake = from_json(row["mistake"])
-    return mistake is not None and any(
-        contract.rule and contract.is_broken(mistake.error)
-        for name, contract in CONTRACTS_BY_NAME.items()
-        if name in names
-    )
+    error = "" if mistake is None else mistake.error
+    # Only these have a rule, and so a line.
+    contract = broken_contract(error, "file", "absent")
+    return contract is not None and contract.rule != "" and contract.name in names
 
 
 def _error_lines(db: Db, scope: Scope, rows: list[Row], of: int) -> Iterator[BriefLine]:

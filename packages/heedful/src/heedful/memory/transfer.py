@@ -369,9 +369,7 @@ def import_lessons(
         "by": storable(by),
     }
     if by and not db.select("id", "ruling", ruling):
-        rule(
-            db, scope, action="import", subject=source, by=by, why=why, now=time.time()
-        )
+        rule(db, scope, action="import", subject=source, by=by, why=why)
 
     counts = Counter[str]()
     for record in records:

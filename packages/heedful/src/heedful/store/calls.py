@@ -40,6 +40,7 @@ from heedful.lessons.scope import (
     MAX_PROMPT_LESSONS,
     Scope,
     State,
+    digest_of,
     reader_of,
     source_of,
 )
@@ -103,6 +104,25 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
     _record_losses(db, scope, source, steps)
 
 
+def original_source(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> str:
+    """Return the run of which `source` is a copy, `source` itself if it is of none.
+
+    A session that was resumed or forked has the failed calls of the first one, by their
+    ids. So a copy is the same run, and what failed in it counts once.
+    """
+    for id in [step.id for step in steps if step.errors and step.id]:
+        key = {**key_of(scope), "digest": _id_digest(id)}
+        for row in db.select("source", "call_failure", key):
+            if row["source"] != storable(source):
+                return str(row["source"])
+    return source
+
+
+def _id_digest(id: str) -> str:
+    """Return the digest under which the id of a failed call is recorded."""
+    return digest_of("call", id)
+
+
 def _record_failure(
     db: Db,
     scope: Scope,
@@ -155,7 +175,8 @@ def _record_success(db: Db, scope: Scope, marks: Iterable[Mark], at: float) -> N
 def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Record how many calls each error has cost the run `source`, and when it was last.
 
-    An error is recorded under the digest of its signature, without its text.
+    An error is recorded under the digest of its signature, without its text, and each
+    failed call under that of its id.
     """
     now = time.time()
     calls_lost = Counter[str]()
@@ -164,10 +185,12 @@ def _record_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> 
         for digest in set(step.digests):
             calls_lost[digest] += step.calls
             last_failed[digest] = min(step.at or now, now)
-    for digest, count in calls_lost.items():
-        _record_failure(
-            db, scope, source, digest, "", failed_at=last_failed[digest], calls=count
-        )
+    for step in steps:
+        if step.errors and step.id:
+            last_failed[_id_digest(step.id)] = min(step.at or now, now)
+    for digest, failed_at in last_failed.items():
+        count = calls_lost[digest]
+        _record_failure(db, scope, source, digest, "", failed_at=failed_at, calls=count)
 
 
 def follow(db: Db, scope: Scope, session: str, event: Fields, *, folder: str) -> None:
@@ -524,13 +547,14 @@ def _fix_kind(
 ) -> str:
     """Return the kind of what put calls with a mark right; "" if nothing is known.
 
-    The fix of another call says nothing about these, except an edit: then neither call
-    was wrong. `folder` is that of the repository.
+    The fix of another call says nothing about these, except if it fits calls of other
+    names, or is an edit: then neither call was wrong. `folder` is that of the
+    repository.
     """
     if mistake is None or mistake.fix is None or has_failed_fix(db, scope, mistake):
         return ""
-    is_edit = mistake.fix.kind == "edit"
-    return mistake.fix.kind if is_edit or _has_mark(mistake, mark, folder) else ""
+    fits = mistake.fix.kind == "edit" or _fits_calls(mistake, mark, folder)
+    return mistake.fix.kind if fits else ""
 
 
 def _lesson_of(db: Db, scope: Scope, id: int) -> tuple[Row | None, set[int]]:
@@ -564,8 +588,8 @@ def _with_words(
 
     `mark` is what the failed calls have in common, and `folder` the root of the
     repository. Words and fix are left out if the failure has the text of a contract
-    already, or if the call of the lesson does not have the mark. So are all parts from
-    outside, and a fix that failed later.
+    already, or if the call of the lesson does not have the mark, and its fix fits no
+    other names. So are all parts from outside, and a fix that failed later.
     """
     has_contract = failure.fix != ""
     if mistake is None:
@@ -577,10 +601,22 @@ def _with_words(
 
     safe_parts = without_outside(mistake)
     failure = replace(failure, error=failure.error or safe_parts.error)
-    if not has_contract and _has_mark(mistake, mark, folder):
+    if not has_contract and _fits_calls(mistake, mark, folder):
         fix = render.fix_lines(safe_parts) if has_fix else ()
         failure = replace(failure, words=safe_parts.words, fix="\n".join(fix))
     return failure
+
+
+def _fits_calls(mistake: Mistake, mark: Mark, folder: str) -> bool:
+    """Return True if what is known of a mistake helps before calls with a mark.
+
+    The failed call has the mark, or its fix fits calls of other names.
+    """
+    if _has_mark(mistake, mark, folder):
+        return True
+    from heedful.lessons.session_names import fits_other_names  # a hook seldom needs it
+
+    return fits_other_names(mistake)
 
 
 def _has_mark(mistake: Mistake, mark: Mark, folder: str) -> bool:

@@ -13,7 +13,7 @@ from heedful.errors import Conflict
 from heedful.lessons import render
 from heedful.lessons.call_marks import Step
 from heedful.lessons.lesson import Lesson
-from heedful.lessons.mistake import adds_fix, confirmed, from_json
+from heedful.lessons.mistake import confirmed, from_json
 from heedful.lessons.scope import Remembered, Scope, source_of
 from heedful.lessons.user_rules import RULE_TYPE
 from heedful.store import calls, episodes, lessons, user_rules
@@ -61,8 +61,9 @@ def record_lessons(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
     now = time.time()
+    source = calls.original_source(db, scope, source, steps)
     answers: list[Remembered] = []
-    for lesson in new_lessons:
+    for lesson in _of_run(new_lessons, source):
         answers += _record_session_lesson(db, scope, lesson, now, quota)
     pair = new_lessons[:2]
     kinds = [lesson.kind for lesson in pair]
@@ -136,14 +137,24 @@ def record_session(
     if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
 
+    source = calls.original_source(db, scope, source, steps)
     answers = list[Remembered]()
-    for lesson in new_lessons:
+    for lesson in _of_run(new_lessons, source):
         answers += _record_session_lesson(db, scope, lesson, now=now, quota=quota)
     answers = lessons.evict(db, scope, answers, most)
 
     if is_trusted:
         calls.record_run(db, scope, source, linked(steps, new_lessons, answers))
     return answers
+
+
+def _of_run(new_lessons: Sequence[Lesson], source: str) -> list[Lesson]:
+    """Return the lessons of a run as those of the run that it is a copy of."""
+    is_run = source_of("")
+    return [
+        replace(lesson, source=source) if lesson.source.startswith(is_run) else lesson
+        for lesson in new_lessons
+    ]
 
 
 def linked(
@@ -171,7 +182,8 @@ def _record_session_lesson(
     """Write a lesson of a session, unless this session was counted for it already.
 
     It was if the session has grown since it was read last. Then the lesson is written
-    again only if it has a fix now, or if words wait in quarantine that it replaces.
+    again only if it has another fix now, or if words wait in quarantine that it
+    replaces.
     Returns what is stored of the lesson, as `upsert` does.
     """
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
@@ -181,7 +193,9 @@ def _record_session_lesson(
     for row in rows:
         lesson = _confirmed(lesson, row)
         _refresh_files(db, lesson, row)
-        is_outdated = adds_fix(lesson.mistake, from_json(row["mistake"]))
+        earlier = from_json(row["mistake"])
+        if earlier is not None and lesson.mistake is not None:
+            is_outdated = lesson.mistake.fix not in (None, earlier.fix)
     waiting = [row for row in rows if _replaces(lesson, row)]
 
     is_seen = any(

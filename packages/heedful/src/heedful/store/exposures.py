@@ -467,7 +467,6 @@ def conclude(
                 subject=lesson,
                 by="proof",
                 why=str(comparison),
-                now=time.time(),
                 record={
                     **asdict(comparison),
                     "digest": words_digest(row["text"]),
@@ -515,7 +514,6 @@ def _keep_from_models(
                 subject=lesson,
                 by="proof",
                 why=f"in loops of {model}: {comparison}",
-                now=time.time(),
                 record={**asdict(comparison), "model": model},
             )
 
@@ -536,7 +534,6 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
         subject="memory as a whole",
         by="proof",
         why=str(pooled),
-        now=time.time(),
         record=asdict(pooled),
     )
 
@@ -565,7 +562,6 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
         subject=name_of(row),
         by=by,
         why=why,
-        now=now,
     )
 
 

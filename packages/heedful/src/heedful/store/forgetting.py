@@ -98,11 +98,10 @@ def forget(
     lesson or loop and for a source without texts, InvalidInput without an actor, and
     for a time in the future.
     """
-    now = time.time()
     if not dry_run:
         check_actor(by, why)
     if target.before is not None:
-        is_past = target.before <= now
+        is_past = target.before <= time.time()
         require(is_past, "before", target.before, "a time that is not in the future")
 
     # A dry run deletes, too, to count what goes, and is then undone to this point.
@@ -118,8 +117,7 @@ def forget(
         remove_answers(db, scope)
         action = "revoke" if target.source else "forget"
         counts = dict(forgotten.counts)
-        subject = target.subject
-        rule(db, scope, action, subject=subject, by=by, why=why, now=now, record=counts)
+        rule(db, scope, action, target.subject, by=by, why=why, record=counts)
     return forgotten
 
 

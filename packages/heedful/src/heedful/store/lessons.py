@@ -774,7 +774,6 @@ def _write_texts(
             subject=name_of(values),
             by=values["source"].strip() or "operator",
             why="wrote the same text",
-            now=values["now"],
             record={"source": values["source"]},
         )
 
@@ -1058,7 +1057,6 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
         subject=name_of(lesson),
         by=by,
         why=why,
-        now=time.time(),
     )
 
 
@@ -1148,7 +1146,6 @@ def edit(
         subject=name_of(lesson),
         by=by,
         why=why,
-        now=now,
         record={
             "was": lesson["author"],
             "example": new_author,

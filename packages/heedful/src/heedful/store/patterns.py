@@ -21,6 +21,7 @@ from heedful.lessons.patterns import (
     Templates,
     is_learnable,
 )
+from heedful.lessons.session_names import without_names
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.store import calls
 from heedful.store.connection import Db, Row, key_of, storable, token
@@ -145,6 +146,29 @@ def find(
         group=groups[0] if len(groups) == 1 else None,
         lines=tuple(chain.from_iterable(match.lines for match in matches.values())),
     )
+
+
+def find_with_other_names(
+    db: Db, scope: Scope, lines: Sequence[tuple[str, Signature]]
+) -> tuple[Fields, ...]:
+    """Return the lessons about errors that differ from some lines only in names.
+
+    They are of the same tool or type of error.
+    """
+    lessons: dict[int, Fields] = {}
+    for _, line in lines:
+        words = without_names(line.pattern)
+        selection = {
+            "error_type": storable(line.error_type),
+            "most": MAX_SCOPE_PATTERNS,
+        }
+        rows = db.all("learnt_patterns", scope, **selection) if words else []
+        for row in rows:
+            if without_names(row["pattern"]) == words:
+                name = row["signature"]
+                _, others = _read_lessons(db, scope, name, [name])
+                lessons |= {lesson["id"]: lesson for lesson in others}
+    return tuple(_without_failed_fix(db, scope, lesson) for lesson in lessons.values())
 
 
 def find_with_findings(

@@ -254,7 +254,6 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> Pruned
         subject=f"{len(lessons)} lessons",
         by=by,
         why="",
-        now=time.time(),
         record={"removed": removed},
     )
     # After the ruling, which refuses an empty `by`.

@@ -19,15 +19,15 @@ def rule(
     subject: str,
     by: str,
     why: str,
-    now: float,
     record: Fields | None = None,
+    now: float | None = None,
 ) -> None:
     """Record a ruling, that is a decision of a person or of heedful about a lesson.
 
-    `action` says what was decided, such as "retire", `by` who decided, `why` the
-    reason, and `now` the time. The `subject` is a name or a digest, not an id, so that
-    the ruling is clear even after the lesson is deleted. `record` holds details as
-    plain data. Raises InvalidInput if `by` is empty.
+    `action` says what was decided, such as "retire", `by` who decided, and `why` the
+    reason. The `subject` is a name or a digest, not an id, so that the ruling is clear
+    even after the lesson is deleted. `record` holds details as plain data. Its time is
+    `now` if other records have the same. Raises InvalidInput if `by` is empty.
     """
     check_actor(by, why)
     values = {
@@ -37,7 +37,7 @@ def rule(
         "by": storable(by),
         "why": storable(why),
         "record": storable_json(record or {}),
-        "at": now,
+        "at": now or time.time(),
     }
     db.insert("ruling", values)
 
@@ -63,7 +63,6 @@ def change_state(
         subject=name_of(lesson),
         by=by,
         why=why,
-        now=time.time(),
         record={"digest": words_digest(lesson["text"])},
     )
     state = after(action, lesson["state"])
