@@ -3,7 +3,9 @@
 `python -m scripts.weight` prints what there is, and exits with 1 if a figure is over
 its ceiling. `scripts/reading.py` says how a line reads; this says how much there is to
 read. The ceilings are the figures of commit db78288ca with 2 % of room, and statements
-with 4.5 %, so that no small change is refused. They do not follow the last commit.
+with 4.5 %, so that no small change is refused. They do not follow the last commit. That
+of alternatives is lower: knowledge stands in tables, and each alternative has a text
+that needs it.
 
 A *node* is a node of an expression: two statements pressed into one have as many nodes
 as before. An *alternative* is a branch of a regular expression, however it is compiled,
@@ -50,7 +52,7 @@ NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 # What each figure may be at most.
 CEILINGS: Mapping[str, float] = {
     "nodes": 284_187,
-    "alternatives": 3_493,
+    "alternatives": 2_700,
     "statements": 43_012,
     "imports in functions": 60,
     "circles inside rooms": 0,

@@ -30,19 +30,19 @@ Draw = Callable[[str, int], str]
 """Return so many characters of an alphabet."""
 
 
-def some(alphabet: str, length: int) -> str:
+def some(alphabet: str, length: int, random: Random = _RANDOM) -> str:
     """Random characters, a digit and a letter of each case among them where the
     alphabet has it.
     """
     must = [c for c in (LOWER, UPPER, DIGITS) if set(c) & set(alphabet)]
-    chars = [_RANDOM.choice(sorted(set(c) & set(alphabet))) for c in must]
-    chars += _RANDOM.choices(alphabet, k=length - len(chars))
-    _RANDOM.shuffle(chars)
+    chars = [random.choice(sorted(set(c) & set(alphabet))) for c in must]
+    chars += random.choices(alphabet, k=length - len(chars))
+    random.shuffle(chars)
     # Neither end is a sign, so that none runs together with what a test puts beside it.
     return (
         "".join(chars)
         if chars[0] in WORD and chars[-1] in WORD
-        else some(alphabet, length)
+        else some(alphabet, length, random)
     )
 
 

@@ -69,6 +69,7 @@ NOT_OUR_WORDS: Mapping[tuple[str, str], str] = {
         "checks/claims/evidence.py",
         "stem(word) in self.words",
     ): "a set of words of a user",
+    ("checks/claims/text_parts.py", "word in row.words"): "the words of a table",
     ("checks/claims/__init__.py", "token.low in evidence.words"): "the same set",
     ("checks/claims/__init__.py", "stem(name) in evidence.words"): "the same set",
     (

@@ -239,6 +239,10 @@ async def _reflect_on_run(
         await memory.quarantine.release(ids, by="bench", why="measured")
 
     rule = reflected.strategy.text
+    # Of a run that teaches nothing, only whether it has a rule counts.
+    if "calls" not in entry:
+        return Case(run=entry, number=number, episode=episode, rule=rule)
+
     calls = entry["calls"]
     matches = await memory.recall(entry["similar_task"])
     return Case(

@@ -22,6 +22,7 @@ from drain3.template_miner_config import TemplateMinerConfig
 
 import heedful
 from bench.quality.rows import Row, read
+from heedful.knowledge import KnowledgeTable
 from heedful.lessons import patterns, signature
 
 Labelled = Sequence[tuple[str, str]]  # (text, true group)
@@ -159,11 +160,16 @@ def score_systems(level: Level, systems: Mapping[str, Labelled]) -> list[float]:
 
 
 # The rules that can be left out: the module, the regular expression, and the rule's
-# part of it.
+# part of it. The rows of ids are rules of their own.
 RULES = {
     **{
         name: (signature, "_PARTICULAR_PATTERN", shape)
         for name, shape in signature._PARTICULAR_SHAPES.items()
+        if shape != "ID"
+    },
+    **{
+        row.id: (signature, "_PARTICULAR_PATTERN", row.regex)
+        for row in KnowledgeTable("lessons/signature").rows("id")
     },
     "date": (signature, "_PARTICULAR_PATTERN", signature._DATE_PREFIX_REGEX),
     "code": (signature, "_ERROR_NUMBER_PATTERN", signature._ERROR_NUMBER_PATTERN),
@@ -247,6 +253,8 @@ def patch_choice(choice: Choice) -> ExitStack:
         MIN_PATTERN_WORDS=choice.words,
     )
     changed.enter_context(thresholds)
+    with_rows = signature._with_rows(signature._PARTICULAR_PATTERN).pattern
+    changed.enter_context(patch.object(signature, "_PARTICULAR_PATTERN", with_rows))
     for rule in choice.off:
         module, name, part = RULES[rule]
         rule_pattern = getattr(module, name)

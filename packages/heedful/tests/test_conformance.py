@@ -19,7 +19,7 @@ from heedful.store.sqlite import File, in_file
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder, ScriptedModel, conformance
 from heedful.testing.conformance import Driven, Say
-from tests import engines, promises
+from tests import engines, model_promises, promises
 from tests.episodes.runs import CHAT, OWN, QUESTION, document, genai
 from tests.episodes.test_samples import SAMPLES
 from tests.promises import SampleFile
@@ -66,12 +66,12 @@ def reading_of(source: str) -> SampleFile:
 
 
 @cases("make", MODELS)
-@pytest.mark.parametrize("case", conformance.MODEL, ids=conformance.name)
+@pytest.mark.parametrize("case", model_promises.MODEL, ids=conformance.name)
 async def test_a_model(case: Any, make: Any) -> None:
     await case(make)
 
 
-@pytest.mark.parametrize("case", conformance.EMBEDDER, ids=conformance.name)
+@pytest.mark.parametrize("case", model_promises.EMBEDDER, ids=conformance.name)
 async def test_an_embedder(case: Any) -> None:
     await case(FixedEmbedder)
 
@@ -214,8 +214,8 @@ async def drive_without_heedful(
 CASES = {
     conformance.name(case): case
     for case in (
-        *conformance.MODEL,
-        *conformance.EMBEDDER,
+        *model_promises.MODEL,
+        *model_promises.EMBEDDER,
         *promises.STORE,
         *promises.READER,
     )

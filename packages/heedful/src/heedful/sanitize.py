@@ -29,26 +29,26 @@ _CHAT_TOKENS = r"""(?ix)
     [<＜][|｜][^|｜>＞\s…]{1,40}[|｜]?[>＞]
   | [<＜]\s{0,3}[|｜]\s{0,3}
     (?:/?\w{1,40}[_▁＿]\w{1,40}(?:▁\w{1,40}){0,3}
-      |user|assistant|system|developer|tool|e(?:nd|ot|om)|endof\w{1,20}|start|message)
+      |user|assistant|system|end\w{0,20})
     \s{0,3}[|｜]\s{0,3}[>＞]
   | [<＜]\w{1,40}[|｜][>＞]
   | [<＜]\s?[<＜]\s{0,3}/?\s{0,3}SYS\s{0,3}[>＞]\s?[>＞]
   | [<＜]/?s[>＞] | [<＜]\s{0,3}/\s{0,3}s\s{0,3}[>＞]
   | [<＜]\s{0,3}/?\s{0,3}
-    (?:bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)\s{0,3}[>＞]
+    (?:[be]os|\w{3,5}_of_turn|tool_(?:call|response)|think)\s{0,3}[>＞]
     # Tags that imitate a message of the system.
   | [<＜]\s{0,3}/?\s{0,3}
-    (?:system|assistant|developer|instructions?|function_(?:calls|results))
+    (?:system|assistant|developer|instructions?|function_\w{5,7})
     (?:[-_:]\w{1,40})?(?:\s[^<>＜＞]{0,200})?[>＞]
     # Images, which a page loads from anywhere.
   | !(?=\[[^\]\n]{0,200}\]\s?[(\[])
-  | <(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])
+  | <(?=(?:ima?ge?|svg|video|object|embed|iframe)[\s/>])
   | [\[［]\s{0,3}/?\s{0,3}
-    (?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\s{0,3}[\]］]
+    (?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w{5,7})\s{0,3}[\]］]
   | (?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)
 """
 # Every token begins with one of these; a text without them is not searched.
-_CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
+_CHAT_TOKEN_STARTS = (*"<＜[［!", "Human:", "Assistant:")
 # Scripts and pictographs need these, but only right after a visible character outside
 # ASCII. After each other, or within ASCII, they would only hide something: all chat
 # tokens consist of ASCII and the signs `｜＜＞［］`.
@@ -84,8 +84,7 @@ def sanitize(text: str, most: int | None = None) -> str:
         hidden = {character for character in characters if _is_control(character)}
         hidden -= set(_ALLOWED_CONTROLS)
         hidden |= characters.intersection(INVISIBLE_LETTERS)
-        if hidden:
-            text = text.translate(dict.fromkeys(map(ord, hidden)))
+        text = text.translate(dict.fromkeys(map(ord, hidden)))
         text = re.sub(_LOOSE_SELECTORS, "", text)
         text = re.sub(_LOOSE_JOINERS, "", text)
 
@@ -163,12 +162,11 @@ def clean(text: str, most: int) -> str:
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        visible = [
+        text = "".join(
             character
             for character in text
             if character.isspace() or not _is_control(character)
-        ]
-        text = "".join(visible)
+        )
     text = " ".join(text.split())
     if len(text) <= most:
         return text

@@ -14,6 +14,7 @@ from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 from heedful.models.embedder import MiniLM, OpenAIEmbedder
 from heedful.testing import FixedEmbedder, conformance
+from tests import model_promises
 from tests.models.conftest import Reply
 
 
@@ -85,7 +86,7 @@ def test_an_endpoint_embeds(server, remote):
     assert len(server.asked) == 1  # nothing to ask for
 
 
-@pytest.mark.parametrize("case", conformance.EMBEDDER, ids=conformance.name)
+@pytest.mark.parametrize("case", model_promises.EMBEDDER, ids=conformance.name)
 async def test_both_keep_the_promises_of_an_embedder(case, server):
     def reply(request: Any) -> Reply:
         texts = request["body"]["input"]

@@ -10,6 +10,7 @@ from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import RemoteModel
 from heedful.testing import conformance
+from tests import model_promises
 from tests.completions import completion
 from tests.tables import cases
 
@@ -62,7 +63,7 @@ def test_an_endpoint_answers_and_counts(server, endpoint):
     asyncio.run(endpoint.close())
 
 
-@pytest.mark.parametrize("case", conformance.MODEL, ids=conformance.name)
+@pytest.mark.parametrize("case", model_promises.MODEL, ids=conformance.name)
 async def test_an_endpoint_keeps_the_promises_of_a_model(case, server):
     server.says(completion('{"answer": "red"}'))
     await case(lambda: RemoteModel(f"{server.url}#m"))

@@ -8,6 +8,7 @@ stored in `output.CommandLine`, from which `settings()` reads it.
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -22,6 +23,8 @@ import heedful as package
 from heedful.cli import exits, printing
 from heedful.doors import COMMANDS, CommandSet
 from heedful.errors import PackageMissing
+from heedful.knowledge import ROWS_FOLDER, use_rows_of
+from heedful.store.projects import user_folder
 
 # The commands of this package. `heedful --help` has more if others are installed.
 OWN_GROUPS = {
@@ -400,6 +403,8 @@ class Commands(TyperGroup):
             as_hooks="--as-hooks" in words_before_dashes,
         )
         token = printing.CURRENT_COMMAND.set(running)
+        with suppress(RuntimeError):  # a user without a home has no rows
+            use_rows_of(user_folder() / ROWS_FOLDER)
         # Typer would print errors itself.
         options["standalone_mode"] = False
         try:

@@ -36,11 +36,12 @@ from heedful.display import counted
 from heedful.episodes import read
 from heedful.episodes.episode import Episode
 from heedful.episodes.reading import Traces
+from heedful.episodes.run_mistakes import MIN_UNIQUE_ID_CHARS
 from heedful.episodes.trace_files import files_in
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.lessons.commands import trust_words
 from heedful.lessons.lesson import Remembered
-from heedful.lessons.mistake import Mistake
+from heedful.lessons.mistake import Mistake, confirmed
 from heedful.lessons.origin import read_origin
 from heedful.lessons.render import OUTSIDE_WORDS, FailureRow
 from heedful.lessons.scope import FAILED_OUTCOMES
@@ -63,6 +64,9 @@ class FailureTable:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], FailureRow] = {}
+        self._newest: dict[tuple[str, str], Mistake] = {}
+        # Copies of a run have the same calls.
+        self._evidence: set[tuple[str, ...]] = set()
 
     def add(
         self,
@@ -72,9 +76,19 @@ class FailureTable:
         episode: Episode | None = None,
     ) -> None:
         """Add a mistake of a run, with the answer about its lesson in memory."""
-        row = self._rows.setdefault((db, mistake.signature), FailureRow.of(mistake))
-        row.calls += mistake.calls_lost
-        row.runs += 1
+        key = (db, mistake.signature)
+        row = self._rows.setdefault(key, FailureRow.of(mistake))
+        # What put it right may be known by two runs only.
+        mistake = confirmed(mistake, self._newest.get(key, mistake))
+        self._newest[key] = mistake
+        # A short id may be in several runs.
+        is_unique = all(len(id) >= MIN_UNIQUE_ID_CHARS for id in mistake.evidence)
+        run = "" if is_unique or episode is None else episode.digest
+        evidence = (db, mistake.signature, run, *mistake.evidence)
+        if evidence not in self._evidence:
+            row.calls += mistake.times
+            row.runs += 1
+        self._evidence.add(evidence)
         row.fixed_by = row.fixed_by or FailureRow.of(mistake).fixed_by
         times = [event.at for event in episode.events if event.at] if episode else []
         row.last_seen = max([*times, row.last_seen or 0]) or None
@@ -307,7 +321,20 @@ def _counts(results: Sequence[EpisodeResult]) -> str:
         for state in ("without a mistake", "left to others", "failed")
         if counts[state]
     ]
-    return "".join([words, *rarer])
+    return "".join([words, *rarer, _failed_words(episodes)])
+
+
+def _failed_words(results: Sequence[EpisodeResult]) -> str:
+    """Return how many runs failed, and how many of them have a lesson; "" without one.
+
+    A run without a lesson failed without a call that did.
+    """
+    failed = [r for r in results if r.document.get("run_failed")]
+    if not failed:
+        return ""
+    taught = sum(bool(r.reflected and r.reflected.lessons) for r in failed)
+    words = f"; {counted(len(failed), 'run')} failed: {taught} with a lesson"
+    return f"{words}, {len(failed) - taught} without a failing call"
 
 
 def _unknown_words(unknown: Sequence[EpisodeResult]) -> str:

@@ -15,10 +15,10 @@ from heedful.validation import MAX_SCORE
 # What differs between two occurrences of one error: a clock time, with its date, a time
 # that was measured, a UUID, an id of hexadecimal digits or of letters among digits, an
 # address in memory or of a computer, a temporary file or the folders of one.
-_KEY_PARTICULAR_PATTERN = re.compile(
+_POINT_IN_TIME_PATTERN = re.compile(
     r"(?<![A-Za-z\d])(?:(?=[A-Za-z]*+\d)(?:(?<![\w.:])(?:"
-    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\d+(?:\.\d+)? ?(?:[nuµm]s|sec(?:onds?)?)|\d+\.\d+ ?s"
+    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?Z?(?:[+-]\d\d:?\d\d)?"
+    r"|\d+(?:\.\d+)? ?(?:[nuµm]s|sec(?:ond)?s?)|\d+\.\d+ ?s"
     r"|(?:[\da-fA-F]+-){4}[\da-fA-F]{12}|0x[\da-fA-F]+"
     r"|\d+(?:\.\d+){3}(?::\d+)?)\b"
     r"|(?:(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}"
@@ -42,7 +42,16 @@ def default_key(check: str, message: str, *, is_measured: bool = False) -> str:
     message = redact(message)  # what masking leaves of a secret is not recognised
     if is_measured:
         message = _MESSAGE_FIGURE_PATTERN.sub("…", message)
-    return f"{redact(check)}: {_KEY_PARTICULAR_PATTERN.sub('…', message)}"
+    return f"{redact(check)}: {mask_moments(message)}"
+
+
+def mask_moments(text: str) -> str:
+    """Return a text with its times, ids and temporary paths masked; other figures stay.
+
+    >>> mask_moments("10:15:02 job 3fa9c1d2: 40 % done")
+    '… job …: 40 % done'
+    """
+    return _POINT_IN_TIME_PATTERN.sub("…", text)
 
 
 def relative_distance(value: float, limit: float) -> float | None:

@@ -71,22 +71,17 @@ _REASON_PATHS = (
     "response_metadata.finish_reason",  # of a message of LangChain
     "response_metadata.stop_reason",
 )
-_REFUSAL_PATHS = (
-    "choices.message.refusal",
-    "stop_details.explanation",
-    "provider_details.refusal",
-)
+_REFUSAL_PATHS = ("choices.message.refusal", "stop_details.explanation")
 # Where they have the calls of tools, alone or in a list with other things.
 _CALL_PATHS = (
     "choices.message.tool_calls",
-    "choices.message",
     "output",
     "content",
     "candidates.content.parts",
     "tool_calls",
 )
-_CALL_KEYS = ("function", "custom", "function_call")
-_CALL_TYPES = ("function_call", "custom_tool_call", "tool_use", "tool_call")
+_CALL_KEYS = ("function", "function_call")
+_CALL_TYPES = ("function_call", "tool_use", "tool_call")
 # What their reasons mean, in small letters. With any other reason the answer is whole.
 _FINISHES: Mapping[str, Finish] = {
     "length": "length",

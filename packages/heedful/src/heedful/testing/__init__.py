@@ -1,7 +1,7 @@
 """Test doubles for users: a scripted model, an embedder without weights, loops.
 
-`heedful.testing.conformance` has the cases that a model, an embedder or an adapter of
-your own must pass; it is imported by its own name.
+`heedful.testing.conformance` has the cases that an adapter of your own must pass; it is
+imported by its own name.
 """
 
 import asyncio
