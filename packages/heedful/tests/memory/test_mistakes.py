@@ -272,6 +272,29 @@ async def test_a_general_error_of_another_tool_is_reflected_on(memory, error: st
     }
 
 
+@cases(
+    "error, is_found",
+    {
+        "the same error of other names": (
+            'no matches for kind "Lake" in "lake.yaml"',
+            True,
+        ),
+        "another error": ('no access to kind "Lake" in "lake.yaml"', False),
+    },
+)
+async def test_an_error_of_other_names_is_seen_with_its_fix(memory, error, is_found):
+    apply = {"command": "kubectl apply -f pool.yaml"}
+    run = run_of(
+        step("bash", apply, error='no matches for kind "Pool" in "pool.yaml"'),
+        step("bash", {"command": "kubectl apply -f definitions"}),
+        step("bash", apply),
+    )
+    await reflect(run, memory=memory)
+    seen = await memory.seen("kubectl", error)
+    assert bool(seen) == is_found
+    assert ("kubectl apply -f definitions" in str(seen.told)) == is_found
+
+
 ENDS = {
     "the same call works": (({"q": "SELECT * FROM stock"},), False),
     "another call works": (({"q": "SELECT * FROM orders"},), True),

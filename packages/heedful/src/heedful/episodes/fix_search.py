@@ -283,8 +283,13 @@ def _program_and_words(event: Event) -> tuple[str, set[str]]:
 
 
 def _thing_names(event: Event) -> set[str]:
-    """Return the names of things in a call: paths, ids, long values."""
-    names = _long_values(event).union(_THING_PATTERN.findall(text_of_call(event)))
+    """Return the names of things in a call: paths, ids, long values.
+
+    The folder where a command runs is none.
+    """
+    line = _line_of(event)
+    long_values = set[str]() if line else _long_values(event)
+    names = long_values.union(_THING_PATTERN.findall(line or text_of_call(event)))
     return {name for name in names if not name.startswith("-")}
 
 

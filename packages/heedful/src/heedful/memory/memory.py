@@ -263,7 +263,8 @@ class Memory(CallMemory):
         `text` is a message, or the whole output of a command, whose error lines are
         looked up. `error_type` is the type of the error, the tool that failed, or "";
         with a single argument, it is the text. An error that is stored under another
-        type or tool is found if none is stored under this one. What a check of a loop
+        type or tool is found if none is stored under this one, and so is one that
+        differs only in names if its fix fits other names. What a check of a loop
         reported is found by its exact words, whichever check it was. Of a very long
         text, the middle is left out. All reads use an index. Raises InvalidInput,
         StoreError.

@@ -27,7 +27,6 @@ from heedful.lessons.mistake import from_data
 from heedful.lessons.patterns import Seen, candidates_of
 from heedful.lessons.session_names import (
     FILE_MASK,
-    fits_other_names,
     made_names,
 )
 from heedful.lessons.telling import LessonCandidate
@@ -148,18 +147,7 @@ class FailureInquiry:
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )
-        candidates = self._candidates(seen.lessons, errors)
-        if not any(candidate.could_help for candidate in candidates):
-            others = await self.memory.store.read(
-                self.memory.scope, patterns.find_with_other_names, lines
-            )
-            fitting = [
-                lesson
-                for lesson in others
-                if lesson["mistake"] and fits_other_names(from_data(lesson["mistake"]))
-            ]
-            candidates += self._candidates(fitting, errors)
-        return seen, candidates
+        return seen, self._candidates(seen.lessons, errors)
 
     def _candidates(
         self, lessons: Sequence[Fields], errors: Collection[str]

@@ -21,7 +21,7 @@ from heedful.lessons.patterns import (
     Templates,
     is_learnable,
 )
-from heedful.lessons.session_names import without_names
+from heedful.lessons.session_names import fits_other_names, without_names
 from heedful.lessons.signature import bare_digest, untitled
 from heedful.store import calls
 from heedful.store.connection import Db, Row, key_of, storable, token
@@ -116,7 +116,8 @@ def find(
     of the error, or "". `lines` are the error lines of the text, each with its
     signature. The lines are searched if the whole text was never seen, or if it names
     no type, for then the same error may be stored under several. See `_find_lines` for
-    how lines match. The lessons include the strategies: what to do the next time.
+    how lines match. Without a fix, errors that differ only in names count, too. The
+    lessons include the strategies: what to do the next time.
     """
     matches = {}
     match_of_whole = seen(db, scope, whole)
@@ -124,8 +125,9 @@ def find(
         matches[whole.digest] = match_of_whole
     if not match_of_whole or not whole.error_type:
         matches |= _find_lines(db, scope, whole.error_type, lines)
-    if not matches:
-        return Seen(0)
+    stored_lessons = chain.from_iterable(match.lessons for match in matches.values())
+    if not any("fix" in (lesson["mistake"] or ()) for lesson in stored_lessons):
+        matches |= _find_other_names(db, scope, lines)
 
     lessons = {}
     for match in matches.values():
@@ -148,15 +150,16 @@ def find(
     )
 
 
-def find_with_other_names(
+def _find_other_names(
     db: Db, scope: Scope, lines: Sequence[tuple[str, Signature]]
-) -> tuple[Fields, ...]:
-    """Return the lessons about errors that differ from some lines only in names.
+) -> dict[str, Seen]:
+    """Return what is known about errors that differ from some lines only in names.
 
-    They are of the same tool or type of error.
+    They are of the same tool or type of error, and have a fix that helps with other
+    names. The keys are the digests of their patterns.
     """
-    lessons: dict[int, Fields] = {}
-    for _, line in lines:
+    matches: dict[str, Seen] = {}
+    for text, line in lines:
         words = without_names(line.pattern)
         selection = {
             "error_type": storable(line.error_type),
@@ -164,11 +167,19 @@ def find_with_other_names(
         }
         rows = db.all("learnt_patterns", scope, **selection) if words else []
         for row in rows:
-            if without_names(row["pattern"]) == words:
-                name = row["signature"]
-                _, others = _read_lessons(db, scope, name, [name])
-                lessons |= {lesson["id"]: lesson for lesson in others}
-    return tuple(_without_failed_fix(db, scope, lesson) for lesson in lessons.values())
+            if without_names(row["pattern"]) != words:
+                continue
+            name = row["signature"]
+            count, lessons = _read_lessons(db, scope, name, [name])
+            fitting = tuple(filter(_fits_other_names, lessons))
+            if fitting:
+                matches[name] = Seen(count, fitting, lines=(text,))
+    return matches
+
+
+def _fits_other_names(lesson: Fields) -> bool:
+    """Return True if the fix of a stored lesson helps with other names."""
+    return bool(lesson["mistake"]) and fits_other_names(from_data(lesson["mistake"]))
 
 
 def find_with_findings(
