@@ -75,7 +75,7 @@ class KnowledgeTable:
 
     def rows(self, group: str) -> tuple[Row, ...]:
         """Return the rows of a group; those of the user come last."""
-        return _groups(self)[group]
+        return _groups(self.name)[group]
 
     def words(self, group: str) -> frozenset[str]:
         """Return the words of all rows of a group."""
@@ -111,9 +111,9 @@ def use_rows_of(folder: Path) -> None:
 
 
 @cache
-def _groups(table: KnowledgeTable) -> Mapping[str, tuple[Row, ...]]:
-    """Return the rows of a table by their groups. Raises InvalidInput."""
-    file = Path(__file__).parent / f"{table.name}.toml"
+def _groups(table: str) -> Mapping[str, tuple[Row, ...]]:
+    """Return the rows of a table, given by its name, by groups. Raises InvalidInput."""
+    file = Path(__file__).parent / f"{table}.toml"
     groups = read_rows(file.read_text(encoding="utf-8"), file.name)
     for folder in _OWN_FOLDERS:
         own_file = folder / file.name
