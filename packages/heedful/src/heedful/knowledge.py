@@ -8,11 +8,11 @@ name of a group says what its rows mean. So stands in `episodes/failures.toml`:
     pattern = '^make(?:\\[\\d+\\])?: \\*\\*\\* .+ Error \\d+$'
     source = "GNU make manual, 5.5"
 
-A row has a `pattern` of one line in the syntax of `re`, or `words`, which stand for
-themselves in any case of letters. It may say what it means, and of which tool or
-language it is. No row has logic: what follows from a match is decided by the module
-that asks. The witnesses of a row stand with the tests: each of its alternatives has a
-text that nothing else in the group recognises.
+A row has a `pattern` of one line in the syntax of `re`, or `words`, which are searched
+for as they are, in upper or lower case. It may have a meaning, a tool and a language.
+No row has logic: what follows from a match is decided by the module that asks. The
+witnesses of a row stand with the tests: each of its alternatives has a text that
+nothing else in the group recognises.
 
 A user adds rows of his own in a folder of his home: see `use_rows_of`. A table is read,
 and a pattern is compiled, when it is first asked.

@@ -96,6 +96,7 @@ HONEST = {
     "a loopback address": "curl -s http://127.0.0.1:5000/x",
     "any address of this machine": "curl -s http://0.0.0.0:8000/health",
     "a loopback address of IPv6": "curl http://[::1]:8000/",
+    "a database in the folder": "DATABASE_URL=sqlite://shop.db sqlx migrate run",
     "a database in a file": "alembic -x url=sqlite:///app.db upgrade head",
     "a file": "open file:///tmp/report.html",
     "a file of the AWS CLI": "aws lambda create-function --zip-file fileb://x.zip",
@@ -167,6 +168,7 @@ def test_an_installing_call_is_seen(call, is_install):
     [
         ("Bash", "curl -s a.test", True),
         ("Bash", "timeout 9 /usr/bin/gh issue view 5", True),
+        ("stop", "curl -s a.test", True),
         ("Bash", "docker ps", False),
         ("Bash", "psql -h localhost", False),
         ("WebFetch", "", True),

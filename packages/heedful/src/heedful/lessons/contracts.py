@@ -4,8 +4,8 @@ Common tools of agents fail in a few ways that have nothing to do with the proje
 edit of a file that was not read, a text that stands in it twice. What helps is the same
 everywhere, so it is shipped and not learnt. The class of the error decides, and whether
 the call has a file or a command, never the name of a tool or of a project. The table
-beside this module says which errors are of which class. The words are ours, so they may
-be told even if the words of an error wait in quarantine.
+beside this module gives each error its class. The words are ours, so they may be told
+even if the words of an error wait in quarantine.
 """
 
 from collections.abc import Iterable, Mapping

@@ -40,9 +40,10 @@ _REGISTRY_PATTERN = (
     r"(?i)(?:registry|index(?:[-_]url)?|[-_](?:links|repository|source)|(?<!\S)-i)"
     r"(?:=|\s+)(?://)?((?:[\w-]+\.)+[\w-]+\S*)"
 )
-# A tool with which a coding agent runs a command of a shell.
+# A tool with which a coding agent runs a command of a shell. "stop" has those that the
+# user lets heedful run when an agent stops.
 _SHELL_TOOL_PATTERN = (
-    r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd"
+    r"\w{0,4}sh|(?:\w+_)?(?:power)?shell(?:_\w+)?|exec_command|run_terminal_cmd|stop"
 )
 # "network" is the source of text of unknown origin.
 NETWORK_SOURCE = "network"
@@ -57,7 +58,7 @@ _SERVER_TOOL_PATTERN = r"mcp(?P<end>__?)(?P<server>[^\s_]\S*?)(?P=end)\S+"
 # "https://host", with all that a client reads as the name of the host, but no file. Or
 # "git@host.test:path", but no mail address.
 _ADDRESS_PATTERN = (
-    r"(?i)(?:/dev/tcp/|\b(?!fileb?:)[\w+.-]+://)([^\s/?#<>`|]*)"
+    r"(?i)(?:/dev/tcp/|\b(?!(?:fileb?|sqlite):)[\w+.-]+://)([^\s/?#<>`|]*)"
     r"|[\w.+-]+@((?:[\w-]+\.)+[\w-]+):\S"
 )
 # What a program that fetches reads as another computer: a name with a dot, a user's,

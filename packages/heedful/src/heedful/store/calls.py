@@ -105,7 +105,7 @@ def record_run(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None
 
 
 def original_source(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> str:
-    """Return the run of which `source` is a copy, `source` itself if it is of none.
+    """Return the run that `source` copies, or `source` itself if it copies none.
 
     A session that was resumed or forked has the failed calls of the first one, by their
     ids. So a copy is the same run, and what failed in it counts once.
