@@ -111,7 +111,7 @@ def _may_replace(stored: Lesson, seen: Lesson) -> bool:
         stored_fix = _fix_to_tell(stored.mistake)
         has_other_fix = stored.mistake is not None and stored_fix != fix
         is_other = has_other_fix or stored.text != seen.text
-        says_what_to_do = fix is not None or _has_own_words(stored, seen)
+        says_what_to_do = fix is not None or _has_own_words(seen)
 
     is_believed = not is_below(standing_of_lesson(seen), standing_of_lesson(stored))
     return says_what_to_do and is_other and (has_other_fix or is_believed)
@@ -122,13 +122,12 @@ def _fix_to_tell(mistake: Mistake | None) -> Fix | None:
     return without_outside(mistake).fix if mistake is not None else None
 
 
-def _has_own_words(stored: Lesson, seen: Lesson) -> bool:
+def _has_own_words(seen: Lesson) -> bool:
     """Return True if a sighting has words of its own, not only those of the error.
 
     They are its own if a model or a person wrote them: a model is asked about a known
-    failure because the stored words did not help. Otherwise they are if the error of
-    its mistake, without the figures that vary, differs from that of the `stored` one.
-    For an error without a mistake, they are if the text is not just the error.
+    failure because the stored words did not help. Those of an error are its own if the
+    text is not just the error.
     """
     if seen.run is not None and seen.run.by not in OWN_AUTHORS:
         return True
