@@ -88,6 +88,17 @@ def programs_in(words: Sequence[str]) -> Iterator[str]:
     `words` are those of the command. Versions are left out of the names of runners:
     "python3.12 -m pytest" gives "python" and "pytest".
     """
+    for name, *_ in commands_in(words):
+        runner = name.rstrip("0123456789.")
+        yield runner if runner in RUNNERS else name
+
+
+def commands_in(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the words of a command, and those of each command that it runs.
+
+    Of "sudo npm ci", these are also those of "npm ci". The first word of each is the
+    name of its program.
+    """
     rest = list(words)
     while rest:
         name = program_name(rest[0])
@@ -96,7 +107,7 @@ def programs_in(words: Sequence[str]) -> Iterator[str]:
         if name in _SHELL_KEYWORDS:
             rest = rest[1:]
             continue
-        yield runner if runner in RUNNERS else name
+        yield [name, *rest[1:]]
 
         # Go to the word at which the next program begins, if there is one.
         if name in _WRAPPERS:
@@ -107,7 +118,7 @@ def programs_in(words: Sequence[str]) -> Iterator[str]:
         elif is_shell(name) and following.startswith("-"):
             # "bash -c" runs a line of its own.
             for inner in simple_commands(" ".join(rest[2:])):
-                yield from programs_in(inner)
+                yield from commands_in(inner)
             return
         else:
             return

@@ -385,9 +385,7 @@ class Briefing:
         return tuple(match for match in lessons if not match.example.accepted)
 
 
-def choices_of(
-    telling: Telling, memory_key: str = "", every: bool = False
-) -> tuple[Choice, ...]:
+def choices_of(telling: Telling, memory_key: str, every: bool) -> tuple[Choice, ...]:
     """Return a `Choice` for each lesson listed: what happened to it, and why.
 
     First come those that are shown or withheld, then the rules that are not shown. If

@@ -94,32 +94,50 @@ class Shown:
         ends = f"{self.right:,} right, {self.again:,} again, {self.other:,} other"
         return f"shown {self.shown:,}: {ends}"
 
+    @property
+    def of_call(self) -> str:
+        """One line for a person, of a lesson that names a call of an agent.
+
+        >>> Shown(shown=27, right=18, again=4, other=5).of_call
+        'told 27, kept 18, repeated 4'
+        """
+        if not self.shown:
+            return str(self)
+        return f"told {self.shown:,}, kept {self.right:,}, repeated {self.again:,}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTally(Shown):
-    """The lessons that sessions of agents were shown, each once a session, by result.
+class SessionTally:
+    """The lessons that sessions of agents were told, each once a session, by result.
 
-    `withheld` counts the lessons that a random draw left out and that have a result;
-    after `withheld_again` of them, the mistake came again. The sessions lost
-    `calls_lost` to mistakes that memory knew.
+    Of those `told`, so many were `kept`: the call came again without the mistake. The
+    others were `repeated`, or the call did not come again. `withheld` counts the
+    lessons that a random draw left out and that have a result; `withheld_repeated` of
+    them were repeated. The sessions lost `calls_lost` to mistakes that memory knew.
     """
 
+    told: int = 0
+    kept: int = 0
+    repeated: int = 0
     withheld: int = 0
-    withheld_again: int = 0
+    withheld_repeated: int = 0
     calls_lost: int = 0
 
     @property
     def words(self) -> str:
-        """One line for a person; "" if the sessions were shown no lesson.
+        """One line for a person; "" if the sessions were told no lesson.
 
-        >>> SessionTally(shown=4, right=2, again=1, other=1, calls_lost=3).words
-        'shown 4: 2 right, 1 again, 1 other; 3 calls lost to known mistakes'
+        >>> SessionTally(told=4, kept=2, repeated=1, calls_lost=3).words
+        'lessons told 4, kept 2, repeated 1; 3 calls lost to known mistakes'
         """
-        if not self.shown:
+        if not self.told:
             return ""
         # `display` would make each hook slower to start.
         calls = "call" if self.calls_lost == 1 else "calls"
-        return f"{self}; {self.calls_lost} {calls} lost to known mistakes"
+        told = Shown(shown=self.told, right=self.kept, again=self.repeated)
+        return (
+            f"lessons {told.of_call}; {self.calls_lost} {calls} lost to known mistakes"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

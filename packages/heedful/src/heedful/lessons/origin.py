@@ -180,7 +180,7 @@ def names_to_state(
     return tuple(sorted(outside - {NETWORK_SOURCE}))
 
 
-def origin_of(sources: Iterable[str], stated: Set[str] = frozenset()) -> Origin:
+def origin_of(sources: Iterable[str], stated: Set[str]) -> Origin:
     """Return "outside" if one of these sources is, else "local"."""
     if any(is_outside(source, stated) for source in sources):
         return "outside"

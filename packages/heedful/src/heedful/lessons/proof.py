@@ -385,7 +385,7 @@ class CasesByModel:
                 sums[lesson].update(counts)
         return sums
 
-    def costs_of(self, model: str = "") -> Sequence[CostSum]:
+    def costs_of(self, model: str) -> Sequence[CostSum]:
         """Return the costs of the loops of a model; of all loops without a name."""
         costs = {model: self.costs.get(model, ())} if model else self.costs
         return list(chain.from_iterable(costs.values()))
@@ -650,18 +650,10 @@ class _Table:
         """
         uplift = _effect(self.right, low, high)
         recurrence = _effect(self.results["again"], low, high, fewer=True)
-        calls = _effect(
-            self.results["calls"],
-            END_ERROR_LEVEL,
-            END_ERROR_LEVEL,
-            fewer=True,
-            unit=MAX_COUNTED_CALLS,
-        )
+        calls = _effect(self.results["calls"], fewer=True, unit=MAX_COUNTED_CALLS)
         climbs = None
         if self.results["climbs"]:
-            climbs = _effect(
-                self.results["climbs"], END_ERROR_LEVEL, END_ERROR_LEVEL, fewer=True
-            )
+            climbs = _effect(self.results["climbs"], fewer=True)
 
         shown_loops = _count_shown(self.right)
         return Comparison(
@@ -739,7 +731,7 @@ def prove_trial(
     least 95 %.
     """
     cells = _drawn(results)
-    uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
+    uplift = _effect(cells)
     shown_loops = _count_shown(cells)
     withheld_loops = sum(cells.values()) - shown_loops
     paired_tasks = 0
@@ -880,7 +872,12 @@ def forecast_verdict(
 
 
 def _effect(
-    cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
+    cells: Cells,
+    low: float = END_ERROR_LEVEL,
+    high: float = END_ERROR_LEVEL,
+    *,
+    fewer: bool = False,
+    unit: float = 1,
 ) -> Effect:
     """Return by how much a measure differs in loops with and without a lesson.
 

@@ -558,31 +558,23 @@ def error_type_words(error_type: str) -> str:
     return " ".join(re.findall(r"\w+", error_type))[:60]
 
 
-def fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
-    """Return those of the first texts that fit into `room` characters, by their ids.
-
-    At most `MAX_PROMPT_LESSONS` texts are looked at. The first is cut in its middle if
-    it is too long; another that does not fit is left out as a whole.
-    """
-    fitting: dict[int, str] = {}
-    for id, full_text in islice(texts.items(), MAX_PROMPT_LESSONS):
-        text = sanitize(full_text)
-        is_first = not fitting
-        if room > 0 and (is_first or len(text) <= room):
-            fitting[id] = cut_middle(text, room)
-            room -= len(fitting[id])
-
-    return fitting
-
-
 def facts(texts: Mapping[int, str], label: str = "lesson") -> str:
     """Return texts for an agent as facts to weigh, not instructions.
 
     A heading says so. Each text stands between delimiters with the `label` and its id,
-    such as "lesson-7". There are as many as fit into `MAX_MOMENT_CHARS` characters;
-    only the first is cut, in its middle, if it alone is too long.
+    such as "lesson-7". Of the first `MAX_PROMPT_LESSONS` texts, there are as many as
+    fit into `MAX_MOMENT_CHARS` characters; only the first is cut, in its middle, if it
+    alone is too long.
     """
-    fit = fitting_texts(texts, MAX_MOMENT_CHARS)
-    texts_by_name = {f"{label}-{id}": text for id, text in fit.items()}
+    room = MAX_MOMENT_CHARS
+    texts_by_name: dict[str, str] = {}
+    for id, full_text in islice(texts.items(), MAX_PROMPT_LESSONS):
+        text = sanitize(full_text)
+        is_first = not texts_by_name
+        if room > 0 and (is_first or len(text) <= room):
+            text = cut_middle(text, room)
+            texts_by_name[f"{label}-{id}"] = text
+            room -= len(text)
+
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

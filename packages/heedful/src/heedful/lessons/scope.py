@@ -77,9 +77,13 @@ def short_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+# The source of what the run or session with the following name taught.
+EPISODE_SOURCE_PREFIX = "episode:"
+
+
 def source_of(session: str) -> str:
     """Return the name of a session as the source of what derives from it."""
-    return f"episode:{session}"[:MAX_SOURCE_NAME_CHARS]
+    return f"{EPISODE_SOURCE_PREFIX}{session}"[:MAX_SOURCE_NAME_CHARS]
 
 
 def digest_of(error_type: str, pattern: str) -> str:
@@ -105,7 +109,7 @@ def told_mark(lesson: int) -> str:
     return f"told lesson {lesson}"
 
 
-def reader_of(session: str, agent: str = "") -> str:
+def reader_of(session: str, agent: str) -> str:
     """Return the name of an agent in a session, "" for its main one, as a reader.
 
     A reader knows what it was told until it loses its context.

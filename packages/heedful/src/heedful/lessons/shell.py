@@ -5,6 +5,7 @@ What `shlex` cannot read is divided at blanks and operators.
 
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 
 from heedful.lessons.words import compiled
 
@@ -37,6 +38,23 @@ def _is_assignment(word: str) -> bool:
     """Return True for a variable with its value."""
     name, equals, _ = word.partition("=")
     return equals != "" and name.removesuffix("+").isidentifier()
+
+
+def here_documents(line: str) -> list[str]:
+    """Return the texts of the here-documents of a line."""
+    return [match[0] for match in compiled(_HERE_PATTERN).finditer(line)]
+
+
+def redirected_files(line: str) -> Iterator[str]:
+    """Yield the files into which a line writes.
+
+    >>> list(redirected_files("make 2>&1 > out"))
+    ['out']
+    """
+    words = split_words(line)
+    for operator, word in pairwise(words):
+        if ">" in operator and not operator.strip(OPERATORS) and not word.isdecimal():
+            yield word
 
 
 def read_commands(line: str) -> list[list[str]]:

@@ -1,10 +1,13 @@
-"""Which sentences of a user are rules, what they name, and which older ones end."""
+"""Which sentences of a user are rules, and which older ones they end."""
 
 import pytest
 
-from heedful.lessons import user_rules
-from heedful.lessons.user_rules import StatedRule, names_in, read_correction, read_rules
-from tests.alternatives import alternatives_of, source_of
+from heedful.lessons.rule_reading import (
+    read_correction,
+    read_rules,
+    supersedes,
+    when_told,
+)
 from tests.tables import cases
 
 RULES = {
@@ -37,6 +40,18 @@ RULES = {
     "no comma": "use tabs not spaces",
     "how tests run": "tests run with make test, not with pytest",
     "not allowed": "npm is not allowed here, use pnpm",
+    "what the README says": "pnpm, never npm",
+    "not allowed in a place": "npm is not allowed in this repo",
+    "what the agent should never do": "you should never edit files in generated/",
+    "what he told the agent": "I told you to use pnpm",
+    "what he told it not to do": "I told you not to run `git checkout`",
+    "what to remember": "remember: tabs, not spaces",
+    "another verb, with a name": "Don't import moment, use date-fns.",
+    "no code": "No console.log, use the logger",
+    "no command": "no `kubectl delete` please, ever",
+    "a file that is off limits": "vendor/ is off limits for edits",
+    "a file that must not change": "pnpm-lock.yaml must not be edited by hand",
+    "a name of code": "innerHTML is not allowed here",
 }
 
 
@@ -66,6 +81,12 @@ OTHERS = {
     "one of these": "use the second one, not the first",
     "a way": "use a loop, not recursion",
     "code without an end": "```\nnever use npm",
+    "for now": "Don't run `npm ci` for now, the registry is down.",
+    "not yet": "don't commit yet",
+    "no name": "no problem, thanks",
+    "another verb, without a name": "please don't refund the person who bought it",
+    "a stop": "stop for a second",
+    "what is there": "No matching commits found in main.",
 }
 
 
@@ -137,75 +158,6 @@ def test_each_sentence_is_a_rule_of_its_own():
     assert read_rules(SEVERAL) == ("Never use npm.", "always run make fmt")
 
 
-NAMED = {
-    "a program": ("never use npm", "Bash", {"command": "cd app && npm ci"}),
-    "no program": ("no npm", "Bash", {"command": "npm ci"}),
-    "forbidden": ("curl is forbidden", "Bash", {"command": "curl -s a.example"}),
-    "a verb": ("never commit to main", "Bash", {"command": "git commit -m x"}),
-    "an option": ("never use --no-verify", "Bash", {"command": "a --no-verify"}),
-    "a program with a verb": (
-        "never use git push --force",
-        "Bash",
-        {"command": "git push origin a"},
-    ),
-    "a folder": (
-        "don't edit files in generated/",
-        "Edit",
-        {"file_path": "/a/generated/b.py"},
-    ),
-    "the end of a path": (
-        "never edit conf/prod.ini",
-        "Edit",
-        {"file_path": "/a/conf/prod.ini"},
-    ),
-    "what to do it with": (
-        "from now on format with gofumpt, not with gofmt",
-        "Bash",
-        {"command": "gofmt -w ."},
-    ),
-    "a pattern of files": (
-        "don't touch *.lock files",
-        "Write",
-        {"file_path": "yarn.lock"},
-    ),
-    "quoted code": ("never `rm -rf`", "Bash", {"command": "rm -rf build"}),
-    "an argument": ("we always bill ACME in euros", "bill", {"customer": "ACME"}),
-    "a tool": ("never use create_invoice", "create_invoice", {}),
-    "an article": ("never use the npm command", "Bash", {"command": "npm ci"}),
-    "a bare program": ("use uv, never bare python", "Bash", {"command": "python a.py"}),
-    "what he said no to": ("I said no npm", "Bash", {"command": "npm ci"}),
-    "what to stop": ("stop using npm", "Bash", {"command": "npm ci"}),
-    "instead": ("use pip instead of conda", "Bash", {"command": "conda list"}),
-    "one of two": ("use Grep, not ack or rg", "Bash", {"command": "rg a"}),
-    "not": ("use tabs, not ack", "Bash", {"command": "ack a"}),
-    "not allowed": ("npm is not allowed", "Bash", {"command": "npm ci"}),
-    "an option alone": ("always pass --noEmit", "Bash", {"command": "tsc --noEmit"}),
-    "a name of code": ("never call fetchAll twice", "fetchAll", {}),
-}
-
-
-@cases("rule, tool, arguments", NAMED)
-def test_a_rule_names_a_call(rule, tool, arguments):
-    assert StatedRule(text=rule).named_in(tool, arguments)
-
-
-SILENT = [
-    ("never use npm", "pnpm install"),
-    ("never use git push --force", "git status"),
-    ("never commit to main", "git status"),
-    ("never use npm", "git commit -m 'No npm here'"),
-    ("always answer in German", "answer in German"),
-    ("never use docker build", "docker ps"),
-    ("never use pip install", "pip list"),
-    ("never use git add", "git status"),
-]
-
-
-@pytest.mark.parametrize(("rule", "command"), SILENT)
-def test_a_rule_is_silent_before_another_call(rule, command):
-    assert not StatedRule(text=rule).named_in("Bash", command)
-
-
 ENDS = {
     "the opposite": ("use podman, never docker", "use docker", True),
     "another command of the program": (
@@ -235,34 +187,18 @@ ENDS = {
 
 @cases("newer, older, ends", ENDS)
 def test_a_newer_rule_ends_one_about_the_same_thing(newer, older, ends):
-    assert StatedRule(text=newer).supersedes(older) is ends
+    assert supersedes(newer, older) is ends
 
 
-def test_what_no_call_can_match_is_told_at_the_start_only():
-    assert names_in("always answer in German") == ()
-    words = StatedRule(text="always answer in German").when_told
-    assert words == "told at the start only"
-    assert "npm" in StatedRule(text="never use npm").when_told
+WHEN_TOLD = {
+    "never use npm": "told at the start, and before each call with npm",
+    "always use pnpm": "told at the start only; a call with pnpm keeps it",
+    "always answer in German": (
+        "told at the start only: no call shows whether it is kept"
+    ),
+}
 
 
-def answers_of(module):
-    """Return what a variant of the module says about all sentences above."""
-    messages = [SEVERAL, *RULES.values(), *OTHERS.values(), *CORRECTIONS.values()]
-    rule_texts = [rule for rule, *_ in [*NAMED.values(), *SILENT]]
-    return [
-        *map(module.read_rules, messages),
-        *map(module.read_correction, [*CORRECTIONS.values(), *ANSWERS.values()]),
-        *map(module.names_in, rule_texts),
-        *(module.StatedRule(text=a).supersedes(b) for a, b, _ in ENDS.values()),
-    ]
-
-
-def test_each_word_of_the_grammar_is_needed_by_a_sentence():
-    answers = answers_of(user_rules)
-    unneeded = [
-        f"{alternative.text} of {alternative.place}"
-        for alternative in alternatives_of(source_of(user_rules))
-        # What a constant has.
-        if alternative.place.isupper() and answers_of(alternative.left_out()) == answers
-    ]
-    assert unneeded == []
+@pytest.mark.parametrize(("rule", "words"), WHEN_TOLD.items())
+def test_a_person_is_told_when_agents_hear_a_rule(rule, words):
+    assert when_told(rule) == words
