@@ -13,9 +13,10 @@ import pytest
 import heedful
 from heedful.episodes.episode import Episode, Event
 from heedful.errors import InvalidInput, NotFound
+from heedful.integrations import Host
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
-from heedful.store import exposures, keys, loop_notes, loops
+from heedful.store import episodes, exposures, keys, loop_notes, loops
 from heedful.store.connection import Actor, Db
 from heedful.store.copying import tables
 from heedful.store.sqlite import in_file
@@ -60,6 +61,7 @@ FORGOTTEN = {
     "occurrence",
     "origin",
     "override",
+    "past_call",
     "reminder",
     "ruling",
     "span",
@@ -119,6 +121,15 @@ async def tell_agent(memory: Memory, word: str, session: str) -> None:
     )
 
 
+async def end_session(memory: Memory, word: str) -> None:
+    """Let a session end in which an agent made a call with a word."""
+    run = Host(memory=memory).run("ended")
+    await run.before("Bash", {"command": f"pack {word}"}, word)
+    await memory.store.write(
+        memory.scope, episodes.forget_session, "ended", until=time.time()
+    )
+
+
 async def of_lesson(memory: Memory) -> dict[str, Any]:
     first, *_ = [await say(memory, " ".join(WORDS), f"page {n}") for n in (1, 2)]
     example = heedful.Example("a zebrafish", "marrakesh", rejected="vespa")
@@ -173,6 +184,7 @@ async def of_old(memory: Memory) -> dict[str, Any]:
     await of_loop(memory)
     for word in WORDS:
         await tell_agent(memory, word, f"session {word}")
+        await end_session(memory, word)
     await heedful.consolidate(memory)
     before = time.time()
     await say(memory, OTHERS, "user:bob")
@@ -231,6 +243,16 @@ async def test_no_word_stays_in_a_table(store, fill):
     target = await fill(memory)
     assert set(await words_in_tables(store, memory.scope)) == set(WORDS)
     await memory.forget(**target, by="ops", why="asked")
+    assert await words_in_tables(store, memory.scope) == {}
+
+
+@pytest.mark.both
+async def test_a_revoked_run_leaves_none_of_its_calls(store):
+    memory = Memory(store)
+    for word in WORDS:
+        await end_session(memory, word)
+    assert set(await words_in_tables(store, memory.scope)) == set(WORDS)
+    await memory.quarantine.revoke("episode:ended", by="ops")
     assert await words_in_tables(store, memory.scope) == {}
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.links import links_of
+from heedful.memory.dream import read_words
 from heedful.memory.memory import Memory
-from heedful.store import links as link_store
 from heedful.store.store import Store
 
 pytestmark = pytest.mark.both_nightly
@@ -29,7 +29,7 @@ async def remember(memory: Memory, text: str, lesson: str = "", **more: Any) -> 
 
 async def links_by_lesson(memory: Memory) -> dict[int, list[str]]:
     """Return what each lesson in use is about, by its id."""
-    words = await memory.store.read(memory.scope, link_store.read_words)
+    words = await memory.store.read(memory.scope, read_words)
     return {lesson.id: [str(link) for link in links_of(lesson)] for lesson in words}
 
 

@@ -219,7 +219,7 @@ async def test_a_lesson_says_that_its_file_changed_until_it_comes_back(memory, f
     file.write_text("sum + tax")
     text = await ask(memory, root)
     assert "+sum" in text
-    assert "(src/names.d.ts has changed since this was learnt.)" in text
+    assert "(src/names.d.ts has changed since this was learnt: check first.)" in text
 
     await learn_edit(memory, file, id="s2")
     assert "changed since" not in await ask(memory, root)

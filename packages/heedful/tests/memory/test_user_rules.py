@@ -5,7 +5,8 @@ import pytest
 import heedful
 from heedful import Memory
 from heedful.episodes.episode import Episode, Event
-from heedful.errors import NotFound
+from heedful.errors import InvalidInput, NotFound
+from heedful.integrations import Host
 from heedful.store.store import Store
 
 pytestmark = pytest.mark.both_nightly
@@ -94,6 +95,15 @@ async def test_edited_rule_limits_what_its_new_words_say(memory):
     assert await memory.before("Bash", {"command": "yarn add zod"})
 
 
+async def test_edited_rule_binds_what_its_new_words_forbid(memory: Memory):
+    rule = await memory.user_rules.state(PNPM, by="ann")
+    await memory.edit(rule.id, "we use yarn, never pnpm", by="ann")
+    run = Host(memory=memory).run("one")
+    broken = await run.before("Bash", {"command": "pnpm add zod"}, "a")
+    assert "(instead: yarn)" in broken.text
+    assert not await run.before("Bash", NPM_CALL, "b")
+
+
 async def test_rules_of_scopes_are_apart(store):
     await Memory(store).user_rules.state(PNPM, by="ann")
     other = Memory(store, heedful.Scope("default", "other"))
@@ -102,6 +112,37 @@ async def test_rules_of_scopes_are_apart(store):
     assert not await other.before("Bash", NPM_CALL)
 
 
-async def test_unknown_rule_cannot_be_retired(memory):
+@pytest.mark.parametrize("change", ["retire", "deny", "allow"])
+async def test_unknown_rule_cannot_be_changed(memory, change):
     with pytest.raises(NotFound):
-        await memory.user_rules.retire(7, by="ann")
+        await getattr(memory.user_rules, change)(7, by="ann")
+
+
+@pytest.mark.parametrize("text", ["always answer in German", "we use pnpm"])
+async def test_rule_that_forbids_no_call_cannot_be_denied(memory, text):
+    rule = await memory.user_rules.state(text, by="ann")
+    with pytest.raises(InvalidInput, match="a rule that forbids"):
+        await memory.user_rules.deny(rule.id, by="ann")
+
+
+async def test_denial_that_would_have_blocked_what_the_rule_wants_is_refused(
+    memory: Memory,
+):
+    rule = await memory.user_rules.state(PNPM, by="ann")
+    run = Host(memory=memory).run("one")
+    await run.before("Bash", {"command": "pnpm i && npm run x"}, "a")
+    with pytest.raises(InvalidInput, match="pnpm i && npm run x"):
+        await memory.user_rules.deny(rule.id, by="ann")
+    assert not (await memory.user_rules.find(rule.id)).denied
+
+
+async def test_rule_that_was_not_said_for_long_comes_last_with_its_date(
+    memory: Memory,
+):
+    await memory.user_rules.state("always answer in German", by="ann")
+    old = "update lesson set last_seen = 86400.0"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
+    await memory.user_rules.state("always use tabs", by="ann")
+    opening = await Host(memory=memory).run("one").opening()
+    assert opening.text.index("always use tabs") < opening.text.index("German")
+    assert "always answer in German (said on 1970-01-02)" in opening.text

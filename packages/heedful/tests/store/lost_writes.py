@@ -39,8 +39,8 @@ from heedful.store import (
     loops,
     reminders,
     retention,
+    rule_changes,
     search,
-    user_rules,
 )
 from heedful.store.idempotency import IdempotentCall, keep_answer
 from heedful.store.records import Head
@@ -445,23 +445,29 @@ async def false_alarm(world: World) -> Call:
     return partial(heedful.LessonChecks(world.memory).false_alarm, lesson, by="ana")
 
 
-@writes(user_rules.state)
+@writes(rule_changes.state)
 async def state_a_rule(world: World) -> Call:
     return partial(world.memory.user_rules.state, RULE, by="ana")
 
 
-@writes(user_rules.state)
+@writes(rule_changes.state)
 async def hear_rules(world: World) -> Call:
     message = "Never push to main. Always run the tests."
     return partial(world.memory.user_rules.hear, message, source="session:1")
 
 
-@writes(user_rules.tell)
+@writes(rule_changes.deny)
+async def deny_calls(world: World) -> Call:
+    stated = await world.memory.user_rules.state("Never use npm.", by="ana")
+    return partial(world.memory.user_rules.deny, stated.id, by="ana")
+
+
+@writes(call_host._write_telling)
 async def tell_rules(world: World) -> Call:
     stated = await world.memory.user_rules.state(RULE, by="ana")
-    return world.writing(
-        user_rules.tell, "s1", reader="s1", rules=[stated], marks=["m"]
-    )
+    event = Event("system_event", stated.digest, code="rules told")
+    rows = [episodes.event_row(event)]
+    return world.writing(call_host._write_telling, "s1", rows, reader="s1")
 
 
 @writes(dream.store_dream)
@@ -544,10 +550,7 @@ async def forget_session(world: World) -> Call:
 
 @writes(reminders.settle)
 async def settle_reminders(world: World) -> Call:
-    stated = await world.memory.user_rules.state(RULE, by="ana")
-    await world.store.write(
-        world.scope, user_rules.tell, "s1", reader="s1", rules=[stated], marks=["m"]
-    )
+    await (await keep_events(world))()
     return world.writing(reminders.settle, "s1", verdicts={}, at=1e9)
 
 

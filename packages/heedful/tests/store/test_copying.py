@@ -57,6 +57,8 @@ insert into call_failure
   values ('two', 'p', '1f', 's', 'name', 'x', 'npm', 'no', 'local', null, 1, 1.5, 2.5);
 insert into call_success values ('two', 'p', '1f', 2.5);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
+insert into past_call (tenant, project, session, type, call, ended, record, at)
+  values ('two', 'p', 's', 'tool_call', 'c', 1, '{}', 1);
 insert into reminder values
   ('two', 'p', 's', 'error/a', 1, 0.1, 1.5, 0, 0, 1);
 insert into note values

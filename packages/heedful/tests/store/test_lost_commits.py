@@ -56,6 +56,7 @@ LOOKED_AT = {
     exposures.count_alarms,
     loop_notes.add,
     call_host._write_record,
+    call_host._write_telling,
     keys.insert,
     keys.revoke,
 }

@@ -58,7 +58,7 @@ class CallMemory:
             check_name(name)
         require(isinstance(strict, bool), "strict", strict, "True or False")
         check_holdout(holdout)
-        self.store: Store = store if isinstance(store, Store) else open_store(store)
+        self.store: Store = open_store(store)
         self.scope: Scope = scope or Scope()
         self.holdout = holdout
         self.strict = strict

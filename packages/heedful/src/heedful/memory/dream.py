@@ -25,14 +25,22 @@ from heedful.lessons.dream_proposals import (
     find_superseded,
 )
 from heedful.lessons.lesson import DREAM_AUTHOR, Lesson, LessonRun, Scope
+from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
 from heedful.lessons.mistake import from_json, without_outside
 from heedful.lessons.reasons import say
 from heedful.lessons.states import after
 from heedful.loop.codec import from_document
 from heedful.memory.memory import Memory
 from heedful.models.embedding import embed, space_of
-from heedful.store import links
-from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
+from heedful.store.connection import (
+    Db,
+    Row,
+    bulk,
+    from_row,
+    key_of,
+    resumable,
+    storable,
+)
 from heedful.store.lessons import upsert
 from heedful.store.rulings import name_of, rule
 from heedful.validation import Document, Fields, check_actor, check_integer
@@ -247,7 +255,7 @@ async def _find_recurrences(
         for lesson in sources
         if not lesson.held and lesson.id not in superseded_ids
     }
-    lesson_words = await memory.store.read(memory.scope, links.read_words)
+    lesson_words = await memory.store.read(memory.scope, read_words)
     runs = await memory.store.read(memory.scope, read_runs)
     return await asyncio.to_thread(
         find_recurrences, citable, lesson_words, runs=runs, now=now
@@ -325,6 +333,29 @@ def read_runs(db: Db, scope: Scope) -> dict[int, set[str]]:
     for row in db.all("runs_of_lessons", scope, limit=100_000):
         runs_by_id[row["lesson_id"]].add(row["run"])
     return runs_by_id
+
+
+@bulk
+def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
+    """Return the words of the newest lessons in use, newest first.
+
+    Lessons whose words name the same tool, file or error are linked. Only trusted texts
+    are read: the text of a tool or a document, or one that waits in quarantine, links
+    no lessons. Of a text or an error, the first 2,000 characters are read; of a
+    mistake, no words from outside.
+    """
+    lessons = []
+    limit = MAX_LINKED_LESSONS
+    for row in db.all("newest_linked", scope, chars=2_000, limit=limit):
+        mistake = from_json(row["mistake"])
+        words = LessonWords(
+            id=row["id"],
+            text=row["text"],
+            error=row["error"] or "",
+            mistake=mistake and without_outside(mistake),
+        )
+        lessons.append(words)
+    return tuple(lessons)
 
 
 @resumable(result=int, counts=True)
@@ -552,8 +583,9 @@ def _count_reflection(
         trust=row["trust"],
         released_by=row["released_by"],
         released_at=row["released_at"],
+        vector=None,
     )
-    upsert(db, scope, lessons=[replace(same, vector=None)], now=time.time())
+    upsert(db, scope, lessons=[same], now=time.time())
     return COUNTED_OUTCOME
 
 

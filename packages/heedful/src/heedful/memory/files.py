@@ -60,4 +60,4 @@ def aged_text(root: str, text: str, digests: Mapping[str, str]) -> str:
         return text
     names = ", ".join(changed)
     verb = "has" if len(changed) == 1 else "have"
-    return f"{text}\n({names} {verb} changed since this was learnt.)"
+    return f"{text}\n({names} {verb} changed since this was learnt: check first.)"

@@ -9,10 +9,10 @@ it.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.check_proposals import (
@@ -35,10 +35,10 @@ from heedful.store.connection import (
     resumable,
     storable,
     storable_json,
-    token,
 )
 from heedful.store.exposures import check_of
 from heedful.store.rulings import name_of, rule
+from heedful.store.search import example_of
 from heedful.validation import check_actor, check_integer, require
 
 # Who accepts the check of a lesson that a person wrote or released.
@@ -94,16 +94,7 @@ class LessonChecks:
         changes nothing. Raises what `propose` raises, InvalidInput without an actor,
         and Conflict if the key belongs to another call.
         """
-        check_actor(by, why)
-
-        async def decide() -> LessonCheck:
-            check = await self._make_check(lesson)
-            return await self._store_check(check, "accepted", by, why)
-
-        request = "accept", lesson, by, why
-        return await self._store.once(
-            self._scope, settle, decide, key=key, request=request
-        )
+        return await self._decide("accept", lesson, by=by, why=why, key=key)
 
     async def reject(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
@@ -113,17 +104,7 @@ class LessonChecks:
         `by`, `why` and `key` are as in `accept`. Raises InvalidInput without an actor,
         and Conflict if the key belongs to another call.
         """
-        check_actor(by, why)
-
-        async def decide() -> LessonCheck:
-            # It may be rejected before it was ever proposed.
-            check = await self._read_check(lesson) or await self._make_check(lesson)
-            return await self._store_check(check, "rejected", by, why)
-
-        request = "reject", lesson, by, why
-        return await self._store.once(
-            self._scope, settle, decide, key=key, request=request
-        )
+        return await self._decide("reject", lesson, by=by, why=why, key=key)
 
     async def false_alarm(
         self, lesson: int, *, by: str, why: str = "", key: str = ""
@@ -140,6 +121,31 @@ class LessonChecks:
         check_integer("lesson", lesson)
         return await self._store.write_once(
             key, self._scope, report_false_alarm, lesson, by=by, why=why
+        )
+
+    async def _decide(
+        self,
+        action: Literal["accept", "reject"],
+        lesson: int,
+        *,
+        by: str,
+        why: str,
+        key: str,
+    ) -> LessonCheck:
+        """Accept or reject the check of a lesson, once for each `key`; return it."""
+        check_actor(by, why)
+
+        async def decide() -> LessonCheck:
+            if action == "accept":
+                check = await self._make_check(lesson)
+                return await self._store_check(check, "accepted", by, why)
+            # It may be rejected before it was ever proposed.
+            check = await self._read_check(lesson) or await self._make_check(lesson)
+            return await self._store_check(check, "rejected", by, why)
+
+        request = action, lesson, by, why
+        return await self._store.once(
+            self._scope, settle, decide, key=key, request=request
         )
 
     async def _read_check(self, lesson: int) -> LessonCheck | None:
@@ -301,14 +307,8 @@ def _examples_by_rule(
     outputs of other lessons of the `memory_key` that broke the same rule. Without a
     key, the first has only its own. Quarantined examples are left out.
     """
-    values = {
-        "scope": token(scope),
-        "id": id,
-        "memory_key": memory_key,
-        "limit": 1_000,
-    }
-    rows = db.run("trusted_examples", values).fetchall()
-    examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
+    rows = db.all("trusted_examples", scope, id=id, memory_key=memory_key, limit=1_000)
+    examples = [(row, example_of(row)) for row in rows]
     own_rules = {
         _rule_of(row, example) for row, example in examples if row["lesson_id"] == id
     }

@@ -89,6 +89,8 @@ if TYPE_CHECKING:  # a hook process starts for each event, and needs none of the
     from heedful.memory.transfer import Exported, File, Imported
     from heedful.memory.user_rules import UserRules
 
+# The space of an embedder and the vector of a text in it; ("", None) without one.
+Place = tuple[str, Sequence[float] | None]
 # Says whether a loop refuses the accepted answer of an example now.
 Refuses = Callable[[Example], Awaitable[bool]]
 
@@ -821,9 +823,7 @@ class Memory(CallMemory):
             self.store, self.scope, file, by=by, why=why, dry_run=dry_run
         )
 
-    async def _search(
-        self, text: str, place: tuple[str, Sequence[float] | None], **options: Any
-    ) -> list[Match]:
+    async def _search(self, text: str, place: Place, **options: Any) -> list[Match]:
         """Return what `search.search` finds with these options.
 
         `place` is the vector of the text, after the name of the space of its embedder.
@@ -833,7 +833,7 @@ class Memory(CallMemory):
             self.scope, search.search, text, space=space, vector=vector, **options
         )
 
-    async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
+    async def _embed(self, text: str) -> Place:
         """Return the name of the embedder's space, and the vector of a text in it.
 
         Secrets are removed first. Without an embedder, or for a blank text, return
@@ -864,7 +864,7 @@ def _explain_silence(
     db: Db,
     scope: Scope,
     text: str,
-    place: tuple[str, Sequence[float] | None],
+    place: Place,
     *,
     only: Filter,
     reviews: bool = True,

@@ -119,10 +119,7 @@ class Quarantine:
         NotFound, InvalidInput without an id or an author, and NotQuarantined after an
         earlier decision.
         """
-        check_sequence("ids", ids, int, _IDS_FORM)
-        await self._store.write(
-            self._scope, settle, ids, action="release", by=by, why=why
-        )
+        await self._settle(ids, "release", by=by, why=why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire lessons in quarantine, and refuse their texts in future.
@@ -132,10 +129,14 @@ class Quarantine:
         InvalidInput without an id or an author, and NotQuarantined after an earlier
         decision.
         """
+        await self._settle(ids, "reject", by=by, why=why)
+
+    async def _settle(
+        self, ids: Sequence[int], action: Action, *, by: str, why: str
+    ) -> None:
+        """Release or reject the entries with these ids, as `settle` does."""
         check_sequence("ids", ids, int, _IDS_FORM)
-        await self._store.write(
-            self._scope, settle, ids, action="reject", by=by, why=why
-        )
+        await self._store.write(self._scope, settle, ids, action=action, by=by, why=why)
 
     async def undo(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Take back what was decided about lessons; they wait in quarantine again.
@@ -236,8 +237,8 @@ def newest_waiting(
     """
     if before_id is None:
         before_id = MAX_ROWS  # no id is as high
-    values = {"scope": token(scope), "most": limit, "before": before_id}
-    return read_entries(db, scope, [row["id"] for row in db.run("waiting_ids", values)])
+    rows = db.all("waiting_ids", scope, most=limit, before=before_id)
+    return read_entries(db, scope, [row["id"] for row in rows])
 
 
 def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[QuarantinedLesson]:
@@ -247,9 +248,8 @@ def read_entries(db: Db, scope: Scope, ids: Collection[int]) -> list[Quarantined
     be in any state, also released or rejected. Unknown ids are left out, and the
     provenance is empty: `provenance` reads it.
     """
-    values = {"scope": token(scope), "ids": json.dumps(list(ids))}
     entries = []
-    for row in db.run("quarantine_entries", values).fetchall():
+    for row in db.all("quarantine_entries", scope, ids=json.dumps(list(ids))):
         example = example_of(row)
         # An example without answers whose task is the lesson says nothing more.
         is_shown = example.accepted or example.wrong or example.task != row["lesson"]
@@ -426,9 +426,8 @@ def only_of_stated(
     without a source from outside waits because it was derived from another example. It
     is left out, so that a person decides about it.
     """
-    key = {"scope": token(scope), "ids": json.dumps(list(ids))}
     sources_by_example: dict[int, list[str]] = {}
-    for row in db.run("own_sources", key):
+    for row in db.all("own_sources", scope, ids=json.dumps(list(ids))):
         sources_by_example.setdefault(row["example"], []).append(row["source"])
     freed = []
     for example, sources in sources_by_example.items():

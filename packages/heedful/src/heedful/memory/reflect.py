@@ -82,7 +82,7 @@ from heedful.store import (
     episodes,
     lessons,
     patterns,
-    user_rules,
+    rule_changes,
 )
 from heedful.store.connection import storable
 from heedful.store.episodes import StoredEpisode
@@ -298,21 +298,20 @@ async def reflect_waiting(
     before: float,
     digest: str = "",
     model: Model | None = None,
-    prompts: Mapping[str, str] = OUTCOME_PROMPTS,
 ) -> Reflected | None:
     """Reflect on the oldest stored episode that waits or failed; None if there is none.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a
     host can call this until it returns None. `digest` selects one episode. Without a
     `model`, rules write the reflection. If the model fails, the error is raised and the
-    episode waits; if its answer is refused, the rules write the reflection. `prompts`
-    are instructions for the model, by outcome. Raises ModelError, StoreError.
+    episode waits; if its answer is refused, the rules write the reflection. Raises
+    ModelError, StoreError.
     """
     memory = open_memory(memory)
     reflector = _Reflector(
         memory=memory,
         model=model,
-        prompts=prompts,
+        prompts=OUTCOME_PROMPTS,
         score=by_outcome,
         on_model_error="raise",
         refusal=MalformedAnswer,
@@ -712,7 +711,7 @@ async def _write_lessons(
         # The rules of the user come first: the lessons mark the episode as done, so if
         # this process ends between both, the episode is tried again.
         stated = await memory.quarantine.believed()
-        await write_lessons(memory, reflection.rules, user_rules.state, stated=stated)
+        await write_lessons(memory, reflection.rules, rule_changes.state, stated=stated)
     answers = await write_lessons(
         memory,
         [_with_seen_fix(lesson) for lesson in reflection.lessons],

@@ -121,7 +121,9 @@ async def section_text(
     stated = [*await memory.store.read(memory.scope, user_rules.in_force), *everywhere]
     rules = [rule.text for rule in stated]
     rules += [rule.text for rule in await read_team_rules(memory)]
-    learnt = told_lines(await read_failures(memory))
+    situation = Situation(moment="session start", budget=BRIEF_BUDGET)
+    telling = tell(situation, await read_failures(memory))
+    learnt = [str(candidate.record) for candidate in telling.told]
     # A comment of Markdown could end the section.
     text = brief_text(rules, learnt).replace("<!--", "").replace("-->", "")
     return f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{text or NOTHING_KNOWN}"
@@ -177,12 +179,6 @@ def candidate_of(line: BriefLine, could_help: bool = True) -> LessonCandidate:
         has_ended=line.has_ended,
         marks=frozenset(marks),
     )
-
-
-def told_lines(candidates: Sequence[LessonCandidate]) -> list[str]:
-    """Return the lines of a brief that is the same for everybody, such as a file."""
-    situation = Situation(moment="session start", budget=BRIEF_BUDGET)
-    return [str(candidate.record) for candidate in tell(situation, candidates).told]
 
 
 def tool_mistakes(db: Db, scope: Scope) -> list[LessonCandidate]:

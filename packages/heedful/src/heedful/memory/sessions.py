@@ -19,8 +19,8 @@ from heedful.lessons.action import PATH_ARGUMENTS
 from heedful.lessons.lesson import Evidence, Lesson, Remembered
 from heedful.lessons.mistake import Mistake, with_origin
 from heedful.lessons.origin import is_outside, keys_in
+from heedful.lessons.rule_reading import read_rules
 from heedful.lessons.scope import source_of
-from heedful.lessons.user_rules import read_rules
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, open_memory, write_lessons
 from heedful.memory.run_records import WORK_FAILURE_IMPORTANCE, steps_of

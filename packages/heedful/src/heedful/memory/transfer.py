@@ -283,26 +283,13 @@ def _lesson_of(record: LessonRecord) -> Lesson:
         digest=record.signature,
         version=record.signature_version,
     )
-    return Lesson(
-        record.kind,
-        signature,
-        error_type=record.error_type,
-        text=record.text,
-        sighting="",
-        state=record.state,
-        trust=record.trust,
-        released_by=record.released_by,
-        released_at=record.released_at,
-        importance=record.importance,
-        tags=record.tags,
-        source=record.source,
-        pinned=record.pinned,
-        evidence=record.evidence,
-        is_correction=record.is_correction,
-        run=record.run,
-        data=record.data,
-        mistake=record.mistake,
-    )
+    # Both records have the other fields under the same names.
+    shared = {
+        name: getattr(record, name)
+        for name in Lesson.__slots__
+        if name in LessonRecord.__slots__
+    }
+    return Lesson(**{**shared, "signature": signature, "sighting": ""})
 
 
 def untrusted_texts(record: LessonRecord, source: str) -> Iterator[Lesson]:

@@ -25,7 +25,6 @@ from heedful.lessons.scope import (
     short_digest,
 )
 from heedful.loop.record import thousandths
-from heedful.redact import redact
 from heedful.store import open_store
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -35,7 +34,7 @@ from heedful.store.connection import (
     storable,
 )
 from heedful.store.store import Store
-from heedful.validation import MAX_NAME_CHARS, check_sequence, check_share, require
+from heedful.validation import check_name, check_sequence, check_share, require
 
 # The end of the name of the loop without texts, where a task has a loop of each kind.
 WITHOUT_ENDING = " without"
@@ -62,7 +61,7 @@ class Trial:
         _check_name("source", source)
         check_holdout(holdout)
         self.source = source
-        self.store: Store = store if isinstance(store, Store) else open_store(store)
+        self.store: Store = open_store(store)
         self.scope: Scope = scope or Scope()
         self.holdout = holdout
         self.keep_texts = keep_texts
@@ -132,12 +131,10 @@ class Trial:
         return await asyncio.to_thread(prove_trial, self.source, cells, pending, pairs)
 
 
-def _check_name(field: str, name: object) -> None:
-    """Raise InvalidInput unless `name` is short printable text without a secret."""
-    allowed = f"1 to {MAX_NAME_CHARS} printable characters without a secret"
-    is_text = isinstance(name, str) and name.isprintable() and bool(name.strip())
-    is_name = is_text and len(str(name)) <= MAX_NAME_CHARS
-    require(is_name and redact(str(name)) == name, field, name, allowed)
+def _check_name(field: str, name: str) -> None:
+    """Raise InvalidInput unless `name` is a name that is not blank."""
+    check_name(field, name)
+    require(name.strip(), field, name, "a text that is not blank")
 
 
 @resumable(result=bool)

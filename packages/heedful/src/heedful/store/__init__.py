@@ -28,13 +28,19 @@ DEFAULT_STORE: str = UnchosenName(DEFAULT_DATABASE_FILE)
 _shared: dict[str, Store] = {}
 
 
-def open_store(url: str) -> Store:
+def open_store(url: Store | str) -> Store:
     """Return the store at `url`: a SQLite path, `:memory:`, or a `postgresql://` URL.
+
+    A store itself is returned as it is.
 
     A process opens each store once and shares it, except `:memory:`, which is a new
     store each time. A SQLite file is created at its first use. A PostgreSQL database
     needs `heedful db migrate` first. Raises UnknownName, InvalidInput, PackageMissing.
     """
+    from heedful.store.store import Store
+
+    if isinstance(url, Store):
+        return url
     if not isinstance(url, str) or not url.strip():
         raise InvalidInput(
             "store", url, "a path such as heedful.db, :memory:, or a Store"
@@ -76,13 +82,9 @@ def open_beside(store: Store | str | None, memory: Store | None) -> Store | None
     in the store of the lessons, `memory`, if there is one. Raises the errors of
     `open_store`.
     """
-    from heedful.store.store import Store
-
     if memory is not None and isinstance(store, UnchosenName):
         return memory
-    if store is None or isinstance(store, Store):
-        return store
-    return open_store(store)
+    return None if store is None else open_store(store)
 
 
 def needs_psycopg() -> None:

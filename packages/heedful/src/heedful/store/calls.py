@@ -372,7 +372,7 @@ def history_of(
         failures=tuple(r for r in records if isinstance(r, KnownFailure)),
         waiting=knowledge.waiting,
         checks=tuple(r for r in records if isinstance(r, LessonCheck)),
-        rules=tuple(user_rules.about_call(db, scope, tool, arguments)),
+        rules=tuple(user_rules.broken_by(db, scope, tool, arguments)),
         silence=telling.silence,
     )
 

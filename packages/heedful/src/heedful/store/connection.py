@@ -167,13 +167,19 @@ class Db(ABC):
         return rows[0] if rows else None
 
     def all(self, name: str, scope: Scope, /, **values: Any) -> list[Row]:
-        """Run the statement `name` on the rows of `scope`; return all its rows."""
-        rows: list[Row] = self.run(name, {**key_of(scope), **values}).fetchall()
+        """Run the statement `name` on the rows of `scope`; return all its rows.
+
+        The statement gets the `values`, the columns that select the rows of the scope,
+        and the token of the scope under the name `scope`.
+        """
+        of_scope = {**key_of(scope), "scope": token(scope)}
+        rows: list[Row] = self.run(name, {**of_scope, **values}).fetchall()
         return rows
 
     def one(self, name: str, scope: Scope, /, **values: Any) -> Row | None:
-        """Run the statement `name` on the rows of `scope`; return a row, or None."""
-        return self.first(name, {**key_of(scope), **values})
+        """Run a statement as `all` does; return the first of its rows, or None."""
+        rows = self.all(name, scope, **values)
+        return rows[0] if rows else None
 
     def select(self, columns: str, table: str, key: Fields, end: str = "") -> list[Row]:
         """Return `columns` of the rows of `table` that match `key`.
@@ -192,7 +198,7 @@ class Db(ABC):
         """
         self.execute_later(_insert_sql(table, values, end), values)
 
-    def insert_now(self, table: str, values: Fields, end: str = "") -> Rows:
+    def insert_now(self, table: str, values: Fields, end: str) -> Rows:
         """Insert `values` as a row of `table`, and return the result."""
         return self.execute(_insert_sql(table, values, end), values)
 

@@ -16,7 +16,7 @@ from heedful.lessons.lesson import Lesson
 from heedful.lessons.mistake import confirmed, from_json
 from heedful.lessons.scope import Remembered, Scope, source_of
 from heedful.lessons.user_rules import RULE_TYPE
-from heedful.store import calls, episodes, lessons, user_rules
+from heedful.store import calls, episodes, lessons, rule_changes
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -204,7 +204,7 @@ def _record_session_lesson(
     )
     if not is_seen:
         if lesson.error_type == RULE_TYPE:
-            user_rules.say_again(db, scope, lesson)
+            rule_changes.say_again(db, scope, lesson)
         # First, so that these words do not count for the quota.
         _remove_waiting(db, lesson, waiting)
         answers = lessons.upsert(db, scope, [lesson], now=now, quota=quota)

@@ -268,6 +268,8 @@ def append_events(
         session_marks.note_past(db, scope, sessions)
 
 
+# So many calls of sessions that have ended are kept, the newest.
+MAX_PAST_CALLS = 5_000
 # The calls of a session among which are those that made what an error names.
 MAX_RECENT_CALLS = 500
 
@@ -425,6 +427,7 @@ def session_events(db: Db, scope: Scope, session: str) -> list[Document]:
 def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     """Delete the events of a session up to the time `until`, in seconds since 1970.
 
+    Its calls stay as those of the past, so that rules can be compared with them.
     If no later event is left, deletes its marks too, such as of what it has read. A new
     mark remembers to which key the session belongs, because agents go on with sessions
     that have ended.
@@ -432,6 +435,8 @@ def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     key = {**key_of(scope), "session": storable(session)}
     # Both of its sources, events and marks, are deleted below.
     via = owner(db, scope, session) or ""
+    db.send("keep_calls", {**key, "until": until})
+    db.send("trim_past_calls", {**key_of(scope), "most": MAX_PAST_CALLS})
     db.run("forget_events", {**key, "until": until})
     goes_on = bool(db.select("1", "event", key, "limit 1"))
     if not goes_on:

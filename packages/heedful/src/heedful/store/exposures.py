@@ -29,7 +29,6 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
-    token,
 )
 from heedful.store.rulings import name_of, rule, words_digest
 from heedful.validation import Fields
@@ -271,9 +270,7 @@ def brief(
         )
 
     # At most 100 texts that wait in quarantine are counted.
-    waiting = db.all(
-        "waiting_ids", scope, scope=token(scope), most=100, before=MAX_ROWS
-    )
+    waiting = db.all("waiting_ids", scope, most=100, before=MAX_ROWS)
     history = replace(
         past(db, scope, loop),
         memory_key=memory_key,

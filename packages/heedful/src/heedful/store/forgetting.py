@@ -19,7 +19,12 @@ from heedful.lessons.forgetting import Forgotten, Target
 from heedful.lessons.lesson import Example
 from heedful.lessons.origin import KEY_SOURCE_PREFIX, keys_in
 from heedful.lessons.quarantine import initial_state
-from heedful.lessons.scope import TOLD_STATES, Scope, lesson_name
+from heedful.lessons.scope import (
+    EPISODE_SOURCE_PREFIX,
+    TOLD_STATES,
+    Scope,
+    lesson_name,
+)
 from heedful.store import loops as loop_store, session_marks
 from heedful.store.connection import Db, Row, key_of, resumable, storable, token
 from heedful.store.idempotency import remove_answers
@@ -42,13 +47,14 @@ OLD_ROWS: Mapping[str, tuple[str, str]] = {
     "trial": ("at", "exposures"),
     "trace": ("last", "traces"),
     "event": ("at", "events"),
+    "past_call": ("at", "events"),
 }
 # The tables whose rows of a scope go when it is cleared, besides lessons. `event` and
 # what other tables refer to follow.
 CLEARED_TABLES = tuple(
     (
         "loop note call_failure call_success link exposure outcome climb trial learnt "
-        "episode span trace session_mark reminder"
+        "episode span trace session_mark past_call reminder"
     ).split()
 )
 
@@ -145,11 +151,15 @@ def _forget_source(db: Db, scope: Scope, source: str, removal: Removal) -> None:
     """Delete the texts that come from a source, and what derives from them.
 
     If the source is a key of the service ("key:ID"), the loops and runs that came
-    through it go, too. What is deleted is added to `removal`.
+    through it go, too; so do the calls of a run. What is deleted is added to `removal`.
     """
     sources = [source]
     if source.startswith(KEY_SOURCE_PREFIX):
         sources += _forget_key(db, scope, source, removal)
+    for name in sources:
+        session = name.removeprefix(EPISODE_SOURCE_PREFIX)
+        calls = {**key_of(scope), "session": session}
+        removal.counts["events"] += db.delete("past_call", calls)
     _forget_texts(db, scope, removal, sources=sources)
 
 

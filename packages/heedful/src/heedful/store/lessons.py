@@ -65,7 +65,7 @@ from heedful.store.connection import (
     token,
 )
 from heedful.store.rulings import name_of, rule, words_digest
-from heedful.store.search import placed, with_told_words
+from heedful.store.search import example_of, placed, with_told_words
 from heedful.validation import MAX_STORED_TEXT_CHARS, Document, Fields, require
 
 
@@ -335,12 +335,7 @@ def upsert(
 
 def held_of(db: Db, scope: Scope, source: str) -> list[int]:
     """Return the ids of the examples of a source that wait in quarantine."""
-    return [
-        int(row["id"])
-        for row in db.run(
-            "held_of", {"scope": token(scope), "source": storable(source)}
-        )
-    ]
+    return [row["id"] for row in db.all("held_of", scope, source=storable(source))]
 
 
 def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembered:
@@ -361,7 +356,8 @@ def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembe
         lesson_before = read_lesson(db, rows[0])
         seen_lesson = replace(lesson, text=storable(lesson.text))
         result = merge(lesson_before, seen_lesson)
-        is_updated = _replaces_words(result, lesson_before)
+        parts_before = (lesson_before.text, lesson_before.mistake)
+        is_updated = (result.text, result.mistake) != parts_before
         row = _count_sighting(db, key, rows[0], result, is_updated, now=now)
         # What waits for a review is stored as it came. Any other text gets the parts of
         # the stored lesson that it lacks.
@@ -402,11 +398,6 @@ def _upsert_lesson(db: Db, key: Document, lesson: Lesson, now: float) -> Remembe
         entry=entry or _quarantine_whole_text(db, values, lesson),
         figures=lesson.signature.figures,
     )
-
-
-def _replaces_words(result: Lesson, before: Lesson) -> bool:
-    """Return True if the words or the record of a stored lesson were replaced."""
-    return (result.text, result.mistake) != (before.text, before.mistake)
 
 
 def insert_lesson(db: Db, values: Document) -> Row:
@@ -526,7 +517,7 @@ def read_lesson(db: Db, row: Row) -> Lesson:
     # There is one such row, or none if the example is gone.
     if row["kind"] == "check":
         for author in db.select("record", "example", {"id": row["author"]}):
-            example = Example(**json.loads(author["record"]))
+            example = example_of(author)
     signature = Signature(
         "", row["pattern"], digest=row["signature"], error_type=row["error_type"]
     )
@@ -1031,9 +1022,9 @@ def evict(
             evicted.update(row["id"] for row in rows)
 
     # The oldest examples go, but not the words of a lesson nor what a pinned one has.
-    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
+    corpus = db.one("read_corpus", scope)
     if corpus is not None and corpus["texts"] > most:
-        values = {"scope": token(scope), "excess": corpus["texts"] - most}
+        values = {"scope": corpus["scope"], "excess": corpus["texts"] - most}
         db.send("evict_examples", values)
 
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]

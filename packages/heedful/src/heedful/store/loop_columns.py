@@ -71,7 +71,7 @@ def head_columns(head: Head) -> Mapping[str, str]:
     }
 
 
-def head_from(row: Fields, task: bool = True) -> Head:
+def head_from(row: Fields, task: bool) -> Head:
     """Return the head in the row of a loop; the inverse of `head_columns`.
 
     The head is what was known of the loop when it began. If `task` is false, the task

@@ -112,15 +112,15 @@ def driven_message(id: str, owner: str) -> str:
     )
 
 
-def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
+def alive(owner: str, left: float) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
     A driver is what makes the attempts of a loop. One in this process works while it is
     in `working_drivers`. Any other driver may be working while its lease has seconds
     `left`; if it is on this host, its process must also run. A lease with more than
-    `most` seconds is from a clock that ran ahead, so it counts as ended.
+    `LOOP_LEASE_SECONDS` is from a clock that ran ahead, so it counts as ended.
     """
-    has_lease = 0 < left <= most
+    has_lease = 0 < left <= LOOP_LEASE_SECONDS
     host, _, pid_and_nonce = owner.partition("|")
     if host != _host_name():
         return bool(owner) and has_lease
@@ -522,16 +522,17 @@ def _newest_sizes(
     at least one loop if there is any.
     """
     # One row more than is returned shows whether there are more.
-    values = {
-        **key_of(scope),
-        "limit": limit + 1,
-        "prefix": prefix,
-        "cursor": before,
-        "state": state,
-    }
+    rows = db.all(
+        "newest_loops",
+        scope,
+        limit=limit + 1,
+        prefix=prefix,
+        cursor=before,
+        state=state,
+    )
     free_bytes = most
     sizes = dict[str, int]()
-    for row in db.run("newest_loops", values):
+    for row in rows:
         free_bytes -= row["size"]
         if len(sizes) == limit or (sizes and free_bytes < 0):
             return sizes, True
@@ -785,7 +786,7 @@ def _insert_attempt(
     return True
 
 
-def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:
+def _size_of(row: Row, parts: Iterable[Row], task: bool) -> int:
     """Return how many characters of a loop are parsed or copied to read it.
 
     `row` is that of the loop, and `parts` those of its attempts and other parts.
@@ -893,8 +894,7 @@ def revoke(db: Db, scope: Scope, source: str) -> tuple[list[str], list[str], int
     deleted = list[str]()
     reopened = list[str]()
     attempts = 0
-    values = {**key_of(scope), "source": source}
-    for row in db.run("loops_through_key", values).fetchall():
+    for row in db.all("loops_through_key", scope, source=source):
         n = row["n"]
         for number in range(row["first"], row["last"] + 1):
             attempts += db.delete("attempt", {"loop": n, "number": number})

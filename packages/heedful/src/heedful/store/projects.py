@@ -117,7 +117,7 @@ class Project:
         Their digests are noted, so that the user is told each only once. Raises
         OSError.
         """
-        digests = {_short_digest(text): text for text in texts}
+        digests = {hex_digest(text)[:PROJECT_DIGEST_CHARS]: text for text in texts}
         known_digests = self.notes().get("told", [])
         news = {
             digest: text
@@ -127,10 +127,6 @@ class Project:
         if news:
             self.note(told=[*known_digests, *news])
         return list(news.values())
-
-
-def _short_digest(text: str) -> str:
-    return hex_digest(text)[:PROJECT_DIGEST_CHARS]
 
 
 def find_project(folder: Path) -> Project:

@@ -16,6 +16,7 @@ from heedful.display import counted
 from heedful.lessons.scope import MIN_UNBROKEN_CASES, Scope
 from heedful.lessons.signature import signature
 from heedful.loop import codec
+from heedful.loop.ladder import add_costs
 from heedful.loop.record import DOUBT_STATES, Attempt, Evaluation, Finding, Usage
 from heedful.loop.share import Share, percent
 from heedful.loop.stop import describe_rule_name
@@ -253,10 +254,7 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
         stopped=stopped,
         unjudged=sum(map(states.count, DOUBT_STATES)),
         open=states.count("open"),
-        calls=sum(loop.usage.calls for loop in loops),
-        tokens=sum(loop.usage.tokens for loop in loops),
-        cost=sum(loop.usage.cost for loop in loops),
-        seconds=sum(loop.usage.seconds for loop in loops),
+        **add_costs([loop.usage for loop in loops]),
     )
 
 

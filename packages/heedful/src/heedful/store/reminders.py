@@ -21,7 +21,7 @@ from heedful.lessons.holdout import (
 from heedful.lessons.mistake import Call, from_json
 from heedful.lessons.origin import standing_of
 from heedful.lessons.reasons import say
-from heedful.lessons.scope import Scope, lesson_name, source_of
+from heedful.lessons.scope import Scope, source_of
 from heedful.lessons.telling import (
     LessonCandidate,
     Moment,
@@ -39,6 +39,7 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
+from heedful.store.rulings import name_of
 
 # Stands before a mark in the subject of a reminder, as the kind of a lesson does.
 MARK_KIND = "mark"
@@ -151,7 +152,7 @@ def _with_lessons(
                 candidate = replace(candidate, run=run)
             candidate = replace(
                 candidate,
-                name=lesson_name(lesson["kind"], lesson["signature"]),
+                name=name_of(lesson),
                 # If its source is revoked, what the session repeats goes, too.
                 sources=tuple(filter(None, [lesson["author"]])),
             )

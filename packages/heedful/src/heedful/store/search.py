@@ -45,7 +45,6 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
-    token,
 )
 from heedful.validation import Document, Fields
 
@@ -372,7 +371,7 @@ def search(
     function that asks: if its loops broke rules, its own examples are marked `own`.
     """
     # The row about all searchable texts of the scope; without any, there is none.
-    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
+    corpus = db.one("read_corpus", scope)
     if corpus is None:
         return []
 
@@ -428,7 +427,7 @@ def hidden(
     retired lessons, whose state is given as "retired". How well they fit `text` is
     measured by words, and by `vector` if their vectors are of the model `space`.
     """
-    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
+    corpus = db.one("read_corpus", scope)
     if corpus is None:
         return []
 
@@ -534,10 +533,10 @@ class SearchParameters:
         `key` has the scope and the vector space, and `corpus` is the row about the
         scope's texts. With `waiting`, examples in quarantine are found, too.
         """
-        self.db: Db = db
-        self.key: Document = key
-        self.corpus: Row = corpus
-        self.limit: int = limit
+        self.db = db
+        self.key = key
+        self.corpus = corpus
+        self.limit = limit
         self.all: bool = only == ANY_LESSON
 
         tags = {storable(tag) for tag in only.tags}
@@ -728,9 +727,7 @@ def memory_keys(db: Db, scope: Scope) -> list[str]:
 
     They are those of its loops, of the rules that loops broke, and of its examples.
     """
-    return [
-        row["memory_key"] for row in db.all("memory_keys", scope, scope=token(scope))
-    ]
+    return [row["memory_key"] for row in db.all("memory_keys", scope)]
 
 
 def keys_of_rule(db: Db, scope: Scope, lesson: Fields) -> list[str]:
@@ -741,7 +738,7 @@ def keys_of_rule(db: Db, scope: Scope, lesson: Fields) -> list[str]:
 
 
 def by_cause(
-    db: Db, scope: Scope, memory_key: str, task: str, check_ids: Sequence[str] = ()
+    db: Db, scope: Scope, memory_key: str, task: str, check_ids: Sequence[str]
 ) -> list[Match]:
     """Return the rules that loops of this memory key broke, worst first.
 
@@ -867,7 +864,6 @@ def _rule_sightings(
         scope,
         ids=json.dumps(sorted({row["lesson_id"] for row in rows})),
         most=MAX_COMPARED_SIGHTINGS,
-        scope=token(scope),
         memory_key=memory_key,
         # In these, other words for the same mistake are looked for.
         recent=200,
@@ -963,9 +959,7 @@ def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """
     return {
         row["space"]: row["n"]
-        for row in db.all(
-            "count_spaces", scope, scope=token(scope), blank=BLANK_CHARACTERS
-        )
+        for row in db.all("count_spaces", scope, blank=BLANK_CHARACTERS)
     }
 
 
@@ -983,7 +977,6 @@ def unplaced(
         for row in db.all(
             "unplaced",
             scope,
-            scope=token(scope),
             space=space,
             after=after,
             limit=limit,

@@ -135,4 +135,5 @@ def forget_events(db: Db, scope: Scope, key: Fields) -> None:
     """
     rows = db.select("distinct session, via", "event", key)
     db.delete("event", key)
+    db.delete("past_call", key)
     note_past(db, scope, [(row["session"], row["via"]) for row in rows])

@@ -427,7 +427,7 @@ def _damage_error(error: BaseException, path: str) -> errors.StoreCorrupt:
     return damaged
 
 
-def _translate_read_error(error: BaseException, path: str = "") -> BaseException:
+def _translate_read_error(error: BaseException, path: str) -> BaseException:
     """Return the HeedfulError for an error of a read of the file `path`.
 
     A TypeError, ValueError or LookupError counts as damage of the file, too. SQLite has

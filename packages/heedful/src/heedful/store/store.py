@@ -93,7 +93,7 @@ class Effects:
     ) -> None:
         """Begin with the `known` writes of a call; the class explains the options."""
         self._actor = actor
-        self.call: IdempotentCall | None = call
+        self.call = call
         self._key = key
         self._known = list(known)
         self.stored_count: int = len(known)

@@ -117,6 +117,30 @@ delete from event where n in (select n from (
   ) as used) as placed where place > :most)
 returning session, via;
 
+-- name: keep_calls
+-- The calls of a session up to a time, before its events go, and what its agents were told of rules.
+insert into past_call (tenant, project, session, type, call, ended, record, via, at)
+select e.tenant, e.project, e.session, e.type, e.call, e.call <> '' and exists (
+    select 1 from event r where r.tenant = :tenant and r.project = :project and r.session = :session
+      and r.call = e.call and r.type = 'tool_response'), e.record, e.via, e.at
+from event e where e.tenant = :tenant and e.project = :project and e.session = :session and e.at <= :until
+  and e.type in ('tool_call', 'system_event')
+order by e.n;
+
+-- name: trim_past_calls
+delete from past_call where tenant = :tenant and project = :project and n <= (
+  select n from past_call where tenant = :tenant and project = :project order by n desc limit 1 offset :most);
+
+-- name: recorded_calls
+-- The calls of sessions, those that have ended first, and what agents were told of rules.
+select session, type, call, ended, record, at from past_call where tenant = :tenant and project = :project
+union all
+select e.session, e.type, e.call, e.call <> '' and exists (
+    select 1 from event r where r.tenant = :tenant and r.project = :project and r.session = e.session
+      and r.call = e.call and r.type = 'tool_response'), e.record, e.at
+from event e where e.tenant = :tenant and e.project = :project and e.type in ('tool_call', 'system_event')
+order by at;
+
 -- name: forget_events
 -- What came later is of a session that was resumed.
 delete from event where tenant = :tenant and project = :project and session = :session and at <= :until;

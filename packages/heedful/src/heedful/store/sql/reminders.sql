@@ -11,11 +11,10 @@ select id, kind, signature, source, seen, trust, released_by, author from lesson
 where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: count_reminders
-select coalesce(sum(case when told then 1 else 0 end), 0) as shown,
-       coalesce(sum(case when told and not repeated then 1 else 0 end), 0) as right,
-       coalesce(sum(case when told and repeated then 1 else 0 end), 0) as again,
-       coalesce(sum(case when told and repeated is null then 1 else 0 end), 0) as other,
+select coalesce(sum(case when told then 1 else 0 end), 0) as told,
+       coalesce(sum(case when told and not repeated then 1 else 0 end), 0) as kept,
+       coalesce(sum(case when told and repeated then 1 else 0 end), 0) as repeated,
        coalesce(sum(case when not told and repeated is not null then 1 else 0 end), 0) as withheld,
-       coalesce(sum(case when not told and repeated then 1 else 0 end), 0) as withheld_again,
+       coalesce(sum(case when not told and repeated then 1 else 0 end), 0) as withheld_repeated,
        cast(coalesce(sum(calls), 0) as bigint) as calls_lost
 from reminder where tenant = :tenant and project = :project and settled;

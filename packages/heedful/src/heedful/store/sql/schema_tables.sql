@@ -1,4 +1,4 @@
--- Schema 11. Raise the number with each change of a schema, so that heedful refuses files with the old one.
+-- Schema 12. Raise the number with each change of a schema, so that heedful refuses files with the old one.
 -- The tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
@@ -611,6 +611,23 @@ create index event_of on event (tenant, project, session, n);
 create index event_call on event (tenant, project, session, call, tool, type);
 create index event_tool on event (tenant, project, session, tool, type, n);
 create index event_action on event (tenant, project, session, action, n);
+
+-- The calls of sessions that have ended, and what agents were told of the rules of the user, as in `event`. A call `ended`
+-- if its result is known.
+create table past_call (
+  n integer primary key,
+  tenant text not null,
+  project text not null,
+  session text not null,
+  type text not null,
+  call text not null,
+  ended boolean not null,
+  record text not null,
+  via text not null default '',
+  at real not null
+);
+create index past_call_of on past_call (tenant, project, n);
+create index past_call_session on past_call (tenant, project, session);
 
 -- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
 create trigger lesson_added after insert on lesson begin
