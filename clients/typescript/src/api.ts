@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// cdc94c8a55cef78b8b8e032a735bfdb42c6196504b1e6bdc3e0d0cf01bf280c9.
+// 82cce932c99924eb8383546868c64f67a0971bb7d52e6feff551cea2bda94bff.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -992,12 +992,122 @@ export interface components {
             withholds: boolean;
         };
         /**
+         * RuleCall
+         * @description A call that kept or broke a rule, or was denied for it, and when.
+         *
+         *     The agent `was_told` the rule before this call, or at this call.
+         */
+        RuleCall: {
+            /**
+             * Deed
+             * @enum {string}
+             */
+            deed: "kept" | "broken" | "denied";
+            /** Call */
+            call: string;
+            /** Session */
+            session: string;
+            /** At */
+            at: number;
+            /** Was Told */
+            was_told: boolean;
+        };
+        /**
+         * RuleLedger
+         * @description How a rule was kept in the recorded sessions, since it was stated.
+         *
+         *     It was told at so many `starts` of sessions, and `told` before so many calls. So
+         *     many calls have `kept` it, which did what it wants, and `broken` it, which did what
+         *     it forbids, told or not; of these, `ignored` came after the session was told.
+         *     `denied` calls did not run. `calls` are all of these calls, oldest first.
+         */
+        RuleLedger: {
+            /**
+             * Starts
+             * @default 0
+             */
+            starts: number;
+            /**
+             * Told
+             * @default 0
+             */
+            told: number;
+            /**
+             * Kept
+             * @default 0
+             */
+            kept: number;
+            /**
+             * Broken
+             * @default 0
+             */
+            broken: number;
+            /**
+             * Denied
+             * @default 0
+             */
+            denied: number;
+            /**
+             * Ignored
+             * @default 0
+             */
+            ignored: number;
+            /**
+             * Calls
+             * @default []
+             */
+            calls: components["schemas"]["RuleCall"][];
+        };
+        /**
+         * RulePart
+         * @description What a rule forbids or wants: the words of a command, a path or a name in code.
+         *
+         *     `deed` is what is done with it. It does not count in files that have the word
+         *     `outside` in their path.
+         */
+        RulePart: {
+            /** Words */
+            words: string[];
+            /**
+             * Deed
+             * @default use
+             * @enum {string}
+             */
+            deed: "use" | "edit" | "add";
+            /**
+             * Outside
+             * @default
+             */
+            outside: string;
+        };
+        /**
+         * RuleParts
+         * @description The parts of a rule, in their order.
+         */
+        RuleParts: {
+            /**
+             * Forbidden
+             * @default []
+             */
+            forbidden: components["schemas"]["RulePart"][];
+            /**
+             * Wanted
+             * @default []
+             */
+            wanted: components["schemas"]["RulePart"][];
+        };
+        /**
          * StatedRule
          * @description A rule that a user has stated, as it is stored.
          *
          *     `id`, `state` and `trust` are those of its lesson. The text of a rule that waits in
-         *     quarantine is empty; `entry` is its id there. The user said it `seen` times, last at
-         *     the time `last_said`, in seconds since 1970. It `ended` older rules.
+         *     quarantine is empty; `entry` is its id there. The user said it `seen` times, at
+         *     first and last at the times `first_said` and `last_said`, in seconds since 1970; it
+         *     `is_old` if that was `MAX_RULE_DAYS` ago. It `ended` older rules. Calls that break
+         *     it are `denied` if the user wants it. Its `parts` are what it forbids and wants, and
+         *     what it wants is said as `instead`. `files` are the digests of the files that it
+         *     names, by their paths, and `note` says which of them changed since. A rule for all
+         *     projects holds `everywhere`. `ledger` says how it was kept, where that was asked.
          */
         StatedRule: {
             /** Text */
@@ -1025,6 +1135,11 @@ export interface components {
              */
             seen: number;
             /**
+             * First Said
+             * @default 0
+             */
+            first_said: number;
+            /**
              * Last Said
              * @default 0
              */
@@ -1035,10 +1150,58 @@ export interface components {
              */
             entry: number;
             /**
+             * Is Old
+             * @default false
+             */
+            is_old: boolean;
+            /**
              * Ended
              * @default []
              */
             ended: string[];
+            /**
+             * Denied
+             * @default false
+             */
+            denied: boolean;
+            /**
+             * @default {
+             *       "forbidden": [],
+             *       "wanted": []
+             *     }
+             */
+            parts: components["schemas"]["RuleParts"];
+            /**
+             * Instead
+             * @default
+             */
+            instead: string;
+            /** Files */
+            files?: {
+                [key: string]: string;
+            };
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            /**
+             * Everywhere
+             * @default false
+             */
+            everywhere: boolean;
+            /**
+             * @default {
+             *       "starts": 0,
+             *       "told": 0,
+             *       "kept": 0,
+             *       "broken": 0,
+             *       "denied": 0,
+             *       "ignored": 0,
+             *       "calls": []
+             *     }
+             */
+            ledger: components["schemas"]["RuleLedger"];
         };
     };
     responses: never;
