@@ -279,7 +279,7 @@ def _answer_with_delay(agent: Agent, event: str, reply: "Reply") -> Answer | Non
 def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
     _limit_time(0)
-    folder = _project_folder({"cwd": str(Path.cwd())})
+    folder = _project_folder({})
     settings = read_settings(folder)
 
     with _without_tls():
@@ -422,8 +422,8 @@ def settings_of_commands(folder: Path) -> Document:
     `db` is the database. Raises UsageError.
     """
     settings = read_settings(folder)
-    values = {name: settings[name] for name in settings.keys() - {"policy", "hook"}}
-    return {**values, "trust": tuple(values["trust"])}
+    del settings["hook"]
+    return {**settings, "trust": tuple(settings["trust"])}
 
 
 def _database_in(folder: Path, db: Any) -> str:

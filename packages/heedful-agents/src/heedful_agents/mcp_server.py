@@ -108,6 +108,13 @@ class SeenAnswer:
     quarantine: str
 
 
+@dataclass(frozen=True)
+class RulesAnswer:
+    """The rules that the user gave agents, last said first, each with its ledger."""
+
+    rules: tuple[Document, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExplainAnswer:
     """Why a loop continued and why it stopped, as a text and by attempt."""
@@ -190,6 +197,15 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
         text=facts(texts) if texts else "",
         quarantine=_take_release("what is known about it", answer),
     )
+
+
+async def list_rules() -> RulesAnswer:
+    """Call this to know which rules the user gave agents, and whether they were kept.
+
+    Each has its figures: told, kept, broken, with the calls.
+    """
+    answer = await _ask_route("GET", "/v1/rules")
+    return RulesAnswer(rules=tuple(answer["rules"]))
 
 
 async def explain(loop: LoopId) -> ExplainAnswer:
@@ -324,6 +340,7 @@ MCP_TOOLS: Mapping[Callable[..., Any], tuple[str, bool, bool]] = {
     remember: ("Remember a lesson", False, False),
     report_attempt: ("Report an attempt", False, False),
     report_outcome: ("Report how a task ended", False, True),
+    list_rules: ("List the rules of the user", True, True),
 }
 
 

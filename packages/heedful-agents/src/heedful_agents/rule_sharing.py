@@ -60,7 +60,7 @@ class RulesToShare:
     `left_out` maps the ids of other reviewed lessons to the reason.
     """
 
-    rules: tuple[SharedRule, ...] = ()
+    rules: tuple[SharedRule, ...]
     left_out: Mapping[int, str]
 
 
@@ -68,10 +68,10 @@ class RulesToShare:
 class FollowedRules:
     """What following a file changed: rules that are new, known, gone and that wait."""
 
-    new: int = 0
-    known: int = 0
-    gone: int = 0
-    waiting: int = 0
+    new: int
+    known: int
+    gone: int
+    waiting: int
 
 
 async def rules_to_share(memory: Memory, root: str = "") -> RulesToShare:

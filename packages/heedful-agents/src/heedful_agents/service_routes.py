@@ -3,6 +3,8 @@
 `heedful-server` finds them by its doors.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
@@ -11,13 +13,14 @@ from starlette.routing import Route as PlainRoute
 from heedful.integrations.host import Host
 from heedful.integrations.task_host import TaskHost
 from heedful.lessons.scope import Scope
+from heedful.lessons.user_rules import StatedRule
 from heedful.store import episodes
 from heedful.store.connection import storable
 from heedful.validation import Document
 from heedful_agents import mcp_server, session_hooks, session_work
 from heedful_agents.agents import find_agent, in_our_names, session_of
 from heedful_server import schemas
-from heedful_server.auth import Writing, api_router
+from heedful_server.auth import Reading, Writing, api_router
 from heedful_server.jobs import JobKind, Tools
 from heedful_server.routes import RouteGroup
 
@@ -54,6 +57,23 @@ async def hook(
             )
 
     return dict(reply.answer or {})
+
+
+@dataclass(frozen=True)
+class RuleList:
+    """The rules that users gave agents, last said first."""
+
+    rules: Sequence[StatedRule]
+
+
+@hooks_router.get("/rules")
+async def list_rules(caller: Reading) -> RuleList:
+    """List the rules that users gave agents, last said first, and how they were kept.
+
+    The text of a rule that waits in quarantine is empty.
+    """
+    user_rules = caller.memory.user_rules
+    return RuleList(await user_rules.with_ledgers(await user_rules.list()))
 
 
 mcp_router: APIRouter = APIRouter(

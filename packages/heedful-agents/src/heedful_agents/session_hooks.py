@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from heedful.episodes.episode import Event, Limits, json_data
@@ -80,8 +81,8 @@ class HookSettings:
     """The table `[hook]` of the settings.
 
     `stop` are commands that must exit with 0 before a turn ends; each takes at most
-    `seconds`. The turn goes on as long as `policy` allows. With `deny`, an action that
-    failed before is denied once a session, with the advice as the reason.
+    `seconds`. The turn goes on as long as `policy` allows. With `deny`, a call that
+    breaks a rule of the user is denied, with the rule as the reason.
     """
 
     stop: tuple[str, ...] = ()
@@ -295,8 +296,7 @@ def _open_moment(
     if isinstance(error, str):
         texts["error"] = _cut_error(error)
     kind = agent_record.events[name]
-    shows_advice = kind in agent_record.takes or (kind == "before" and settings.deny)
-    run.room = MAX_MOMENT_CHARS if shows_advice else 0
+    run.room = MAX_MOMENT_CHARS if kind in agent_record.takes else 0
     return Moment(name=name, agent=agent_record, data=texts, run=run, settings=settings)
 
 
@@ -401,15 +401,16 @@ async def _on_prompt(moment: Moment) -> Reply:
 
 
 async def _before_call(moment: Moment) -> Reply:
-    """Show how the action failed before; deny it if the settings say so."""
+    """Show how the action failed before; deny it if a rule of the user forbids it."""
     run = moment.run
     advice = await run.before(
         moment.tool,
         moment.arguments,
         moment.call,
         moment.subagent,
+        deny=moment.settings.deny,
     )
-    if advice and moment.settings.deny:
+    if advice.denies:
         text = cut_middle(advice.text, moment.agent.max_chars)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
@@ -422,9 +423,12 @@ async def _after_call(moment: Moment) -> Reply:
     tool = moment.tool
     call = moment.call
     agent = moment.subagent
+    # Only the event after a call needs it.
+    from heedful.episodes import failures
+
     text = _result_text(moment.get("tool_response"))
     words = text or _result_text(moment.get("error"))
-    if _was_stopped(moment, words):
+    if _is_marked_as_stopped(moment) or failures.did_not_end(words):
         # The agent has read what it says.
         await run.keep(Event("system_event", words, tool=tool, origin="tool"))
         return Reply()
@@ -442,7 +446,7 @@ async def _after_call(moment: Moment) -> Reply:
             )
         )
 
-    error = _error_of(moment)
+    error = _error_of(moment, failures)
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
         return moment.advise(advice, "study")
@@ -450,53 +454,38 @@ async def _after_call(moment: Moment) -> Reply:
     await run.keep(Event("tool_response", text, agent=agent, tool=tool, call=call))
     advice = Advice()
     # What could not be told before the call is told after it.
-    if "before" not in moment.agent.takes and not moment.settings.deny:
-        advice = await run.rules_about(tool, moment.arguments, agent)
+    if "before" not in moment.agent.takes:
+        advice = await run.rules_about(tool, moment.arguments, call, agent)
     work: Work = "study" if failed_before else ""
     return moment.advise(advice, work)
 
 
-def _was_stopped(moment: Moment, words: str) -> bool:
-    """Return True if a call did not run to its end, and therefore did not fail.
-
-    `words` are those of its result.
-    """
+def _is_marked_as_stopped(moment: Moment) -> bool:
+    """Return True if the event says that a call was stopped, so it did not fail."""
     response = moment.get("tool_response")
     is_marked = isinstance(response, Mapping) and response.get("interrupted") is True
-    if is_marked or moment.get("is_interrupt") is True:
-        return True
-    # Only the event after a call needs it.
-    from heedful.episodes import failures
-
-    return failures.did_not_end(words)
+    return is_marked or moment.get("is_interrupt") is True
 
 
-def _error_of(moment: Moment) -> str:
-    """Return what a call that has ended says of its failure; "" if it did not fail."""
+def _error_of(moment: Moment, failures: ModuleType) -> str:
+    """Return what a call that has ended says of its failure; "" if it did not fail.
+
+    `failures` knows how results report it. An agent with an event for failed calls says
+    all of them so.
+    """
     response = moment.get("tool_response")
     error = _result_text(moment.get("error"))
+    text = _result_text(response)
     if moment.kind == "failed":
-        return error or _result_text(response) or "error"
-    if not error and _reports_failure(moment, response):
-        return _result_text(response)
-    return error
-
-
-def _reports_failure(moment: Moment, response: Any) -> bool:
-    """Return True if the result of a call reports that it failed.
-
-    An agent with an event for failed calls says all of them so.
-    """
-    # Only the event after a call needs it.
-    from heedful.episodes import failures
-
+        return error or text or "error"
     is_object = isinstance(response, Mapping)
     is_marked = is_object and failures.marks_failure(response)
-    return is_marked or failures.reports_failure(
-        _result_text(response),
+    has_failed = is_marked or failures.reports_failure(
+        text,
         command_of(moment.arguments),
         marked=is_object or bool(moment.agent.event_of("failed")),
     )
+    return text if has_failed and not error else error
 
 
 def _result_text(response: Any) -> str:

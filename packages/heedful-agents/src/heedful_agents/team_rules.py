@@ -67,12 +67,12 @@ class SharedRule:
     """
 
     text: str
-    fix: str = ""
-    scope: tuple[str, ...] = ()
-    tool: str = ""
-    error: str = ""
-    check: str = ""
-    trust: Origin = "user"
+    fix: str
+    scope: tuple[str, ...]
+    tool: str
+    error: str
+    check: str
+    trust: Origin
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -42,9 +42,9 @@ class Turn:
     folder: str
     seconds: float
     policy: str
-    prompt: str = ""
-    prompt_id: str = ""
-    went_on: bool = False
+    prompt: str
+    prompt_id: str
+    went_on: bool
 
 
 async def end_turn(run: CallRun, turn: Turn) -> tuple[bool, str]:

@@ -20,7 +20,7 @@ def test_rule_is_stated_asked_and_retired(session) -> None:
     session(
         ("rules", 0, "no rule of yours", "heedful rules add TEXT --by NAME"),
         (STATE, 0, "rule 1 is in force (told at the start, and before", "retire 1"),
-        ("rules", 0, "we use pnpm, never npm", "in force"),
+        ("rules", 0, "we use pnpm, never npm", "in force", "kept", "broken"),
         ("before -- npm install zod", 0, "you said: we use pnpm, never npm"),
         ("before -- git status", 1, "!you said"),
         ("before --json -- npm ci", 0, '"rules": [', '"text": "we use'),
@@ -30,6 +30,23 @@ def test_rule_is_stated_asked_and_retired(session) -> None:
         (STATE, 0, "rule 1 is in force"),
         ("rules --json", 0, '"state": "unverified"'),
         ('rules add "use npm, never pnpm" --by ann', 0, "it ends: we use pnpm"),
+    )
+
+
+def test_denial_is_tried_made_and_taken_back(session) -> None:
+    session(
+        (STATE, 0, "rule 1 is in force"),
+        ("rules deny 1 --try", 0, "would have blocked 0 recorded calls of 0", "--by"),
+        ("rules deny 1", 2, "by"),
+        ("rules deny 1 --by ann", 0, "rules allow 1"),
+        ("rules", 0, "denied"),
+        ("rules --json", 0, '"denied": true'),
+        ("rules allow 1 --by ann", 0, "told, not denied: we use pnpm"),
+        ("rules", 0, "in force"),
+        ("rules calls 1", 0, "no recorded call kept or broke rule 1"),
+        ("rules calls 9", 3, "rule '9'"),
+        ('rules add "always answer in German" --by ann', 0, "no call shows"),
+        ("rules deny 2 --try", 2, "a rule that forbids a command"),
     )
 
 

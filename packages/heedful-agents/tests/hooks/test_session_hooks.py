@@ -98,14 +98,11 @@ async def test_a_known_failure_is_shown_and_denied_only_if_asked(
         assert (GOOD in text) == is_shown
         assert not is_denial(text)
 
-    async def is_denied(call: str) -> bool:
-        before, _ = await run_failing_call(
-            memory, "third", agent, settings={"deny": True}, tool_use_id=call
-        )
-        return is_denial(before) and GOOD in before
-
-    assert await is_denied("t3")
-    assert not await is_denied("t4")
+    # Only rules of the user deny a call.
+    before, _ = await run_failing_call(
+        memory, "third", agent, settings={"deny": True}, tool_use_id="t3"
+    )
+    assert not is_denial(before)
 
 
 async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:

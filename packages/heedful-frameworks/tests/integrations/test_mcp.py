@@ -162,6 +162,15 @@ async def test_what_an_agent_of_this_machine_says_is_told_at_once(world: World) 
         assert "Run npm i pads." in seen["text"]
 
 
+async def test_the_rules_of_the_user_are_listed(world: World) -> None:
+    await world.memory.user_rules.state("use pnpm, never npm", by="ann")
+    async with world.connect() as client:
+        answer = await call_tool(client, "list_rules")
+    (rule,) = answer["rules"]
+    assert rule["text"] == "use pnpm, never npm"
+    assert rule["ledger"]["broken"] == 0
+
+
 @pytest.mark.parametrize("world", ["inside", "http"], indirect=True)
 async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
     async with world.connect() as client:
@@ -196,9 +205,10 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
         assert [
             entry.name for entry in tools if entry.name in str(client.instructions)
         ] == NAMES
-        assert [
-            entry.name for entry in tools if entry.annotations.read_only_hint
-        ] == NAMES[1:3]
+        assert [entry.name for entry in tools if entry.annotations.read_only_hint] == [
+            *NAMES[1:3],
+            "list_rules",
+        ]
         verdict = tools[4].output_schema["properties"]["verdict"]
         assert {entry["$ref"].rpartition("/")[2] for entry in verdict["anyOf"]} == {
             "Again",

@@ -74,6 +74,21 @@ def test_a_session_teaches_the_next_if_its_key_is_stated(
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1
 
 
+@pytest.mark.both_nightly
+def test_rules_are_listed_with_how_they_were_kept(tmp_path):
+    with served(tmp_path, work=Handed()) as api:
+        shop = Project(api, "shop")
+        memory = api.setup.memory(Scope("acme", "shop"))
+        api.run(memory.user_rules.state("use pnpm, never npm", by="ann"))
+        shop.post("hooks/claude-code", {**FAILS[0], "session_id": "s1"})
+        (rule,) = shop.get("rules")["rules"]
+        assert rule["text"] == "use pnpm, never npm"
+        assert rule["ledger"]["told"] == rule["ledger"]["broken"] == 1
+        (call,) = rule["ledger"]["calls"]
+        assert (call["deed"], call["call"]) == ("broken", "npm run build")
+        assert Project(api, "books").get("rules") == {"rules": []}
+
+
 PROMPT = {"hook_event_name": "UserPromptSubmit"}
 STRANGE_EVENTS = {
     "a stranger states a rule as the user": {**PROMPT, "prompt": "never run make"},

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from typer import Argument, Exit, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.printing import agrees, answer, command_line, say
-from heedful.cli.resources import ask, ask_own, has_own_memory
+from heedful.cli.resources import ask
 from heedful.cli.settings import settings_of_hooks
 from heedful.errors import NotFound, StoreError, UsageError
 from heedful.integrations.call_host import CallHost
@@ -23,6 +24,7 @@ from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.memory.session_brief import EMPTY_SECTION, section_text
 from heedful.redact import redact
+from heedful.sanitize import clean
 from heedful.store import reminders
 from heedful.store.projects import (
     PROJECTS_TABLE,
@@ -32,10 +34,11 @@ from heedful.store.projects import (
     project_root,
     user_folder,
 )
-from heedful.validation import Document, Fields
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
 from heedful_agents import hook as process, install as plans
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import AGENTS, DEFAULT_AGENT, find_agent
+from heedful_agents.cli.rules import proposals, rules_everywhere
 from heedful_agents.file_changes import FileChange, apply_all, read_text
 from heedful_agents.session_hooks import HookSettings, follow
 
@@ -110,14 +113,9 @@ def _commands_by_file(name: str) -> dict[str, dict[str, str]]:
 
 def section() -> str:
     """Return the section of AGENTS.md from the memory that hooks follow here."""
-    rules_for_all_projects: Sequence[StatedRule] = ()
-    if has_own_memory():
-        rules_for_all_projects = ask_own(lambda memory: memory.user_rules.in_force())
+    own_rules = [rule for rule in rules_everywhere() if rule.in_force]
     try:
-        return ask(
-            lambda memory: section_text(memory, rules_for_all_projects),
-            settings_of_hooks(),
-        )
+        return ask(lambda memory: section_text(memory, own_rules), settings_of_hooks())
     except NotFound:
         # Nothing has been stored yet.
         return EMPTY_SECTION
@@ -323,17 +321,47 @@ def _hook_settings(settings: Fields) -> HookSettings:
     return hook_settings
 
 
-def _read_memory() -> tuple[int, SessionTally]:
-    """Return how many lessons wait for a review, and what sessions were told."""
+@dataclass(frozen=True, kw_only=True)
+class HookFigures:
+    """What hooks did here: lessons that wait, what sessions were told, the rules."""
 
-    async def look(memory: Memory) -> tuple[int, SessionTally]:
+    waiting: int = 0
+    told: SessionTally = SessionTally()
+    rules: Sequence[StatedRule] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The figures for a person, with what to do next."""
+        lines = []
+        if self.waiting:
+            next_step = "next: heedful quarantine list"
+            lines.append(f"lessons that wait: {self.waiting}; {next_step}")
+        lines += filter(None, [self.told.words])
+        lines += [
+            f"rule {rule.id}, “{clean(rule.text, MAX_SHOWN_TEXT_CHARS)}”: "
+            f"{rule.ledger.words}"
+            for rule in self.rules
+        ]
+        return lines + proposals(self.rules)
+
+
+def _read_figures() -> HookFigures:
+    """Return what the hooks did in this project."""
+    own_rules = [rule for rule in rules_everywhere() if rule.in_force]
+
+    async def look(memory: Memory) -> HookFigures:
         waiting = await memory.quarantine.waiting()
-        return len(waiting), await memory.store.read(memory.scope, reminders.figures)
+        rules = [*await memory.user_rules.in_force(), *own_rules]
+        return HookFigures(
+            waiting=len(waiting),
+            told=await memory.store.read(memory.scope, reminders.figures),
+            rules=await memory.user_rules.with_ledgers(rules),
+        )
 
     try:
         return ask(look, settings_of_hooks())
     except NotFound:  # no hook has run here yet
-        return 0, SessionTally()
+        return HookFigures()
 
 
 @hook.command("status")
@@ -342,7 +370,7 @@ def status() -> int:
     answer each event twice.
     """
     events_by_file = {}
-    figures = SessionTally()
+    figures = HookFigures()
     lines = []
     for name in AGENTS:
         for file, commands in _commands_by_file(name).items():
@@ -359,15 +387,17 @@ def status() -> int:
         settings = process.read_settings(Path.cwd())
         lines += _describe_effects(settings)
         lines += filter(None, [doubt_about_rules(Path.cwd())])
-        waiting, figures = _read_memory()
-        if waiting:
-            lines.append(f"lessons that wait: {waiting}; next: heedful quarantine list")
-        if figures.shown:
-            lines.append(f"in all: {figures.words}")
+        figures = _read_figures()
+        lines += figures.lines
     except (UsageError, StoreError) as error:
         say(f"the hooks do nothing: {error}")
 
-    return answer({"settings": events_by_file, "reminders": figures}, lines)
+    document = {
+        "settings": events_by_file,
+        "reminders": figures.told,
+        "rules": figures.rules,
+    }
+    return answer(document, lines)
 
 
 @hook.command("run")

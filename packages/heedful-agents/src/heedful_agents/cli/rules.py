@@ -7,7 +7,7 @@ file for the team; `accept` shows what changed in it, and lets hooks follow it.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,6 +20,7 @@ from heedful.cli.printing import (
     agrees,
     answer,
     columns,
+    command_line,
     emit,
     following,
     say,
@@ -37,13 +38,17 @@ from heedful.cli.settings import (
 )
 from heedful.display import counted
 from heedful.errors import LineError, NotFound, UsageError
-from heedful.lessons.user_rules import StatedRule
+from heedful.lessons.rule_ledger import DenialTrial
+from heedful.lessons.rule_reading import when_told
+from heedful.lessons.user_rules import RuleCall, StatedRule
 from heedful.memory.memory import Memory
+from heedful.memory.user_rules import check_trial
 from heedful.sanitize import clean, visible
 from heedful.store.projects import (
     Repository,
     find_project,
     find_repository,
+    project_top,
     write_private,
 )
 from heedful.validation import MAX_SHOWN_TEXT_CHARS
@@ -229,12 +234,35 @@ def _words_of(stated: StatedRule) -> str:
     return clean(stated.text, MAX_SHOWN_TEXT_CHARS)
 
 
+def _state_of(stated: StatedRule) -> str:
+    """Return in one word whether agents are told a rule, or denied calls."""
+    if not stated.in_force:
+        return stated.state
+    state = "denied" if stated.denied else "in force"
+    return f"{state} everywhere" if stated.everywhere else state
+
+
 RULE_COLUMNS = columns(
-    "rule state last_said id said",
+    "rule state last_said id starts told kept broken",
     rule=_words_of,
-    state=lambda rule: "in force" if rule.in_force else rule.state,
+    state=_state_of,
     last_said=lambda stated: when(stated.last_said),
-    said="seen",
+    starts=lambda stated: stated.ledger.starts,
+    told=lambda stated: stated.ledger.told,
+    kept=lambda stated: stated.ledger.kept,
+    broken=lambda stated: stated.ledger.broken,
+)
+
+
+def _told_of(call: RuleCall) -> str:
+    """Return whether the agent was told the rule by then."""
+    return "told" if call.was_told else "not told"
+
+
+CALL_COLUMNS = columns(
+    "when call deed told session",
+    when=lambda call: when(call.at),
+    told=_told_of,
 )
 
 
@@ -258,15 +286,7 @@ def list_rules(context: Context) -> int:
     if context.invoked_subcommand is not None:
         return 0
 
-    stated = list[StatedRule]()
-    # A database that the user named may be misspelt; then this raises NotFound.
-    try:
-        stated += _ask(lambda memory: memory.user_rules.list(), everywhere=False)
-    except NotFound:
-        if is_stated("db", files=False):
-            raise
-    if has_own_memory():
-        stated += ask_own(lambda memory: memory.user_rules.list())
+    stated = _with_ledgers(_stated_rules())
     return emit(
         stated,
         RULE_COLUMNS,
@@ -274,7 +294,114 @@ def list_rules(context: Context) -> int:
         text_columns=3,
         empty=f"no rule of yours in {where()}; say it to your agent, or heedful rules "
         "add TEXT --by NAME",
+        then="\n".join(proposals(stated)),
     )
+
+
+def _stated_rules() -> list[StatedRule]:
+    """Return the rules of this project, and those for all projects."""
+    rules: Sequence[StatedRule] = ()
+    # A database that the user named may be misspelt; then this raises NotFound.
+    try:
+        rules = _ask(lambda memory: memory.user_rules.list(), everywhere=False)
+    except NotFound:
+        if is_stated("db", files=False):
+            raise
+    return [*rules, *rules_everywhere()]
+
+
+def _find(id: int, everywhere: bool) -> StatedRule:
+    """Return the rule with this id, one of this project before one for all projects.
+
+    Only the latter count with `everywhere`. Raises NotFound.
+    """
+    for rule in _stated_rules():
+        if rule.id == id and (rule.everywhere or not everywhere):
+            return rule
+    raise NotFound("rule", str(id), where())
+
+
+def _with_ledgers(rules: Sequence[StatedRule]) -> Sequence[StatedRule]:
+    """Return rules with how they were kept in the sessions of this project."""
+    with suppress(NotFound):  # nothing is stored yet
+        return _ask(lambda memory: memory.user_rules.with_ledgers(rules), False)
+    return rules
+
+
+def rules_everywhere() -> list[StatedRule]:
+    """Return the rules that the user stated for all projects."""
+    if not has_own_memory():
+        return []
+    rules = ask_own(lambda memory: memory.user_rules.list())
+    return [replace(rule, everywhere=True) for rule in rules]
+
+
+def proposals(rules: Sequence[StatedRule]) -> list[str]:
+    """Return a line for each rule that agents break although they are told."""
+    return [
+        f"rule {rule.id} was broken {rule.ledger.ignored} times after it was told; "
+        f"next: {_denial(rule)} --try"
+        for rule in rules
+        if rule.in_force and rule.ledger.proposes_denial and not rule.denied
+    ]
+
+
+def _denial(rule: StatedRule) -> str:
+    """Return the command that denies what a rule forbids."""
+    return command_line("rules", "deny", rule.id, everywhere=rule.everywhere)
+
+
+@rules.command("calls")
+def list_calls(id: RuleId, everywhere: Everywhere = False) -> int:
+    """List the calls that kept or broke a rule, or were denied, oldest first."""
+    (rule,) = _with_ledgers([_find(id, everywhere)])
+    return emit(
+        rule.ledger.calls,
+        CALL_COLUMNS,
+        key="calls",
+        text_columns=5,
+        empty=f"no recorded call kept or broke rule {id}",
+        then=rule.ledger.words,
+    )
+
+
+@rules.command("deny")
+def deny_rule(
+    id: RuleId,
+    by: Annotated[str, Option(help="Who decides; not needed with --try.")] = "",
+    why: Why = "",
+    only_try: Annotated[
+        bool, Option("--try", help="Only list what would have been blocked.")
+    ] = False,
+    everywhere: Everywhere = False,
+) -> int:
+    """Deny agents the calls that a rule forbids; say what would have been blocked."""
+    rule = _find(id, everywhere)
+    trial = DenialTrial(calls=0)
+    with suppress(NotFound):  # there is no recorded call yet
+        trial = _ask(lambda memory: memory.user_rules.try_denial(rule), False)
+    if not only_try:
+        check_trial(rule, trial)
+        _ask(lambda memory: memory.user_rules.deny(id, by=by, why=why), rule.everywhere)
+    state = "not denied" if only_try else "denied from now on"
+    blocked = counted(len(trial.blocked), "recorded call")
+    lines = [f"rule {id}: {state}; it would have blocked {blocked} of {trial.calls}"]
+    lines += [clean(call, MAX_SHOWN_TEXT_CHARS) for call in trial.blocked]
+    lines += [f"it obeys, so it may not be blocked: {c}" for c in trial.obeying]
+    next_command = "deny" if only_try else "allow"
+    then = following("rules", next_command, id, everywhere=rule.everywhere, by="NAME")
+    return answer({"denied": not only_try, **asdict(trial)}, lines, then)
+
+
+@rules.command("allow")
+def allow_rule(
+    id: RuleId, by: By, why: Why = "", everywhere: Everywhere = False
+) -> int:
+    """Deny no more calls because of a rule: agents are told it, as before."""
+    rule = _find(id, everywhere)
+    _ask(lambda memory: memory.user_rules.allow(id, by=by, why=why), rule.everywhere)
+    words = f"told, not denied: {clean(rule.text, MAX_SHOWN_TEXT_CHARS)}"
+    return answer({"allowed": id, "by": by, "why": why}, words, following("rules"))
 
 
 @rules.command("add")
@@ -287,16 +414,19 @@ def add_rule(
 
     Older rules about the same thing are retired.
     """
-    stated = _ask(
-        lambda memory: memory.user_rules.state(text, by=by), everywhere, new=True
-    )
-    lines = [f"rule {stated.id} is in force ({stated.when_told})"]
+    root = str(project_top(Path.cwd()))
+
+    def state(memory: Memory) -> Awaitable[StatedRule]:
+        return memory.user_rules.state(text, by=by, root=root)
+
+    stated = _ask(state, everywhere, new=True)
+    lines = [f"rule {stated.id} is in force ({when_told(stated.text)})"]
     lines += [f"it ends: {clean(old, MAX_SHOWN_TEXT_CHARS)}" for old in stated.ended]
     then = following("rules", "retire", stated.id, everywhere=everywhere, by="NAME")
     document = {
         "id": stated.id,
         "seen": stated.seen,
-        "told": stated.when_told,
+        "told": when_told(stated.text),
         "ended": stated.ended,
     }
     return answer(document, lines, then)
@@ -307,8 +437,7 @@ def retire_rule(
     id: RuleId, by: By, why: Why = "", everywhere: Everywhere = False
 ) -> int:
     """Retire a rule: agents no longer see it, unless you state it again."""
-    retired = _ask(
-        lambda memory: memory.user_rules.retire(id, by=by, why=why), everywhere
-    )
-    words = f"retired: {clean(retired.text, MAX_SHOWN_TEXT_CHARS)}"
+    rule = _find(id, everywhere)
+    _ask(lambda memory: memory.user_rules.retire(id, by=by, why=why), rule.everywhere)
+    words = f"retired: {clean(rule.text, MAX_SHOWN_TEXT_CHARS)}"
     return answer({"retired": id, "by": by, "why": why}, words, following("rules"))

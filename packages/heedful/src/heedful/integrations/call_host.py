@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -25,9 +24,10 @@ from heedful.lessons.render import MAX_MOMENT_CHARS, facts
 from heedful.lessons.scope import MAX_PROMPT_LESSONS, Scope, reader_of
 from heedful.lessons.telling import LessonCandidate, Moment, TellingBudget
 from heedful.lessons.user_rules import (
-    NAMED_HEADING,
+    BROKEN_HEADING,
+    DENIED_HEADING,
     StatedRule,
-    names_in,
+    TellingCode,
     rules_text,
 )
 from heedful.memory.call_memory import CallMemory, log_failure
@@ -42,7 +42,7 @@ from heedful.store import (
     session_marks,
     user_rules,
 )
-from heedful.store.connection import Db, resumable
+from heedful.store.connection import Db, holds, resumable
 from heedful.store.store import Store
 from heedful.validation import MAX_SHOWN_ITEMS, Document, Fields, check_number
 
@@ -59,13 +59,15 @@ class Advice:
     `text` is for the user's part of a prompt: facts between random delimiters, at most
     9,500 characters. `examples` are worked examples as chat turns, for hosts that can
     place turns before the task; `text` has them, too. `silence` is the reason if
-    nothing is said. A person reads `notes`, such as the rule that was just stored.
+    nothing is said. A person reads `notes`, such as the rule that was just stored. If
+    it `denies` the call, a rule of the user forbids it, and the call must not run.
     """
 
     text: str = ""
     examples: tuple[Message, ...] = ()
     silence: str = ""
     notes: tuple[str, ...] = ()
+    denies: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -179,20 +181,16 @@ class CallRun:
         return await self._ask("begin", brief)
 
     async def rules_about(
-        self, tool: str, arguments: Arguments, agent: str = ""
+        self, tool: str, arguments: Arguments, call: str = "", agent: str = ""
     ) -> Advice:
-        """Return the rules of the user that name a call; each is told once to an agent.
+        """Return the rules of the user that a call breaks, or has just broken.
 
-        `agent` is as in `before`.
+        `call` and `agent` are as in `before`.
         """
-
-        rules = partial(
-            self._with_rules,
-            Advice(),
-            tool=tool,
-            arguments=arguments,
-            reader=reader_of(self.id, agent),
+        event = Event(
+            "tool_call", agent=agent, tool=tool, arguments=arguments, call=call
         )
+        rules = partial(self._with_rules, advice=Advice(), event=event, deny=False)
         return await self._ask("ask about the rules of the user", rules)
 
     async def before(
@@ -201,12 +199,14 @@ class CallRun:
         arguments: Arguments,
         call: str = "",
         agent: str = "",
+        deny: bool = False,
     ) -> Advice:
         """Return how calls like this one failed, and what fixed them.
 
-        Also returns the rules of the user that name it. `call` is the id of the call,
+        Also returns the rules of the user that it breaks; if one of them is to deny
+        calls, or all are (`deny`), the advice does. `call` is the id of the call,
         `agent` the name of the agent if the run has several. Each failure is told once
-        to an agent, as long as it remembers.
+        to an agent, as long as it remembers, and a rule at each call.
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
@@ -230,9 +230,7 @@ class CallRun:
                 reader=reader,
                 release=release_command(knowledge.waiting),
             )
-            return await self._with_rules(
-                advice, memory, tool, arguments=arguments, reader=reader
-            )
+            return await self._with_rules(memory, advice, event, deny=deny)
 
         return await self._ask("ask about an action", look, call)
 
@@ -366,48 +364,40 @@ class CallRun:
         lines = [str(c.record) for c in candidates if c.leg == "brief"]
         team_texts = [c.text for c in candidates if c.leg != "brief"]
 
-        own_rules = await rules_of_session(
-            memory, self.id, reader, self.host.everywhere
-        )
-        # What no call can match is told now or never.
-        own_rules = sorted(own_rules, key=lambda rule: bool(names_in(rule.text)))
-        rule_texts = [*(rule.text for rule in own_rules), *team_texts]
+        own_rules = await rules_of_session(memory, self.id, reader, self.host)
+        rule_texts = [*(rule.line for rule in own_rules), *team_texts]
         text = session_brief.brief_text(rule_texts, lines)
         if text:
             return Advice(text=facts({1: text}, label="brief"))
         return _silent(announcement)
 
     async def _with_rules(
-        self,
-        advice: Advice,
-        memory: CallMemory,
-        tool: str,
-        *,
-        arguments: Arguments,
-        reader: str,
+        self, memory: CallMemory, advice: Advice, event: Event, *, deny: bool
     ) -> Advice:
-        """Return the advice below the rules that name a call, if there is room."""
+        """Return the advice below the rules that a call breaks, if there is room.
+
+        `event` is the call. The agent is told at each such call.
+        """
+        everywhere = await rules_everywhere(memory, self.host.everywhere)
         rules = await memory.store.read(
             memory.scope,
-            user_rules.about_call,
-            tool,
-            arguments,
-            reader=reader,
-            rules=await rules_everywhere(memory, self.host.everywhere),
+            user_rules.broken_by,
+            event.tool,
+            event.arguments or {},
+            rules=everywhere,
         )
-        if not rules or not self.room:
+        rules = fresh_rules(self.host.root, rules)
+        denies = any(deny or rule.denied for rule in rules)
+        # Without room for advice, a call may still be denied.
+        if not denies and not (rules and self.room):
             return advice
 
-        marks = list(chain.from_iterable(rules.values()))
-        await memory.store.write(
-            memory.scope,
-            user_rules.tell,
-            self.id,
-            reader=reader,
-            rules=list(rules),
-            marks=marks,
+        code: TellingCode = "rules denied" if denies else "rules told"
+        heading = DENIED_HEADING if denies else BROKEN_HEADING
+        await tell_rules(
+            memory, self.id, rules, code=code, call=event.call, agent=event.agent
         )
-        return advice.below(rules_text(list(rules), NAMED_HEADING))
+        return replace(advice.below(rules_text(rules, heading)), denies=denies)
 
     async def _offer(
         self,
@@ -513,7 +503,7 @@ async def rules_of_session(
     memory: CallMemory,
     session: str,
     reader: str,
-    everywhere: str = "",
+    host: CallHost,
     again: bool = True,
 ) -> Sequence[StatedRule]:
     """Return the rules that hold in a session, and note that its reader was shown them.
@@ -522,22 +512,70 @@ async def rules_of_session(
     """
     store = memory.store
     scope = memory.scope
-    marks_to_set = {user_rules.SHOWN_MARK}
-    marks = await store.read(scope, session_marks.find, reader, marks_to_set)
-    if marks and not again:
+    marks = {user_rules.SHOWN_MARK}
+    known_marks = await store.read(scope, session_marks.find, reader, marks)
+    if known_marks and not again:
         return ()
-    others = await rules_everywhere(memory, everywhere)
+    others = await rules_everywhere(memory, host.everywhere)
     rules = [*await store.read(scope, user_rules.in_force), *others]
-    rules = list({stated.digest: stated for stated in rules}.values())
-    await store.write(
-        scope,
-        user_rules.tell,
+    rules = fresh_rules(host.root, {rule.digest: rule for rule in rules}.values())
+    await tell_rules(
+        memory,
         session,
+        rules[:MAX_SHOWN_ITEMS],
+        code="rules at start",
         reader=reader,
-        rules=rules[:MAX_SHOWN_ITEMS],
-        marks=marks_to_set,
     )
     return rules
+
+
+def fresh_rules(root: str, rules: Iterable[StatedRule]) -> list[StatedRule]:
+    """Return rules whose files are still there, with a note of those that changed.
+
+    `root` is the folder of the files. First come the rules that no call can break,
+    which are told now or never; last those that the user has not said for long.
+    """
+    noted_rules = []
+    for rule in rules:
+        text = aged_text(root, rule.text, rule.files)
+        if text:
+            noted_rules.append(replace(rule, note=text.removeprefix(rule.text)))
+    return sorted(noted_rules, key=lambda rule: (rule.is_old, rule.forbids))
+
+
+async def tell_rules(
+    memory: CallMemory,
+    session: str,
+    rules: Sequence[StatedRule],
+    *,
+    code: TellingCode,
+    call: str = "",
+    agent: str = "",
+    reader: str = "",
+) -> None:
+    """Record that a session is told rules; `reader` is who is shown them at the start.
+
+    `call` is the id of the call before which an `agent` is told.
+    """
+    events = []
+    if rules:
+        digests = " ".join(rule.digest for rule in rules)
+        event = Event("system_event", digests, code=code, call=call, agent=agent)
+        events = [episodes.event_row(event)]
+    await memory.store.write(
+        memory.scope, _write_telling, session, events, reader=reader
+    )
+
+
+@holds()
+@resumable(result=None, counts=True)
+def _write_telling(
+    db: Db, scope: Scope, session: str, events: Sequence[Fields], *, reader: str
+) -> None:
+    """Add the event that says which rules were told, and mark who was shown them."""
+    if reader:
+        session_marks.mark(db, scope, reader, [user_rules.SHOWN_MARK])
+    episodes.append_events(db, scope, session, events)
 
 
 def _measure_texts(candidates: Sequence[LessonCandidate]) -> int:

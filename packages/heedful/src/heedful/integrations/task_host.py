@@ -21,14 +21,10 @@ from heedful.integrations.call_host import (
 from heedful.lessons import ranking, render
 from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
+from heedful.lessons.rule_reading import read_rules, stored_lines
 from heedful.lessons.scope import source_of
 from heedful.lessons.telling import LessonCandidate
-from heedful.lessons.user_rules import (
-    RULE_TYPE,
-    read_rules,
-    rules_text,
-    stored_lines,
-)
+from heedful.lessons.user_rules import RULE_TYPE, rules_text
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory
 from heedful.models.embedding import load_embedder
@@ -89,9 +85,7 @@ class PromptRun(CallRun):
         memory = self.host.own_memory
         if memory is None or not self.room:
             return ""
-        work = rules_of_session(
-            memory, self.id, self.id, self.host.everywhere, again=False
-        )
+        work = rules_of_session(memory, self.id, self.id, self.host, again=False)
         rules = await self.host.guarded("read the rules of the user", work, ())
         return rules_text(rules)
 
@@ -108,7 +102,7 @@ class PromptRun(CallRun):
         )
         memory = self.host.own_memory
         if memory is not None and isinstance(self.task, str):
-            work = hear_rules(memory, self.id, self.task)
+            work = hear_rules(memory, self.id, self.task, self.host.root)
             notes = await self.host.guarded("store a rule of the user", work, [])
             for note in notes:
                 _log.info(note)
@@ -160,9 +154,15 @@ def _known_by_session(candidate: LessonCandidate) -> LessonCandidate:
     return replace(candidate, known_by=frozenset([user_rules.SHOWN_MARK]))
 
 
-async def hear_rules(memory: Memory, session: str, message: str) -> list[str]:
-    """Store the rules in a message of the user; return what he reads about them."""
+async def hear_rules(
+    memory: Memory, session: str, message: str, root: str
+) -> list[str]:
+    """Store the rules in a message of the user; return what he reads about them.
+
+    `root` is the folder of the repository.
+    """
     if not read_rules(message):
         return []
-    rules = await memory.user_rules.hear(message, source=source_of(session))
+    source = source_of(session)
+    rules = await memory.user_rules.hear(message, source=source, root=root)
     return stored_lines(rules)
