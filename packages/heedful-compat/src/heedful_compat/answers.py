@@ -15,7 +15,6 @@ from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import StoredLoop
 from heedful.validation import Document, Fields
 
-# What callers pass by the names of its fields: JSON data.
 # The names of rules in these answers; other rules keep their names.
 RERUN_END_REASONS: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
@@ -101,23 +100,23 @@ class LoopView:
     def __init__(
         self, stored: StoredLoop, following: str, number: int | None = None
     ) -> None:
-        self.stored: StoredLoop = stored
+        self.stored = stored
         self._following = following
-        self.policy: decide.Policy = codec.policy_from(stored.head.policy)
-        self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
+        self.policy = codec.policy_from(stored.head.policy)
+        self.loop = replace(stored.loop, improves=self.policy.improvement)
 
         self.decision: decide.Decision | None = None
         for decision in stored.decisions:
             if number is None or decision.attempt == number:
                 self.decision = decision
 
-        self.number: int = number or 0
+        self.number = number or 0
         verdict: decide.Verdict | None = None
         if self.decision is not None:
             self.number = self.decision.attempt
             verdict = self.decision.verdict
 
-        self.again: bool = isinstance(verdict, decide.Again)
+        self.again = isinstance(verdict, decide.Again)
         self.stopped_by: list[str] = []
         if isinstance(verdict, decide.Done):
             self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
@@ -136,17 +135,17 @@ class LoopView:
             return self._following
         return name_of(self.stored, number)
 
-    def lifted_by(self, rule: str, at: float) -> str:
-        """Return who overrode `rule` in this decision.
+    def limit_lifted_by(self, at: float) -> str:
+        """Return who overrode the limit of reruns in this decision.
 
         If nobody did, returns who overrides it at the time `at`, "" for nobody.
         """
         for lifted_stop in self._lifted_stops:
-            if lifted_stop.rule == rule:
+            if lifted_stop.rule == "attempts":
                 return lifted_stop.by
 
         for override in self.loop.overrides:
-            if override.rule == rule and override.lifts(at):
+            if override.rule == "attempts" and override.lifts(at):
                 return override.by
 
         return ""

@@ -79,9 +79,11 @@ def as_entry(text: str, tags: Sequence[str], data: Fields) -> Document:
     }
 
 
-def _verification_results(verification: object) -> Sequence[Fields]:
+def _verification_results(
+    verification: Sequence[Fields] | None,
+) -> Sequence[Fields]:
     """Return the results of a verification. Raises InvalidInput for other data."""
-    results: Any = () if verification is None else verification
+    results = () if verification is None else verification
     form = f"a sequence of {_VERIFICATION_FORM}"
     check_sequence("verification", results, object, form)
 
@@ -91,8 +93,7 @@ def _verification_results(verification: object) -> Sequence[Fields]:
                 f"verification[{number}]", result, f"one of {_VERIFICATION_FORM}"
             )
 
-    checked: Sequence[Fields] = results
-    return checked
+    return results
 
 
 def _judged_error(
@@ -326,7 +327,7 @@ def _lesson_of(reflection: Any) -> Lesson:
         after={"quality": float(delta), "iteration": float(iteration)},
         context=context,
     )
-    rise = round(example.after["quality"] - example.before["quality"], 3)
+    rise = round(float(delta), 3)
     state: State = "unverified"
     if rise > MIN_QUALITY_RISE and error_type not in CLAIM_ERROR_TYPES:
         state = "verified"

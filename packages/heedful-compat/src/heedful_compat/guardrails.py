@@ -129,12 +129,7 @@ class GuardedLoops:
         opened = store if isinstance(store, Store) else open_store(store)
         return cls(store=opened, **more)
 
-    @property
-    def policy(self) -> decide.Policy:
-        """The policy of a new loop."""
-        return self._policy_with(None)
-
-    def _policy_with(self, max_reruns: int | None) -> decide.Policy:
+    def _policy(self, max_reruns: int | None = None) -> decide.Policy:
         """Return the policy of a new loop with this limit; None for the usual one."""
         limits = self.settings or current_limits()
         if max_reruns is None:
@@ -250,7 +245,7 @@ class GuardedLoops:
             await report.open_loop(
                 stored_loop.id,
                 completion.task or goal or name,
-                policy=self._policy_with(completion.max_reruns),
+                policy=self._policy(completion.max_reruns),
                 store=self.store,
                 scope=self.scope,
                 context={"goal": goal} if goal else None,
@@ -294,7 +289,10 @@ class GuardedLoops:
         for attempt_name in names:
             reasons = await self.logged_reasons(attempt_name)
             triggers = _trigger_detail(reasons.get("rerun_trigger", ()))
-            texts = [reasons.get(f"rerun_reason{part}", "") for part in ("", "_detail")]
+            texts = (
+                reasons.get("rerun_reason", ""),
+                reasons.get("rerun_reason_detail", ""),
+            )
             # A code has no blank, and a list of triggers says nothing new.
             words += [text for text in texts if " " in text and text != triggers]
         return redact(" ".join(dict.fromkeys(words)))
@@ -335,7 +333,7 @@ class GuardedLoops:
             if next_number > 1 and await self._next_name(stored_loop) == name:
                 return stored_loop, next_number
 
-        policy = self.policy
+        policy = self._policy()
         new_loop = StoredLoop(
             id=name,
             head=Head(task="", policy=codec.policy_to(policy)),
@@ -378,10 +376,9 @@ class GuardedLoops:
             if self.overriding is not None:
                 self.overriding(id, rule)
         names = ",".join(rules)
-        if names:
-            await report.override(
-                id, names, by=by, why=why, store=self.store, scope=self.scope
-            )
+        await report.override(
+            id, names, by=by, why=why, store=self.store, scope=self.scope
+        )
 
     async def logged_reasons(self, name: str) -> Document:
         """Return what `log_rerun_reasoning` wrote about the attempt `name`."""
@@ -416,15 +413,14 @@ class GuardedLoops:
         Those that follow the limits of each call get the policy that applies now.
         """
         stored_loops = await self.store.read(self.scope, loop_store.read_many, ids)
-        policy = self.policy
-
         for place, stored_loop in enumerate(stored_loops):
             name = stored_loop.head.policy["name"]
-            if name == FOLLOWING_POLICY_NAME:
+            max_reruns = None
+            if name == OWN_RERUNS_POLICY_NAME:
+                max_reruns = _max_reruns(stored_loop)
+            if name in FOLLOWING_POLICY_NAMES:
+                policy = self._policy(max_reruns)
                 stored_loops[place] = _with_policy(stored_loop, policy)
-            elif name == OWN_RERUNS_POLICY_NAME:
-                own_policy = self._policy_with(_max_reruns(stored_loop))
-                stored_loops[place] = _with_policy(stored_loop, own_policy)
 
         return stored_loops
 
@@ -438,7 +434,7 @@ class GuardedLoops:
         if max_reruns is None or max_reruns == _max_reruns(stored_loop):
             return stored_loop
         if stored_loop.head.policy["name"] in FOLLOWING_POLICY_NAMES:
-            return _with_policy(stored_loop, self._policy_with(max_reruns))
+            return _with_policy(stored_loop, self._policy(max_reruns))
 
         raise Conflict(
             f"loop {stored_loop.id!r} was opened with a policy of its own, whose "
@@ -724,11 +720,11 @@ async def enforce_rerun_limits(
     was_reached = view.is_at_limit
 
     wants_override = override_max_reruns and stored_loop.created
-    if wants_override and was_reached and not view.lifted_by("attempts", now):
+    if wants_override and was_reached and not view.limit_lifted_by(now):
         await loops.lift(stored_loop.id, ["attempts"], _actor(override_by))
         view = await loops.view(stored_loop.id)
 
-    actor = view.lifted_by("attempts", now) if was_reached else ""
+    actor = view.limit_lifted_by(now) if was_reached else ""
     return {
         **select(view.decided, "rerun_count", "max_reruns"),
         "limit_reached": view.is_at_limit,

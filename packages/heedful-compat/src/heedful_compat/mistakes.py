@@ -4,7 +4,6 @@ The names are those of Reflexion memories (after Shinn et al., 2023): an entry h
 prompt, the mistake in its answer, and the correction.
 """
 
-import hashlib
 import time
 from collections.abc import Sequence
 from operator import itemgetter
@@ -21,6 +20,7 @@ from heedful.validation import (
     check_integer,
     check_share,
     check_texts,
+    hex_digest,
     require,
 )
 from heedful_compat.answers import Records
@@ -146,9 +146,8 @@ def _mistake_entry(example: Example, stored_at: float, lesson: str = "") -> Docu
 
     The `lesson` is the correction of an example that has none.
     """
-    task = example.task.encode("utf-8", "surrogatepass")
     return {
-        "prompt_hash": hashlib.sha256(task).hexdigest(),
+        "prompt_hash": hex_digest(example.task),
         "prompt": example.task,
         "mistake": example.wrong,
         "correction": example.accepted or lesson,

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from functools import partial
@@ -60,7 +60,6 @@ MIN_MILLISECONDS = 253_402_300_800
 # What holds the lessons; a store or its name has a memory in each scope.
 MemoryStore = Memory | Store | str
 Id = str | UUID
-Method = Callable[..., Coroutine[Any, Any, Any]]
 
 
 # Plain text is taken where a member is; error categories, as event types, are an open
@@ -333,9 +332,7 @@ def _run_metadata(run: LessonRun, example: Example | None) -> Document:
 
 def id_text(name: str, id: object) -> str:
     """Return an id as text; it may be a UUID. Raises InvalidInput for other values."""
-    if isinstance(id, UUID):
-        return str(id)
-    require(isinstance(id, str), name, id, "a text or a UUID")
+    require(isinstance(id, Id), name, id, "a text or a UUID")
     return str(id)
 
 
@@ -345,30 +342,30 @@ def _edited(reflected: Reflected, edit: Callable[[Lesson], Lesson]) -> Reflected
     return replace(reflected, lesson=edit(lesson_of(reflected)), strategy=strategy)
 
 
-def _with_result(
-    reflected: Reflected,
-    fields: ReflectionResult,
-    tags: tuple[str, ...] | None = None,
-    importance: float | None = None,
-) -> Reflected:
-    """Return the lessons with the fields of a result, and these tags and importance.
+def _with_changes(generated: Reflected, fields: ReflectionResult) -> Reflected:
+    """Return heedful's lessons with the fields of a result as the caller left them.
 
-    The strategy keeps the tag `strategy`. The importance counts instead of heedful's.
+    The strategy keeps the tag `strategy`. A changed importance counts instead of
+    heedful's. Raises InvalidInput.
     """
+    is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
+    is_rated = fields.importance != generated.importance
 
     def edit(lesson: Lesson) -> Lesson:
         is_strategy = lesson.kind == "strategy"
         lesson = _with_fields(lesson, fields)
-        if tags is not None:
+        if is_tagged:
+            tags = _checked_tags(fields)
             own_tags = _strategy_tags(tags) if is_strategy else tags
             lesson = replace(lesson, tags=own_tags)
-        if importance is not None:
+        if is_rated:
+            importance = fields.importance
             weight = strategy_importance(importance) if is_strategy else importance
             run = replace(run_of(lesson), rated=None)
             lesson = replace(lesson, run=run, importance=weight)
         return lesson
 
-    return _edited(reflected, edit)
+    return _edited(generated, edit)
 
 
 def _reflected(result: ReflectionResult | Fields) -> Reflected:
@@ -384,12 +381,7 @@ def _reflected(result: ReflectionResult | Fields) -> Reflected:
         strategy_text = generated.strategy.text if generated.strategy else None
         same_lesson = lesson_of(generated).text == fields.reflection_text
         if same_lesson and strategy_text == fields.strategy_text:
-            # What the caller has changed is as it is now.
-            is_tagged = list(fields.tags or ()) != list(lesson_of(generated).tags)
-            tags = _checked_tags(fields) if is_tagged else None
-            is_rated = fields.importance != generated.importance
-            importance = fields.importance if is_rated else None
-            return _with_result(generated, fields, tags=tags, importance=importance)
+            return _with_changes(generated, fields)
 
     return _reflected_by_caller(fields)
 
@@ -416,6 +408,7 @@ def _fields_of(result: object) -> ReflectionResult:
     check_texts(
         reflection_text=fields.reflection_text,
         strategy_text=fields.strategy_text or "",
+        error_category=fields.error_category or "",
     )
     is_said = fields.reflection_text.strip()
     require(is_said, "reflection_text", fields.reflection_text, "a text, not empty")
@@ -439,7 +432,7 @@ def _with_fields(lesson: Lesson, fields: ReflectionResult) -> Lesson:
     run = replace(
         run,
         confidence=fields.confidence,
-        error_category=_checked_category(fields),
+        error_category=str(fields.error_category or ""),
         cited_events=tuple(map(str, fields.source_event_ids or ())),
         related=tuple(map(str, fields.related_memory_ids or ())),
     )
@@ -454,13 +447,6 @@ def _checked_tags(fields: ReflectionResult) -> tuple[str, ...]:
     return tags
 
 
-def _checked_category(fields: ReflectionResult) -> str:
-    """Return the error category of a result, or "". Raises InvalidInput."""
-    category = fields.error_category or ""
-    check_texts(error_category=category)
-    return str(category)
-
-
 def _strategy_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tags of the strategy of a reflection with these tags."""
     return tuple(dict.fromkeys((*tags, "strategy")))
@@ -468,9 +454,8 @@ def _strategy_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     """Make the lessons of texts whose author is unknown. Raises InvalidInput."""
-    category = _checked_category(fields)
     text = redact(fields.reflection_text)
-    pattern = signature(category or "reflection", text)
+    pattern = signature(str(fields.error_category or "reflection"), text)
     text = text[:MAX_STORED_TEXT_CHARS]
 
     run = LessonRun(
@@ -582,9 +567,7 @@ class Reflector:
     They are `generate_reflection`, `store_reflection` and `query_reflections`.
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
     episode)` returns the importance, 0..1. A `memory_repository` is used instead of
-    `store`. `trust` is the origin of the runs. A `pool` of
-    connections is refused: name the database, such as "postgresql://…". Raises
-    InvalidInput.
+    `store`. `trust` is the origin of the runs. Raises InvalidInput.
     """
 
     def __init__(
@@ -596,17 +579,14 @@ class Reflector:
         score: Score | None = None,
         *,
         trust: str = "",
-        pool: object = None,
     ) -> None:
-        allowed = "left out: heedful connects by itself; name the database as `store`"
-        require(pool is None, "pool", pool, allowed)
         repository = store if memory_repository is None else memory_repository
         if not isinstance(repository, MemoryStore):
             name = "store" if repository is store else "memory_repository"
             allowed = "a Memory, a Store, or the name of a store"
             raise InvalidInput(name, repository, allowed)
 
-        self.generate_reflection: Method = partial(
+        self.generate_reflection = partial(
             generate_reflection,
             store=repository,
             model=model,
@@ -614,8 +594,8 @@ class Reflector:
             score=score or by_outcome,
             trust=trust,
         )
-        self.store_reflection: Method = partial(store_reflection, store=repository)
-        self.query_reflections: Method = partial(query_reflections, store=repository)
+        self.store_reflection = partial(store_reflection, store=repository)
+        self.query_reflections = partial(query_reflections, store=repository)
 
 
 # The names of earlier systems.

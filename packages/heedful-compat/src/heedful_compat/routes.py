@@ -7,10 +7,10 @@ answer.
 """
 
 import json
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -64,7 +64,7 @@ class Flags(TenantBody):
 class BiasTag(BaseModel):
     """A bias that was found in the output of a loop."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     tag: Name
     severity: Share = 0.5
@@ -137,7 +137,11 @@ class LenientRoute(Route):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a route, followed by the search for unknown fields."""
         handle = super().get_route_handler()
-        fields = _body_fields(self.endpoint)
+        fields = {
+            name
+            for part in self.dependant.body_params
+            for name in getattr(part.field_info.annotation, "model_fields", ())
+        }
 
         async def handle_leniently(request: Request) -> Response:
             answer = await handle(request)
@@ -159,14 +163,6 @@ class LenientRoute(Route):
         return handle_leniently
 
 
-def _body_fields(endpoint: Callable[..., Any]) -> Collection[str]:
-    """Return the names of the fields of a route's body; none if it has no body."""
-    for annotation in get_type_hints(endpoint).values():
-        if isinstance(annotation, type) and issubclass(annotation, TenantBody):
-            return frozenset(annotation.model_fields)
-    return frozenset()
-
-
 def _refusal(
     problem: Problem, request: Document, *, names: Sequence[str] = ()
 ) -> Document:
@@ -181,7 +177,7 @@ def _refusal(
     return {"status": "error", "message": problem.detail, **fields}
 
 
-guardrail_router: APIRouter = APIRouter(
+guardrail_router = APIRouter(
     prefix="/orchestrator", tags=["compatible"], route_class=LenientRoute
 )
 
@@ -198,8 +194,8 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """
     if completion.reflection_status != guardrails.DONE_STATUS:
         raise Problem(
-            status=422,
-            code="invalid_reflection_status",
+            422,
+            "invalid_reflection_status",
             detail=guardrails.NOT_DONE_MESSAGE,
         )
     if any(getattr(completion, flag) for flag in OVERRIDE_FLAGS):
@@ -285,7 +281,7 @@ def _loops(
     )
 
 
-reflection_router: APIRouter = APIRouter(
+reflection_router = APIRouter(
     prefix="/api/v1/reflections", tags=["compatible"], route_class=LenientRoute
 )
 
@@ -304,8 +300,8 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     """
     if not caller.setup.reflections:
         raise Problem(
-            status=503,
-            code="reflections_off",
+            503,
+            "reflections_off",
             detail="reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false",
         )
 
@@ -343,11 +339,7 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
     reflections = await engine.query_reflections(
         caller.scope.tenant,
         caller.scope.project,
-        query_text=question.query_text,
-        k=question.k,
-        min_importance=question.min_importance,
-        tags=question.tags,
-        match=question.match,
+        **question.model_dump(exclude=IDENTITY_FIELDS),
         store=caller.memory,
         waiting=may_review(caller),
     )
@@ -363,11 +355,11 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
 _DESCRIPTION = json.loads(
     (FilePath(__file__).parent / "description.json").read_text(encoding="utf-8")
 )
-GUARDRAIL_ROUTES: RouteGroup = RouteGroup(
+GUARDRAIL_ROUTES = RouteGroup(
     router=guardrail_router,
     description=_DESCRIPTION,
     error_body=partial(_refusal, names=["loop_id"]),
 )
-REFLECTION_ROUTES: RouteGroup = RouteGroup(
+REFLECTION_ROUTES = RouteGroup(
     router=reflection_router, description=_DESCRIPTION, error_body=_refusal
 )

@@ -147,8 +147,8 @@ async def test_a_category_has_a_value_and_is_text(store):
 
 
 def test_a_pool_of_connections_is_refused_with_what_to_pass():
-    with pytest.raises(InvalidInput, match="name the database as `store`"):
-        ReflectionEngineV2(pool=object())
+    with pytest.raises(InvalidInput, match="the name of a store"):
+        ReflectionEngineV2(object())
 
 
 @cases(

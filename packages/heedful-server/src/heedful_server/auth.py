@@ -45,13 +45,13 @@ from heedful.lessons.origin import KEY_SOURCE_PREFIX, Origin, origin_of
 from heedful.memory.memory import Memory
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
-from heedful.store.keys import KEY_PERMISSIONS, Key
+from heedful.store.keys import KEY_PERMISSIONS, Key, Permission
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
-from heedful.validation import MAX_INTEGER, Document, Fields
+from heedful.validation import MAX_INTEGER, Document
 from heedful.wire import ANSWERED_SCOPE
 from heedful_server.problems import Problem, of_unreadable_json
-from heedful_server.schemas import TOO_DEEP, May, not_too_deep
+from heedful_server.schemas import TOO_DEEP, not_too_deep
 from heedful_server.setup import MAX_CACHE_SECONDS, MAX_REMEMBERED_CALLERS, Setup
 
 P = ParamSpec("P")
@@ -130,8 +130,8 @@ class Caller:
         path: str,
         *,
         body: Any = None,
-        query: Fields | None = None,
-        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] = {},
+        headers: Mapping[str, str] = {},
     ) -> tuple[int, Any]:
         """Call a route of the service `app` in this process, without a connection.
 
@@ -142,7 +142,7 @@ class Caller:
         content = b""
         if body is not None:
             content = json.dumps(body).encode()
-        fields = {"content-type": "application/json", **(headers or {})}
+        fields = {"content-type": "application/json", **headers}
         scope: dict[str, object] = {
             "type": "http",
             "http_version": "1.1",
@@ -150,7 +150,7 @@ class Caller:
             "method": method,
             "path": path,
             "root_path": "",
-            "query_string": urlencode(query or {}).encode(),
+            "query_string": urlencode(query).encode(),
             "headers": Headers(fields).raw,
             "state": {"caller": self},
         }
@@ -173,7 +173,7 @@ class Caller:
 
         They never write as an operator, and read no words that wait for a review.
         """
-        may: tuple[May, ...] = ()
+        may: tuple[Permission, ...] = ()
         if "write" in self.key.may:
             may += ("write",)
         if {"read", "recall"} & set(self.key.may):
@@ -200,7 +200,7 @@ class Caller:
 
         also(append)
 
-    def needs(self, *may: May) -> None:
+    def needs(self, *may: Permission) -> None:
         """Check that the key has one of these permissions. Raises Forbidden."""
         if not set(may).isdisjoint(self.key.may):
             return
@@ -338,7 +338,7 @@ def _parse_body(body: bytes) -> Any:
     except (RecursionError, ValueError) as error:
         # How deep the parser itself goes depends on the calls that led here.
         detail = f"body: {TOO_DEEP}"
-        raise Problem(status=422, code="invalid_request", detail=detail) from error
+        raise Problem(422, "invalid_request", detail=detail) from error
 
 
 class Route(APIRoute):
@@ -461,8 +461,8 @@ class CallerDependency(SecurityBase):
     compared the key before.
     """
 
-    def __init__(self, *may: May) -> None:
-        self.may: tuple[May, ...] = may
+    def __init__(self, *may: Permission) -> None:
+        self.may: tuple[Permission, ...] = may
         self.scheme_name = "key"
         self.model: SecurityScheme = HTTPBearer(
             description="A key that `heedful key create` made."

@@ -19,7 +19,12 @@ from starlette.types import Message, Receive, Scope
 
 from heedful.store.offload import MAX_INLINE_CHARS, count_waiting, offload, take_turn
 from heedful.validation import MAX_READ_BYTES
-from heedful_server.problems import RETRY_SOON_HEADERS, Problem, of_unreadable_json
+from heedful_server.problems import (
+    RETRY_SOON_HEADERS,
+    Problem,
+    bad_request,
+    of_unreadable_json,
+)
 from heedful_server.setup import RequestLimits
 
 TRACES_PATH = "/v1/traces"
@@ -77,8 +82,8 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
             body += piece
             if len(body) > max_bytes:
                 raise Problem(
-                    status=413,
-                    code="body_too_large",
+                    413,
+                    "body_too_large",
                     detail=f"a body may have at most {max_bytes} bytes",
                 )
             if len(body) > MAX_READ_BYTES:
@@ -87,7 +92,7 @@ async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
                 await asyncio.sleep(0)  # others go on between two pieces
 
     if gzip is not None and not gzip.eof:
-        raise _bad_request("the body is not a complete gzip stream")
+        raise bad_request("the body is not a complete gzip stream")
     return bytes(body)
 
 
@@ -103,8 +108,8 @@ def _gzip_of(scope: Scope) -> Any:
         # 16 more than the window's size means a gzip header and trailer.
         return zlib.decompressobj(16 + zlib.MAX_WBITS)
     raise Problem(
-        status=415,
-        code="unsupported_media_type",
+        415,
+        "unsupported_media_type",
         detail=f"send the body uncompressed or with gzip, not with {encoding!r}",
         headers={"Accept-Encoding": "gzip"},
     )
@@ -124,9 +129,9 @@ def _decompress(gzip: Any, part: bytes) -> Iterator[bytes]:
             yield gzip.decompress(part, MAX_INLINE_CHARS)
             part = gzip.unconsumed_tail
     except zlib.error as error:
-        raise _bad_request("the body is not valid gzip") from error
+        raise bad_request("the body is not valid gzip") from error
     if gzip.unused_data:
-        raise _bad_request("the body must be one gzip stream, and ends after it")
+        raise bad_request("the body must be one gzip stream, and ends after it")
 
 
 class _Sender:
@@ -144,8 +149,8 @@ class _Sender:
 
         if count_waiting("call") >= MAX_WAITING_BODIES:
             raise Problem(
-                status=429,
-                code="too_many_requests",
+                429,
+                "too_many_requests",
                 detail=(
                     f"{MAX_WAITING_BODIES} requests of this key with large bodies wait "
                     "already; send fewer of them at a time"
@@ -166,8 +171,8 @@ class _Sender:
                 message = await self._receive()
         except TimeoutError as error:
             raise Problem(
-                status=408,
-                code="body_too_slow",
+                408,
+                "body_too_slow",
                 detail=(
                     "the rest of a body above 1 MiB must arrive at "
                     f"{MAX_SECONDS_PER_MIB:g} s a MiB"
@@ -181,11 +186,6 @@ class _Sender:
         return message
 
 
-def _bad_request(detail: str) -> Problem:
-    """Return the problem of a body that is malformed."""
-    return Problem(status=400, code="bad_request", detail=detail)
-
-
 def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
     """Check that the body is JSON with at most `max_containers` lists and objects.
 
@@ -194,8 +194,8 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
     if not _JSON_TYPE_PATTERN.fullmatch(media_type):
         sent = media_type or "nothing"
         raise Problem(
-            status=415,
-            code="unsupported_media_type",
+            415,
+            "unsupported_media_type",
             detail=f"send JSON as Content-Type: application/json, not as {sent}",
             headers={"Accept": "application/json"},
         )
@@ -203,8 +203,8 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
     containers = body.count(b"[") + body.count(b"{")
     if containers > max_containers:
         raise Problem(
-            status=413,
-            code="body_too_large",
+            413,
+            "body_too_large",
             detail=(
                 f"a body may have at most {max_containers} brackets of lists and "
                 f"objects, not {containers}"
@@ -219,6 +219,6 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
         data = json.loads(body.decode())
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
-        raise _bad_request("the body has an unpaired surrogate") from error
+        raise bad_request("the body has an unpaired surrogate") from error
     except ValueError as error:
         raise of_unreadable_json(error) from error

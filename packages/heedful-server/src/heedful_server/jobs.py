@@ -37,7 +37,7 @@ from heedful.store.store import Store
 from heedful.validation import Document, Fields
 from heedful_server.arrivals import Patience, gather
 
-log: logging.Logger = logging.getLogger("heedful")
+log = logging.getLogger("heedful")
 State = Literal["waiting", "running", "stalled", "failed"]
 
 

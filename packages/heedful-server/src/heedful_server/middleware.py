@@ -60,52 +60,22 @@ from heedful_server.setup import (
     Setup,
 )
 
-log: logging.Logger = logging.getLogger("heedful.http")
-
-
-class RateLimit:
-    """A token bucket for each caller: `burst` at once, refilled at `rate` a second."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate = rate
-        self._burst = burst
-        # Caller -> when its bucket is full again. A token lacks for each part
-        # `1 / rate` of the time until then.
-        self._full: OrderedDict[str, float] = OrderedDict()
-
-    def take(self, caller: str, now: float) -> None:
-        """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
-        if not self._rate:
-            return
-
-        full = max(now, self._full.pop(caller, now))
-        excess_seconds = full + 1 / self._rate - now - self._burst / self._rate
-        wait_seconds = ceil(round(excess_seconds, 6))
-        if wait_seconds <= 0:
-            full += 1 / self._rate
-
-        self._full[caller] = full
-        if len(self._full) > MAX_REMEMBERED_CALLERS:
-            self._full.popitem(last=False)
-
-        if wait_seconds > 0:
-            raise Problem(
-                status=429,
-                code="too_many_requests",
-                detail=(
-                    f"this key may send {self._rate:g} requests a second; "
-                    f"try again in {wait_seconds} s"
-                ),
-                headers={"Retry-After": str(wait_seconds)},
-            )
+log = logging.getLogger("heedful.http")
 
 
 class Admission:
-    """The rates and the turns of the callers of a service, for API and pages."""
+    """The rates and the turns of the callers of a service, for API and pages.
+
+    Each caller has a token bucket: `burst` requests at once, refilled at `rate` a
+    second.
+    """
 
     def __init__(self, limits: RequestLimits) -> None:
-        self._rate = RateLimit(limits.rate, limits.burst)
+        self._limits = limits
         self._turns = Turns(MAX_HEAVY_CALLS)
+        # Caller -> when its bucket is full again. A token lacks for each part
+        # `1 / rate` of the time until then.
+        self._full: OrderedDict[str, float] = OrderedDict()
 
     @contextmanager
     def caller(self, caller: Caller) -> Iterator[None]:
@@ -113,9 +83,36 @@ class Admission:
 
         Raises Problem 429 if the caller sends too many.
         """
-        self._rate.take(caller.key.id, time.monotonic())
+        self.take(caller.key.id, time.monotonic())
         with self._turns.call(caller.key.id):
             yield
+
+    def take(self, caller: str, now: float) -> None:
+        """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
+        rate = self._limits.rate
+        if not rate:
+            return
+
+        full = max(now, self._full.pop(caller, now))
+        excess_seconds = full + 1 / rate - now - self._limits.burst / rate
+        wait_seconds = ceil(round(excess_seconds, 6))
+        if wait_seconds <= 0:
+            full += 1 / rate
+
+        self._full[caller] = full
+        if len(self._full) > MAX_REMEMBERED_CALLERS:
+            self._full.popitem(last=False)
+
+        if wait_seconds > 0:
+            raise Problem(
+                429,
+                "too_many_requests",
+                detail=(
+                    f"this key may send {rate:g} requests a second; "
+                    f"try again in {wait_seconds} s"
+                ),
+                headers={"Retry-After": str(wait_seconds)},
+            )
 
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
@@ -156,16 +153,12 @@ async def answer_once(
             app, call, store=store, effects=effects, scope=scope, receive=receive
         )
 
-    headers = [
-        (name.encode("latin-1"), value.encode("latin-1"))
-        for name, value in stored_answer["headers"]
-    ]
+    headers = dict(stored_answer["headers"])
     if earlier.digest:
-        headers.append((b"idempotent-replayed", b"true"))
+        headers["idempotent-replayed"] = "true"
 
-    response = Response(stored_answer["body"].encode("latin-1"))
-    response.status_code = stored_answer["status"]
-    response.raw_headers = headers
+    content = stored_answer["body"].encode("latin-1")
+    response = Response(content, stored_answer["status"], headers)
     await response(scope, receive, send)
 
 
@@ -177,8 +170,8 @@ async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
     recorded_call = await store.read(Place(call.tenant), read_call, call)
     if recorded_call.digest not in ("", call.digest):
         raise Problem(
-            status=422,
-            code="idempotency_key_reused",
+            422,
+            "idempotency_key_reused",
             detail=(
                 f"this {IDEMPOTENCY_HEADER} was already used for another request; "
                 "use a new key"
@@ -186,8 +179,8 @@ async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
         )
     if recorded_call.answer == REMOVED_ANSWER:
         raise Problem(
-            status=409,
-            code="answer_removed",
+            409,
+            "answer_removed",
             detail=(
                 "this call has taken effect, but its answer was removed when somebody "
                 "revoked a source or forgot texts; a new "
@@ -253,8 +246,8 @@ def _idempotent_call(
     length_fits = 0 < len(call_key) <= MAX_KEY_CHARS
     if not (length_fits and call_key.isascii() and call_key.isprintable()):
         raise Problem(
-            status=422,
-            code="idempotency_key_invalid",
+            422,
+            "idempotency_key_invalid",
             detail=(
                 f"{IDEMPOTENCY_HEADER} must be 1 to {MAX_KEY_CHARS} "
                 "printable ASCII characters"
@@ -371,16 +364,16 @@ class Entrance:
         """Return what to answer: the error, or the problem of a request cut short."""
         if isinstance(error, asyncio.CancelledError):
             return Problem(
-                status=503,
-                code="stopping",
+                503,
+                "stopping",
                 detail="the service stopped before it had an answer; try again",
                 headers=RETRY_SOON_HEADERS,
             )
         if isinstance(error, TimeoutError) and deadline.expired():
             seconds = self._setup.limits.answer
             return Problem(
-                status=504,
-                code="took_too_long",
+                504,
+                "took_too_long",
                 detail=f"the request took more than {seconds:g} s",
             )
         return error
@@ -392,8 +385,8 @@ class Entrance:
         # so pass on another request in its body. Parsers refuse all other ambiguities.
         if "content-length" in headers and "transfer-encoding" in headers:
             raise Problem(
-                status=400,
-                code="bad_request",
+                400,
+                "bad_request",
                 detail="the length of the request is ambiguous",
                 headers={"Connection": "close"},
             )
@@ -414,12 +407,9 @@ class Entrance:
         with self._admission.caller(caller):
             body = await body_of(scope, receive, self._setup.limits)
             # These describe the body before it was decompressed.
-            outdated_names = (b"content-encoding", b"content-length")
-            scope["headers"] = [
-                (name, value)
-                for name, value in scope["headers"]
-                if name.lower() not in outdated_names
-            ]
+            sent_headers = MutableHeaders(scope=scope)
+            del sent_headers["content-encoding"]
+            del sent_headers["content-length"]
             await answer_once(
                 self._app,
                 caller,
@@ -443,8 +433,8 @@ def check_local(headers: Headers, *, with_origin: bool = False) -> None:
         host = host.rpartition(":")[0] or host
     if is_forwarded or is_from_page or host not in LOOPBACK_HOSTS:
         raise Problem(
-            status=421,
-            code="misdirected_request",
+            421,
+            "misdirected_request",
             detail="without a key, the service answers only requests to localhost",
         )
 

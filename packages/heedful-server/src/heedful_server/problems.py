@@ -11,7 +11,7 @@ import json
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 
 from fastapi import Response
@@ -26,7 +26,7 @@ from heedful.telemetry import LogThrottle
 from heedful.validation import Document, Fields
 from heedful.wire import ERROR_RESPONSES
 
-log: logging.Logger = logging.getLogger("heedful.http")
+log = logging.getLogger("heedful.http")
 ERROR_THROTTLE = LogThrottle()
 RETRY_SOON_HEADERS = {"Retry-After": "1"}  # for errors with an unknown waiting time
 # Attributes of the library's errors that a problem contains. From them, the client
@@ -34,12 +34,13 @@ RETRY_SOON_HEADERS = {"Retry-After": "1"}  # for errors with an unknown waiting 
 PROBLEM_ATTRIBUTES = "allowed count edition field id kind quota source state".split()
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class Problem(Exception):
     """An error as RFC 9457 describes it; `fields` are further members of its JSON."""
 
     status: int
     code: str
+    _: KW_ONLY
     detail: str
     headers: Mapping[str, str] = field(default_factory=dict)
     fields: Fields = field(default_factory=dict)
@@ -63,8 +64,8 @@ def of(error: BaseException) -> Problem:
             return _of_invalid_request(error)
         case HTTPException(status_code=404):
             return Problem(
-                status=404,
-                code="unknown_path",
+                404,
+                "unknown_path",
                 detail="there is no route with this path; /docs lists all routes",
             )
         case HTTPException(status_code=status):
@@ -74,19 +75,19 @@ def of(error: BaseException) -> Problem:
             if "Allow" in headers:
                 detail = f"the methods of this path are: {headers['Allow']}"
 
-            return Problem(status=status, code=code, detail=detail, headers=headers)
+            return Problem(status, code, detail=detail, headers=headers)
         case errors.HeedfulError():
             return _of_library_error(error)
         case RecursionError():
             return Problem(
-                status=422,
-                code="nested_too_deeply",
+                422,
+                "nested_too_deeply",
                 detail="the body is nested too deeply; flatten it",
             )
         case _:
             return Problem(
-                status=500,
-                code="internal_error",
+                500,
+                "internal_error",
                 detail="the service failed; its log has the request id",
             )
 
@@ -128,9 +129,7 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
         case _:
             pass
 
-    return Problem(
-        status=status, code=code, detail=detail, headers=headers, fields=fields
-    )
+    return Problem(status, code, detail=detail, headers=headers, fields=fields)
 
 
 def _remedy_of(doubt: errors.StoreInDoubt) -> str:
@@ -160,6 +159,11 @@ KNOWN_ERRORS = (
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
 
 
+def bad_request(detail: str) -> Problem:
+    """Return the problem of a request that is malformed."""
+    return Problem(400, "bad_request", detail=detail)
+
+
 def of_unreadable_json(error: ValueError) -> Problem:
     """Return the problem of a body that the parser of JSON refused."""
     match error:
@@ -170,7 +174,7 @@ def of_unreadable_json(error: ValueError) -> Problem:
             detail = "the body is not text in UTF-8"
         case _:
             detail = "the body has NaN or Infinity, which JSON does not have"
-    return Problem(status=400, code="bad_request", detail=detail)
+    return bad_request(detail)
 
 
 def _of_invalid_request(error: RequestValidationError) -> Problem:
@@ -186,8 +190,8 @@ def _of_invalid_request(error: RequestValidationError) -> Problem:
         faults.append({"in": part, "pointer": pointer, "detail": detail})
 
     return Problem(
-        status=422,
-        code="invalid_request",
+        422,
+        "invalid_request",
         detail="{in}{pointer}: {detail}".format(**faults[0]),
         fields={"errors": faults},
     )
@@ -196,7 +200,7 @@ def _of_invalid_request(error: RequestValidationError) -> Problem:
 def answer(
     error: BaseException,
     scope: Fields,
-    bodies: Mapping[str, ErrorBody] | None = None,
+    bodies: Mapping[str, ErrorBody] = {},
 ) -> Response:
     """Return the response to an error; log the service's own, without secrets.
 
@@ -208,7 +212,7 @@ def answer(
     if problem.status >= 500 and error is not problem:
         _log_error(error, problem.code, scope["state"]["request_id"])
 
-    for prefix, body_of in (bodies or {}).items():
+    for prefix, body_of in bodies.items():
         if scope["path"].startswith(prefix):
             other_body = body_of(problem, _request_fields(scope))
             return JSONResponse(other_body, problem.status, headers=problem.headers)

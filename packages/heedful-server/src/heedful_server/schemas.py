@@ -7,7 +7,7 @@ All other bodies are records of the library. Where HTTP needs limits on their va
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -140,7 +140,6 @@ Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
 Label = Annotated[Text, Field(max_length=200)]
-MemoryKey = Label
 ModelName = Annotated[
     Text, Field(max_length=MAX_NAME_CHARS, description="The model, if known.")
 ]
@@ -158,7 +157,7 @@ class Body(BaseModel):
     key.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     tenant: str | None = None
 
@@ -167,10 +166,6 @@ class ReasonBody(Body):
     """The reason for an action. The service records it."""
 
     why: Short = ""
-
-
-May = Permission
-Kind = lessons.LessonKind
 
 
 class NewLoop(Body):
@@ -191,7 +186,7 @@ class NewLoop(Body):
     context: Plain = None
     goals: Annotated[tuple[Notation, ...], Field(max_length=100)] | None = None
     policy: Notation | None = None
-    memory_key: MemoryKey = ""
+    memory_key: Label = ""
     model: ModelName = ""
     rungs: Annotated[tuple[ModelName, ...], Field(max_length=MAX_RUNGS)] = ()
 
@@ -241,7 +236,7 @@ _Evaluation = Annotated[
 class NamedCheck(BaseModel):
     """The name of a check, with the arguments of the check as further fields."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Plain]
 
     name: Name
@@ -342,7 +337,7 @@ class NewExample(BaseModel):
     output.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     task: Annotated[Excerpt, Field(min_length=1)]
     accepted: Excerpt = ""
@@ -442,7 +437,7 @@ class RecallRequest(Body):
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
     begins: bool = True
-    memory_key: MemoryKey = ""
+    memory_key: Label = ""
     model: ModelName = ""
     checks: Annotated[tuple[Name, ...], Field(max_length=1_000)] = ()
     check_ids: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
@@ -486,7 +481,7 @@ class LessonQuery(Body):
     limit: _Limit = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
-    kind: Kind | Literal[""] = ""
+    kind: lessons.LessonKind | Literal[""] = ""
     importance: Share = 0.0
 
 
@@ -524,7 +519,7 @@ class NewOutcome(Body):
     right_at_once: bool
     calls: Annotated[int, Field(ge=0, le=2**31 - 1), _NOT_BOOLEAN]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
-    memory_key: MemoryKey = ""
+    memory_key: Label = ""
     model: ModelName = ""
     climbed: bool | None = None
     cost: Annotated[float, Field(ge=0, le=MAX_SCORE)] = 0.0
@@ -626,5 +621,5 @@ class Forgetting(Body):
 
 
 KeyRow = Annotated[
-    Key, Shape(may=tuple[May, ...], also={"shown": "key", "revoke": "revoke"})
+    Key, Shape(may=tuple[Permission, ...], also={"shown": "key", "revoke": "revoke"})
 ]

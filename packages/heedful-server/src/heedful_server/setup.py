@@ -51,16 +51,16 @@ class Metrics:
 
         registry = CollectorRegistry()
         self._registry = registry
-        self.running: int = 0  # requests that have no answer yet
+        self.running = 0  # requests that have no answer yet
 
         # Counted and measured by the middleware, for each request.
-        self.requests: Counter = Counter(
+        self.requests = Counter(
             "heedful_requests",
             "Requests answered",
             ("method", "route", "status"),
             registry=registry,
         )
-        self.seconds: Histogram = Histogram(
+        self.seconds = Histogram(
             "heedful_request_seconds",
             "Time to answer",
             ("method", "route"),
@@ -69,7 +69,7 @@ class Metrics:
         )
 
         # Counted by routes.
-        self.refused: Counter = Counter(
+        self.refused = Counter(
             "heedful_spans_refused",
             "Spans not stored",
             registry=registry,
@@ -104,7 +104,7 @@ class Metrics:
             ("queue", "state"),
             registry=registry,
         )
-        self._workers: Gauge = Gauge(
+        self._workers = Gauge(
             "heedful_workers", "Workers that are alive", registry=registry
         )
 
@@ -169,9 +169,9 @@ class RequestLimits:
 class LoopMeasures:
     """What judges a loop: names of `checks`, its `goals`, and trusted `keys`."""
 
-    checks: tuple[str, ...] = ()
-    goals: tuple[Goal, ...] = ()
-    keys: frozenset[str] = frozenset()
+    checks: tuple[str, ...]
+    goals: tuple[Goal, ...]
+    keys: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from heedful_server.web import access, inbox, lesson_page, loop_page, trace
+from heedful_server.web.site_map import ACTIONS
 from tests.tables import cases
 from tests.web.support import Browser, browsing, fill
 
@@ -33,8 +33,7 @@ def browser(tmp_path) -> Iterator[Browser]:
 
 
 def test_each_action_of_the_pages_is_tried():
-    parts = (access, inbox, lesson_page, loop_page, trace)
-    actions = [action.do.__name__ for part in parts for action in part.ACTIONS]
+    actions = [action.__name__ for group in ACTIONS.values() for action in group]
     assert sorted(FIELDS) == sorted(actions)
 
 

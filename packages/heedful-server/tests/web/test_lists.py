@@ -255,7 +255,7 @@ def test_a_search_is_of_its_project_and_takes_filters_and_changes(browser):
     assert find(browser, "same task", check="unit") == ["two", "one"]
     store = browser.api.setup.store
     for scope in (Scope("acme", "other"), Scope("other", "main")):
-        matches = browser.api.run(store.read(scope, loop_texts.search_loops, "task"))
+        matches = browser.api.run(store.read(scope, loop_texts.search_loops, "task", 0))
         assert matches == loop_texts.LoopMatches((), oldest=0)
 
 

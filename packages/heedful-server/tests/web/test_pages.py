@@ -16,8 +16,9 @@ from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.validation import Document
 from heedful_server.web.menu import MENU
-from heedful_server.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
+from heedful_server.web.session import MAX_SESSION_IDLE_SECONDS, Session, Sessions
 from heedful_server.web.site import READING, Site, SitePage, Visit
+from heedful_server.web.site_map import PAGES
 from tests.engines import change_rows
 from tests.service.support import read_data, record, wrong
 from tests.tables import cases
@@ -210,7 +211,8 @@ def test_forged_requests_are_refused(tmp_path):
 
 def test_a_session_ends_when_it_is_idle():
     sessions = Sessions()
-    cookie, session = sessions.begin("")
+    session = Session(authorization="")
+    cookie = sessions.begin(session)
     assert sessions.find(cookie) is session
     session.used -= MAX_SESSION_IDLE_SECONDS - 9
     # A live page keeps no session alive.
@@ -254,7 +256,7 @@ def test_the_beginning_of_an_id_leads_to_its_loop(browser):
 
 
 def test_every_page_is_in_the_menu_once_and_marked_there(filled):
-    addresses = [page.address for page in filled.site.pages]
+    addresses = [page.address for page in PAGES]
     addresses.remove("/send/{id:path}")  # a file to send, without a menu
     for address in addresses:
         pages = [page for page in MENU if page.holds(address.partition("/{")[0])]
@@ -333,7 +335,7 @@ def test_a_page_with_a_defect_answers_with_a_page_and_an_id_of_the_log(
     broken = SitePage(
         address="/broken", template="home", title="Broken", make=fail, may=READING
     )
-    site = Site(app, app.state.setup, app.state.admission, pages=(broken,), actions=())
+    site = Site(app, app.state.setup, app.state.admission, pages=(broken,), actions={})
     site.sessions = browser.site.sessions
     app.routes.insert(0, Route("/ui/broken{rest:path}", site))
     with caplog.at_level(logging.ERROR, logger="heedful.http"):

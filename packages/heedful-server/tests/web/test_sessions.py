@@ -16,6 +16,7 @@ from heedful_server.web import site
 from heedful_server.web.session import (
     MAX_KEY_SESSIONS,
     MAX_SESSION_IDLE_SECONDS,
+    Session,
     Sessions,
 )
 from tests.engines import change_rows, opened
@@ -343,10 +344,11 @@ def test_a_page_that_is_closed_leaves_its_stream_to_another(tmp_path, monkeypatc
 
 def test_ten_thousand_sign_ins_end_no_session_of_another_key():
     sessions = Sessions()
-    mine, session = sessions.begin("Bearer mine", "mine")
-    person, _ = sessions.begin("")
+    session = Session(authorization="Bearer mine", key="mine")
+    mine = sessions.begin(session)
+    person = sessions.begin(Session(authorization=""))
     for _ in range(10_050):
-        sessions.begin("Bearer theirs", "theirs")
+        sessions.begin(Session(authorization="Bearer theirs", key="theirs"))
     assert sessions.find(mine) is session
     assert sessions.find(person) is not None
     assert len(sessions._sessions) == MAX_KEY_SESSIONS + 2
@@ -354,10 +356,13 @@ def test_ten_thousand_sign_ins_end_no_session_of_another_key():
 
 def test_the_session_that_was_not_used_for_the_longest_time_ends():
     sessions = Sessions()
-    cookies = [sessions.begin("", "a")[0] for _ in range(MAX_KEY_SESSIONS)]
+    cookies = [
+        sessions.begin(Session(authorization="", key="a"))
+        for _ in range(MAX_KEY_SESSIONS)
+    ]
     sessions.find(cookies[0])
     sessions.find(cookies[1], person=False)
-    sessions.begin("", "a")
+    sessions.begin(Session(authorization="", key="a"))
     assert sessions.find(cookies[0]) is not None
     assert sessions.find(cookies[1]) is None
     assert sessions.find(cookies[2]) is not None
@@ -366,9 +371,10 @@ def test_the_session_that_was_not_used_for_the_longest_time_ends():
 def test_sessions_that_nobody_uses_leave_nothing_behind():
     sessions = Sessions()
     for number in range(5):
-        _, session = sessions.begin("Bearer secret", f"key {number}")
+        session = Session(authorization="Bearer secret", key=f"key {number}")
+        sessions.begin(session)
         session.used -= MAX_SESSION_IDLE_SECONDS + 1
-    cookie, _ = sessions.begin("", "new")
+    cookie = sessions.begin(Session(authorization="", key="new"))
     assert len(sessions._sessions) == 1
     sessions.end(cookie)
     sessions.end(cookie)

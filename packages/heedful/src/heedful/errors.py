@@ -73,9 +73,9 @@ class InvalidInput(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field: str = field
-        self.value: object = value
-        self.allowed: str = allowed
+        self.field = field
+        self.value = value
+        self.allowed = allowed
         super().__init__(f"{field} is {_shorten(value)}; it must be {allowed}")
 
 
@@ -88,8 +88,8 @@ class UnknownName(UsageError):
     def __init__(
         self, kind: str, name: str, known: Sequence[str], cure: str = ""
     ) -> None:
-        self.kind: str = kind
-        self.name: str = name
+        self.kind = kind
+        self.name = name
         self.known: tuple[str, ...] = tuple(known)
         names = ", ".join(known) or "none"
         remedy = cure or f"there are: {names}"
@@ -107,7 +107,7 @@ class MissingAttribute(AttributeError):
 
     def __init__(self, module: str, name: str, known: Sequence[str]) -> None:
         super().__init__(module, name, tuple(known))
-        self.module: str = module
+        self.module = module
         self.known: tuple[str, ...] = tuple(known)
 
     def __str__(self) -> str:
@@ -176,8 +176,8 @@ class PackageMissing(UsageError, ImportError):
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
-        self.package: str = package
-        self.extra: str = extra
+        self.package = package
+        self.extra = extra
         super().__init__(f"{what} needs {package}: {install_line(extra)}")
 
 
@@ -185,9 +185,9 @@ class LineError(UsageError):
     """A file cannot be read; `line` is the number of the faulty line, 0 if unknown."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
-        self.path: str = path
-        self.line: int = line
-        self.what: str = what
+        self.path = path
+        self.line = line
+        self.what = what
         place = f"{path}:{line}" if line else path
         super().__init__(f"{place}: {what}")
 
@@ -226,8 +226,8 @@ class NotQuarantined(UsageError):
     """
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
-        self.id: int = id
-        self.state: str = state
+        self.id = id
+        self.state = state
         state_now = ruled or f"is {state}"
         super().__init__(
             f"example {id} does not wait in quarantine, it {state_now}; heedful "
@@ -242,8 +242,8 @@ class RollbackRefused(UsageError):
     """
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
-        self.id: int = id
-        self.first: int = first
+        self.id = id
+        self.first = first
         super().__init__(f"dream {id} cannot be rolled back: {why}")
 
 
@@ -254,7 +254,7 @@ class Changed(UsageError):
     """
 
     def __init__(self, what: str, id: str, edition: str) -> None:
-        self.edition: str = edition
+        self.edition = edition
         super().__init__(
             f"{what} {id} was changed meanwhile; read it again, then edit it"
         )
@@ -267,7 +267,7 @@ class UsageUnknown(UsageError):
     """
 
     def __init__(self, name: str, units: Sequence[str]) -> None:
-        self.name: str = name
+        self.name = name
         self.units: tuple[str, ...] = tuple(units)
         counts = " and ".join(units)
         price = ""
@@ -294,9 +294,9 @@ class QuotaExceeded(UsageError):
     """An untrusted source has reached its quota in a scope; nothing was written."""
 
     def __init__(self, source: str, count: int, quota: int) -> None:
-        self.source: str = source
-        self.count: int = count
-        self.quota: int = quota
+        self.source = source
+        self.count = count
+        self.quota = quota
         super().__init__(
             f"source {_shorten(source)} would have {count} entries in quarantine, its "
             f"quota is {quota}; release or reject some first, or raise its quota"
@@ -338,10 +338,10 @@ class NotFound(HeedfulError):
     """
 
     def __init__(self, kind: str, id: str, where: str, remedy: str = "") -> None:
-        self.kind: str = kind
-        self.id: str = id
-        self.where: str = where
-        self.remedy: str = remedy
+        self.kind = kind
+        self.id = id
+        self.where = where
+        self.remedy = remedy
         if not remedy:
             remedy = _NOT_FOUND_REMEDIES.get(kind, "")
         super().__init__(f"no {kind} {id!r} in {where}{remedy}")
@@ -354,7 +354,7 @@ class NotPassed(HeedfulError):
     """
 
     def __init__(self, result: Any) -> None:
-        self.result: Any = result
+        self.result = result
         why = "no reason recorded"
         if result.stopped_by:
             stops = [f"{stop.rule}: {stop.detail}" for stop in result.stopped_by[:3]]
@@ -395,8 +395,8 @@ class StageFailed(UserCodeError):
     def __init__(
         self, stage: str, run: str, cause: BaseException, state: Iterable[str] = ()
     ) -> None:
-        self.stage: str = stage
-        self.run: str = run
+        self.stage = stage
+        self.run = run
         message = f"stage {stage!r} raised {_describe(cause)}; "
         if isinstance(cause, KeyError):
             message += f"the state has {_shorten(list(state))}; "
@@ -410,7 +410,7 @@ class CheckFailed(UserCodeError):
     """A check or an evaluator raised an exception twice on the same candidate."""
 
     def __init__(self, check: str, cause: BaseException) -> None:
-        self.check: str = check
+        self.check = check
         self.reason: str = f"check {check!r} raised {_describe(cause)}"
         self.hint: str = ""
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
@@ -517,7 +517,7 @@ class WeightsError(ModelUnavailable):
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
-        self.name: str = name
+        self.name = name
         self.tried: tuple[str, ...] = tuple(tried)
         lines = "".join(f"\n  - {line}" for line in tried)
         super().__init__(f"weights {name!r}: {what}{lines}")
@@ -534,8 +534,8 @@ class MalformedAnswer(ModelError):
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
-        self.what: str = what
-        self.answer: str = answer
+        self.what = what
+        self.answer = answer
         self.usage = usage
         super().__init__(f"{what}; it began: {_shorten(answer)}")
 
@@ -556,7 +556,7 @@ class Unreachable(RemoteError):
     """The service gave no answer; it is unknown whether it did the work."""
 
     def __init__(self, url: str, what: str) -> None:
-        self.url: str = url
+        self.url = url
         super().__init__(
             f"no answer from {url}, {what}; check the address and that the service runs"
         )
@@ -566,7 +566,7 @@ class CertificateNotTrusted(RemoteError):
     """The service has a certificate that this machine does not trust."""
 
     def __init__(self, url: str) -> None:
-        self.url: str = url
+        self.url = url
         super().__init__(
             f"the certificate of {url} is not trusted here; if a private authority "
             "signed it, pass transport=httpx.AsyncHTTPTransport(verify="
@@ -582,8 +582,8 @@ class Refused(RemoteError):
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        self.status: int = status
-        self.code: str = code
+        self.status = status
+        self.code = code
         shown_code = f" ({code})" if code else ""
         super().__init__(f"the service answered {status}{shown_code}: {message}")
 
@@ -631,9 +631,9 @@ def _is_of_user(trace: TracebackType) -> bool:
     return not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file
 
 
-def _shorten(value: object, max_chars: int = 120) -> str:
-    """Return the `repr` of a value, without secrets, in at most `max_chars`."""
+def _shorten(value: object) -> str:
+    """Return the `repr` of a value, without secrets, in at most 120 characters."""
     if isinstance(value, str):
-        value = redact_start(value, max_chars + 1)
-    text = redact_start(repr(value), max_chars + 1)
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+        value = redact_start(value, 121)
+    text = redact_start(repr(value), 121)
+    return text if len(text) <= 120 else f"{text[:119]}…"

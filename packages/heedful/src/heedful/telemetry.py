@@ -180,7 +180,7 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
     span = get_current_span()
     decision = _decision_attributes(verdict)
     span.set_attributes(decision)
-    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    evaluation = loop.last_evaluation
     if evaluation is None:
         return
 

@@ -221,7 +221,7 @@ def loop_verdict(
 
 def loop_record(
     stored: StoredLoop,
-    notes: Sequence[LoopNote] = (),
+    notes: Sequence[LoopNote],
 ) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
 from heedful.cli.app import group
 from heedful.cli.databases import ask_scope, read
 from heedful.cli.printing import answer, columns, command_line, emit, when
-from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
+from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, expiry_time, settings
 from heedful.lessons.commands import trust_command
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
@@ -18,7 +18,7 @@ from heedful.validation import Document
 # Who acted, as the audit names it: on the command line nobody signs in.
 COMMAND_LINE_ACTOR = "the command line"
 DEFAULT_PERMISSIONS = ["recall,write"]
-service_keys: Typer = group()
+service_keys = group()
 
 
 def _end_cell(key: keys.Key) -> Any:
@@ -64,7 +64,7 @@ def create(
     attempts and episodes, remember. approve: overrides, and reviews of quarantine.
     admin: list the keys and the audit.
     """
-    expires_at = time_after("--expires", expires)
+    expires_at = expiry_time(expires)
     # --may is repeatable, and one of them may list several permissions.
     permissions = ",".join(may or DEFAULT_PERMISSIONS).split(",")
 

@@ -41,12 +41,11 @@ from heedful_server.app import application
 from heedful_server.auth import Caller, local
 from heedful_server.cli.logs import log_to_stderr
 from heedful_server.cli.worker_command import opened_queue, tools_of
-from heedful_server.jobs import LocalQueue, Work
+from heedful_server.jobs import DEFAULT_CONCURRENCY, LocalQueue, Work
 from heedful_server.server import HAS_FAST_EXTRA, bound, listen, loopback, url_of
 from heedful_server.setup import RequestLimits, Setup
 from heedful_server.web.site_map import add_pages
 
-DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
 PAGES_HOST = "127.0.0.1"
 # A job waits for requests for at most a second: this often, and this long each time.
 JOB_PAUSES = 50
@@ -98,8 +97,7 @@ async def serve(values: Settings) -> None:
                 site = add_pages(app)
                 log_to_stderr()
                 await _load_embedder(setup)
-                rest_garbage_collection()
-                return_large_blocks()
+                tune_memory()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
                 await listen(
                     app,
@@ -134,20 +132,15 @@ def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) ->
         )
 
 
-def rest_garbage_collection() -> None:
+def tune_memory() -> None:
     """Leave out of garbage collection what the service has imported, and collect
     rarely.
+
+    glibc then returns large blocks of memory to the system when they are freed.
     """
     gc.freeze()
     _, second, third = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD_OBJECTS, second, third)
-
-
-def return_large_blocks() -> None:
-    """Let glibc return large blocks of memory to the system when they are freed.
-
-    Does nothing with another C library.
-    """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", None)
         if set_option is not None:
@@ -168,7 +161,9 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 
-            setup = setup_of(_without_code(values), store)
+            # Who only looks gets no model, judge or check of the settings.
+            shown_values = replace(values, model=NO_MODEL, judge=NO_MODEL, checks={})
+            setup = setup_of(shown_values, store)
             async with working(replace(values, workers=0), setup) as work:
                 app = application(replace(setup, work=work))
                 site = add_pages(app, read_only)
@@ -189,16 +184,10 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
                     if browser:
                         webbrowser.open(url)
 
-                rest_garbage_collection()
-                return_large_blocks()
+                tune_memory()
                 await listen(
                     app, listener, drain=1.0, ready=ready, stopping=site.end_streams
                 )
-
-
-def _without_code(values: Settings) -> Settings:
-    """Return the settings of who only looks: no model, judge or check of theirs."""
-    return replace(values, model=NO_MODEL, judge=NO_MODEL, checks={})
 
 
 @asynccontextmanager
@@ -267,7 +256,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
             if setup.metrics.running:
                 await asyncio.sleep(JOB_PAUSE)
 
-    jobs = DEFAULT_LOCAL_JOBS if values.workers is None else values.workers
+    jobs = DEFAULT_CONCURRENCY if values.workers is None else values.workers
     if values.is_on_server:
         async with opened_queue(values.db) as server_queue:
             yield server_queue

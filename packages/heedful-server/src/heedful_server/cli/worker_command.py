@@ -23,7 +23,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Context, Option, Typer
+from typer import Context, Option
 
 from heedful.cli.app import group_with_default
 from heedful.cli.databases import ask_scope, opened_store, read, removal_seconds
@@ -86,7 +86,7 @@ def opened_queue(db: str, *, works: bool = False) -> "PostgresQueue":
     return PostgresQueue(db, works=works)
 
 
-jobs: Typer = group_with_default()
+jobs = group_with_default()
 FAILED_JOB_COLUMNS = columns("task project arguments error id at")
 Id = Annotated[int | None, number_argument(help="An id from the list.")]
 All = Annotated[bool, Option("--all", help="All failed jobs of the tenant.")]
@@ -140,7 +140,7 @@ def _end(id: int | None, is_all: bool, *, again: bool, words: str) -> int:
     return answer({"jobs": ended_jobs}, f"{counted(len(ended_jobs), 'job')} {words}")
 
 
-worker: Typer = group_with_default()
+worker = group_with_default()
 worker.add_typer(jobs, name="jobs", help="List failed jobs; retry or discard them.")
 
 
@@ -313,7 +313,7 @@ def tools_of(
     store: Store,
     model: Model | None,
     *,
-    loops: Mapping[str, Opens] | None = None,
+    loops: Mapping[str, Opens] = {},
     pause: Callable[[], Awaitable[None]] | None = None,
 ) -> Tools:
     """Return what jobs work with, as the settings have it. Raises UsageError."""
@@ -329,7 +329,7 @@ def tools_of(
         enabled=values.reflection_enabled,
         mode=values.reflection_mode,
         patience=Patience(values.settled),
-        loops=loops or {},
+        loops=loops,
         pause=pause,
         unused_for=unused_for,
         ended_for=ended_for,

@@ -26,7 +26,7 @@ class RouteGroup:
     error_body: ErrorBody | None = None
 
 
-OWN_ROUTERS: tuple[APIRouter, ...] = (
+OWN_ROUTERS = (
     loop_routes.router,
     operations.router,
     operations.keys_router,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from heedful.drive import report as reports
 from heedful.errors import Conflict, InvalidInput, NotFound
@@ -47,7 +47,7 @@ from heedful_server.auth import (
 from heedful_server.request_checks import Check, load_checks
 from heedful_server.review import visible_loop
 
-router: APIRouter = api_router("loops")
+router = api_router("loops")
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 NewId = Annotated[schemas.LoopName, Path(description="The id of a loop.")]
 Number = Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 
 from heedful.episodes.episode import Limits
 from heedful.episodes.readers.heedful import EpisodeReader
@@ -72,10 +72,20 @@ Source = Annotated[
     str, Query(min_length=1, max_length=200, description="The memory on trial.")
 ]
 
-router: APIRouter = api_router("recall")
+router = api_router("recall")
 # Fields of a recall that a recall for a loop refuses: the briefing of a loop decides
 # them.
 SINGLE_RECALL_FIELDS = frozenset({"limit", "budget", "tags", "match"})
+# Fields of a recall that the briefing of a loop takes as they are.
+BRIEFING_FIELDS = {
+    "task",
+    "begins",
+    "memory_key",
+    "checks",
+    "check_ids",
+    "model",
+    "withholds",
+}
 
 
 @router.post("/recall")
@@ -129,17 +139,8 @@ async def _brief_loop(
         raise InvalidInput(refused[0], value, "left out if a loop is given")
 
     tell = "examples" if body.form == "messages" else body.tell
-    briefing = await caller.memory.brief(
-        body.task,
-        loop,
-        body.begins,
-        memory_key=body.memory_key,
-        checks=body.checks,
-        tell=tell,
-        model=body.model,
-        withholds=body.withholds,
-        check_ids=body.check_ids,
-    )
+    fields = body.model_dump(include=BRIEFING_FIELDS)
+    briefing = await caller.memory.brief(loop=loop, tell=tell, **fields)
     # The exposures are recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
     if not review.may_review(caller):
@@ -180,16 +181,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     recalled for it, the key has reported none of its attempts, or the key has reached
     its limit of outcomes a day.
     """
-    outcome = lesson.Outcome(
-        body.loop,
-        body.right_at_once,
-        calls=body.calls,
-        signatures=frozenset(body.signatures),
-        memory_key=body.memory_key,
-        model=body.model,
-        climbed=body.climbed,
-        cost=body.cost,
-    )
+    fields = body.model_dump(exclude={"tenant", "signatures"})
+    outcome = lesson.Outcome(signatures=frozenset(body.signatures), **fields)
     await caller.write(exposures.remember, (), outcome=outcome)
 
     past = await caller.read(exposures.past, body.loop)
@@ -233,7 +226,7 @@ async def proof(
     )
 
 
-trials_router: APIRouter = api_router("trials", "/v1/trials")
+trials_router = api_router("trials", "/v1/trials")
 
 
 @trials_router.post("/offers")
@@ -280,7 +273,7 @@ async def prove_trial(caller: Reading, source: Source) -> TrialProof:
     return proven
 
 
-lessons: APIRouter = api_router("reflections")
+lessons = api_router("reflections")
 
 
 @lessons.post("/seen")
@@ -341,23 +334,11 @@ async def create(
 
     example = None
     if body.example is not None:
-        example = lesson.Example(
-            body.example.task,
-            body.example.accepted,
-            rejected=body.example.rejected,
-            wrong=body.example.wrong,
-            context=body.context,
-            model=body.example.model,
-        )
+        example = lesson.Example(context=body.context, **body.example.model_dump())
 
     answer = await caller.memory.remember(
-        body.error_type,
-        body.text,
-        lesson=body.lesson,
+        **body.model_dump(exclude={"tenant", "example", "source"}),
         example=example,
-        tags=body.tags,
-        importance=body.importance,
-        context=body.context,
         origin=origin,
         source=body.source or sender,
     )
@@ -376,13 +357,7 @@ async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnsw
     `silence` says why the nearest lesson is missing, and which command changes that.
     """
     matches = await caller.memory.query(
-        body.text,
-        body.limit,
-        tags=body.tags,
-        match=body.match,
-        kind=body.kind,
-        importance=body.importance,
-        reviews=review.may_review(caller),
+        **body.model_dump(exclude={"tenant"}), reviews=review.may_review(caller)
     )
     return schemas.QueryAnswer(items=matches, next=None, silence=matches.silence)
 
@@ -391,7 +366,7 @@ async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnsw
 async def listed(
     caller: Reading,
     page: Paged,
-    kind: schemas.Kind | None = None,
+    kind: lesson.LessonKind | None = None,
     error_type: Word = "",
     tag: Word = "",
     state: State | None = None,
@@ -438,29 +413,19 @@ async def edit(
     """
     if if_match is None:
         raise Problem(
-            status=428,
-            code="precondition_required",
+            428,
+            "precondition_required",
             detail="send If-Match with the ETag of the lesson",
         )
 
-    # The audit log keeps a digest of the new words, not the words.
     changes = body.model_dump(exclude={"tenant"}, exclude_none=True)
+    edition = if_match.strip().strip('"')
+    # The audit log keeps a digest of the new words, not the words.
+    recorded = changes
     if body.text:
-        changes["text"] = short_digest(redact(body.text))
-    caller.record("reflection.edit", str(id), **changes)
-
-    edited = await caller.write(
-        editions.amend,
-        id,
-        if_match.strip().strip('"'),
-        caller.by,
-        body.why,
-        pinned=body.pinned,
-        retired=body.retired,
-        restored=body.restored,
-        text=body.text,
-    )
-
+        recorded = {**changes, "text": short_digest(redact(body.text))}
+    caller.record("reflection.edit", str(id), **recorded)
+    edited = await caller.write(editions.amend, id, edition, caller.by, **changes)
     if body.text:
         await caller.setup.embed_soon(caller.scope)
     return _with_etag(review.visible(caller, edited), response)
@@ -489,7 +454,7 @@ def _with_etag(lesson: Fields, response: Response) -> Document:
     return dict(lesson)
 
 
-quarantine: APIRouter = api_router("quarantine", "/v1/quarantine")
+quarantine = api_router("quarantine", "/v1/quarantine")
 
 
 @quarantine.get("")
@@ -551,7 +516,7 @@ async def rule(
     return {"id": id, "state": state, "by": caller.by, "why": body.why}
 
 
-episodes_router: APIRouter = api_router("episodes")
+episodes_router = api_router("episodes")
 _JSON_MEDIA_TYPE = "application/json"
 SentOrigin = Annotated[
     str,
@@ -629,7 +594,7 @@ async def list_episodes(
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 
-traces_router: APIRouter = api_router("traces")
+traces_router = api_router("traces")
 
 
 @traces_router.post("/traces", name="traces", response_class=Response)
@@ -656,9 +621,7 @@ async def receive_traces(
             spans = await offload(json.loads, body)
         refused = await receive(caller.setup.store, caller.scope, spans, author)
     except (InvalidInput, ValueError, RecursionError) as error:
-        raise Problem(
-            status=400, code="invalid_traces", detail=f"not OTLP: {error}"
-        ) from error
+        raise Problem(400, "invalid_traces", detail=f"not OTLP: {error}") from error
 
     unknown = refused.pop(UNKNOWN_SPANS_REASON, 0)
     caller.setup.metrics.refused.inc(refused.total())

@@ -23,7 +23,7 @@ from heedful_server.auth import Administering, Paged, api_router
 from heedful_server.jobs import Workload
 from heedful_server.setup import MAX_CACHE_SECONDS, Setup
 
-router: APIRouter = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"])
 # A service without workers answers: it queues the work.
 READY_STATES = {"ok", "no_worker", "behind"}
 # What the page of the documentation may load: nothing but its own style.
@@ -44,12 +44,12 @@ class Readiness:
 
     def __init__(self) -> None:
         # The holder of the lock asks the store and the job queue; others wait for it.
-        self.probing: asyncio.Lock = asyncio.Lock()
+        self.probing = asyncio.Lock()
         # When they were asked last, in seconds of the monotonic clock.
-        self.probed: float = float("-inf")
+        self.probed = float("-inf")
         self.states: dict[str, str] = {}
         # The name of the error; "" without damage. Only a restart can end it.
-        self.damage: str = ""
+        self.damage = ""
 
     async def ask(self, setup: Setup) -> bool:
         """Ask the store and the job queue, or repeat an answer that is new enough.
@@ -139,7 +139,7 @@ def documentation(app: FastAPI) -> bytes:
     return templates.get_template("docs.html.j2").render(spec=app.openapi()).encode()
 
 
-keys_router: APIRouter = api_router("keys")
+keys_router = api_router("keys")
 
 
 @keys_router.get("/keys")

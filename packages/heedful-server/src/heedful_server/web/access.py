@@ -4,7 +4,7 @@ from heedful.errors import NotFound
 from heedful.store import keys as key_store
 from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.web.lists import table, unknown_filters
-from heedful_server.web.site import SiteAction, SitePage, Visit, page_links
+from heedful_server.web.site import Visit, page_links
 
 MAX_SHOWN_KEYS = 200
 
@@ -13,7 +13,7 @@ async def keys(visit: Visit) -> Document:
     """Show the keys of the tenant, and the newest rows of its audit."""
     answer = await visit.get("/v1/keys", limit=MAX_SHOWN_KEYS)
     audit = await visit.get(
-        "/v1/audit", limit=MAX_SHOWN_ROWS, cursor=visit.query.get("cursor")
+        "/v1/audit", limit=MAX_SHOWN_ROWS, cursor=visit.query_text("cursor")
     )
     return {
         "heading": "Keys",
@@ -43,9 +43,3 @@ async def revoke_key(visit: Visit) -> str:
         raise NotFound("key", id, f"the keys of {caller.key.tenant}")
     key = await caller.write(key_store.revoke, id, caller.by)
     return f"{key.name} is revoked. If it was stolen: {key.revoke}"
-
-
-PAGES = (
-    SitePage(address="/keys", template="list", title="Keys", make=keys, may=("admin",)),
-)
-ACTIONS = (SiteAction(revoke_key, ("admin",)),)

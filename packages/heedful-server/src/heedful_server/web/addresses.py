@@ -9,7 +9,7 @@ from starlette.requests import Request
 from heedful.errors import HeedfulError
 from heedful_server.auth import Callers
 from heedful_server.middleware import check_local
-from heedful_server.problems import Problem
+from heedful_server.problems import Problem, bad_request
 from heedful_server.web.page_templates import DATA_ENDING
 
 SITE_PATH = "/ui"
@@ -65,11 +65,7 @@ def cookie_name(request: Request) -> str:
 def check_host(request: Request) -> None:
     """Refuse a Host header that no browser sends for this address. Raises Problem."""
     if not re.fullmatch(r"[\w.\-\[\]:]+", request.headers.get("host", ""), re.ASCII):
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail="the request has no valid Host header",
-        )
+        raise bad_request("the request has no valid Host header")
 
 
 def origin_scheme(request: Request) -> str:

@@ -7,7 +7,6 @@ or output is cut in SQL; they say what was left out.
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,7 +15,6 @@ from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.scope import DAY_SECONDS
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.store import lessons as lesson_store, search
@@ -46,12 +44,6 @@ def rows(db: Db, scope: Scope, statement: str, /, **values: Any) -> list[Documen
     """Return the rows of a named statement in a scope."""
     sql = statements(db.dialect)[statement]
     return [dict(row) for row in db.execute(sql, {**key_of(scope), **values})]
-
-
-def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
-    """Return figures that change whenever a loop, note, lesson or episode does."""
-    (row,) = rows(db, scope, "latest")
-    return tuple(row.values())
 
 
 def beginning(text: str, size: int) -> tuple[Any, int]:
@@ -175,13 +167,3 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Document, Document]:
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Document]:
     """Return the newest runs of pipelines."""
     return rows(db, scope, "runs", limit=limit, before=before)
-
-
-def overrides(db: Db, scope: Scope) -> list[Document]:
-    """Return the overrides that expire within a day, soonest first."""
-    now = time.time()
-    return [
-        row
-        for row in rows(db, scope, "overrides", now=now, limit=20)
-        if row["until"] < now + DAY_SECONDS
-    ]

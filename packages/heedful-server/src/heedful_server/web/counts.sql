@@ -14,6 +14,7 @@ case when state <> 'passed' or kind = 'run' then state
        from attempt where attempt.loop = loop.n order by number desc limit 1), state) end
 
 -- name: latest
+-- Figures that change whenever a loop, note, lesson or episode does.
 -- Persons wrote the notes, so there are few.
 select coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0) as loops,
        coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
@@ -109,7 +110,7 @@ order by loop.updated desc limit :limit;
 -- name: overrides
 select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
 from override cross join loop
-where loop.n = override.loop and loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
+where loop.n = override.loop and loop.tenant = :tenant and loop.project = :project and override.until > :now and override.until < :soon and override.used < override.decisions
 order by override.until limit :limit;
 
 -- name: words_at
@@ -122,9 +123,9 @@ where l.tenant = :tenant and l.project = :project and l.id in (select cast(value
 order by r.id;
 
 -- name: sources_of
--- Without reviews, texts that nobody has reviewed are left out.
+-- Loops are no such sources. Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
-where e.scope = :token and e.lesson_id = :id and o.source <> ''
+where e.scope = :token and e.lesson_id = :id and o.source <> '' and o.source not like 'loop:%'
   and (:reviews or e.state <> 'quarantined' and not e.unreviewed) order by o.source limit :places;
 
 -- name: sessions_of

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
-from heedful.lessons.scope import name_tenant
+from heedful.lessons.scope import DAY_SECONDS, name_tenant
 from heedful.memory import quarantine
 from heedful.store import lessons, reminders
 from heedful.store.connection import Db, Row, token
@@ -23,7 +23,7 @@ from heedful_server.web.first_loop import begin
 from heedful_server.web.lists import known_failures, short_names
 from heedful_server.web.loop_list import recent_loops
 from heedful_server.web.memory_pages import read_proof
-from heedful_server.web.site import READING, SitePage, Visit
+from heedful_server.web.site import Visit
 
 NEED_SECONDS = 7 * 86_400.0  # a loop that stopped before this time needs nobody
 
@@ -84,8 +84,8 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
     A row says `what` it is, what it is `about`, the `number` of cases, and `since`
     when. It has the `path` of its page, and perhaps a `command`.
     """
-    since = time.time() - NEED_SECONDS
-    needs = [_cause(cause) for cause in causes if cause.last >= since]
+    now = time.time()
+    needs = [_cause(cause) for cause in causes if cause.last >= now - NEED_SECONDS]
     if visit.may("read"):
         needs += await visit.caller.read(_waiting_texts)
     needs += await visit.caller.read(_broken_loops)
@@ -116,13 +116,14 @@ async def list_needs(visit: Visit, causes: Sequence[FailureCause]) -> list[Docum
         for row in unheeded
     ]
     needs += await troubled_queues(visit)
+    overrides = await visit.rows("overrides", now=now, soon=now + DAY_SECONDS, limit=20)
     needs += [
         _need(
             f"{row['id']}: {row['rule']}",
             about=f"override by {row['by']} expires soon",
             path=f"/loops/{row['id']}",
         )
-        for row in await visit.caller.read(counts.overrides)
+        for row in overrides
     ]
     return needs
 
@@ -272,9 +273,3 @@ async def list_projects(visit: Visit) -> list[Document]:
             totals = sum_loops(newest.loops).plain
         projects.append({"name": name, "totals": totals})
     return projects
-
-
-PAGES = (
-    SitePage(address="/", template="home", title="Home", make=home, may=READING),
-    SitePage(address="/home", template="home", title="Home", make=home, may=READING),
-)

@@ -32,7 +32,7 @@ from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_ROWS, Document, Fields
 from heedful_server import review
 from heedful_server.auth import Caller
 from heedful_server.web import counts
-from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit, is_number
+from heedful_server.web.site import Visit, is_number
 
 Case = list[QuarantinedLesson]
 MAX_QUEUE_TEXTS = 200  # the newest ones
@@ -365,20 +365,3 @@ async def revoke(visit: Visit) -> str:
         source, by=visit.caller.by, why=why
     )
     return f"Removed all of {source}: {_removed_words(removed)}."
-
-
-PAGES = (
-    SitePage(
-        address="/inbox", template="inbox", title="Inbox", make=inbox, may=REVIEWING
-    ),
-    SitePage(
-        address="/inbox/{n:int}",
-        template="inbox",
-        title="Inbox",
-        make=inbox,
-        may=REVIEWING,
-    ),
-)
-ACTIONS = tuple(
-    SiteAction(do, ("approve",)) for do in (release, reject, undo, trust, revoke)
-)

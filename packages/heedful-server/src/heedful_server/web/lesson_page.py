@@ -14,9 +14,8 @@ from heedful.wire import lesson_from_wire
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.memory_pages import NEVER_SHOWN, NOT_SHOWN_SINCE, measure
-from heedful_server.web.site import READING, SiteAction, SitePage, Visit
+from heedful_server.web.site import Visit
 
-LOOP_SOURCE_PREFIX = "loop:"
 UNSHOWN_STATES: Mapping[str, str] = {
     "quarantined": "it waits for a review",
     "retired": "it is retired",
@@ -74,11 +73,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "example": examples.get(n, {}),
         "places": places,
-        "sources": [
-            row["source"]
-            for row in sources
-            if not row["source"].startswith(LOOP_SOURCE_PREFIX)
-        ],
+        "sources": [row["source"] for row in sources],
         "sessions": [row["source"] for row in sessions],
         "rulings": rulings,
         "versions": await visit.rows("versions_of", **parameters),
@@ -133,36 +128,23 @@ async def _read_waiting(
 
 async def amend(visit: Visit) -> str:
     """Pin or unpin a lesson, retire or restore it, or give it new words."""
-    form = visit.form
     changes: dict[str, Document] = {
         "pin": {"pinned": True},
         "unpin": {"pinned": False},
         "restore": {"restored": True},
         "retire": {"retired": True},
-        "edit": {"text": form.get("text", "")},
+        "edit": {"text": visit.form_text("text")},
     }
 
-    change = form.get("change")
+    change = visit.form_text("change")
     if change not in changes:
         raise InvalidInput("change", change, ", ".join(changes))
 
     await visit.ask(
         "PATCH",
-        f"/v1/reflections/{form.get('id', '')}",
-        {**changes[change], "why": form.get("why", "")},
-        headers={"if-match": f'"{form.get("edition", "")}"'},
+        f"/v1/reflections/{visit.form_text('id')}",
+        {**changes[change], "why": visit.form_text("why")},
+        headers={"if-match": f'"{visit.form_text("edition")}"'},
     )
     ends = {"pin": "pinned", "unpin": "no longer pinned", "edit": "reworded"}
     return f"The lesson is {ends.get(change, f'{change}d')}."
-
-
-PAGES = (
-    SitePage(
-        address="/lessons/{n:int}",
-        template="lesson",
-        title="Lesson",
-        make=lesson,
-        may=READING,
-    ),
-)
-ACTIONS = (SiteAction(amend, ("approve",)),)

@@ -1,4 +1,4 @@
-"""What the pages with lists share: facets, orders, tables, and their addresses.
+"""What the pages with lists share: facets, tables, and their addresses.
 
 `list.html.j2` shows a page with these facts: `heading`, `search`, `facets`, `answer`,
 `parts`, `tables`, `nothing`, `next`. The rows of a table are the fact that has the name
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from heedful.errors import InvalidInput
 from heedful.store import calls
 from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Document
 from heedful_server.web.site import Visit
@@ -24,7 +23,7 @@ def facet(
     title: str,
     counts: Counter[str],
     *,
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] = {},
 ) -> Document:
     """Return a facet: a filter with the values of one field of the rows.
 
@@ -47,7 +46,7 @@ def facet(
     values = [
         {
             "value": value,
-            "label": (labels or {}).get(value, value),
+            "label": labels.get(value, value),
             "count": count,
             "chosen": value == chosen,
             "link": visit.turned(**{name: "" if value == chosen else value}),
@@ -61,39 +60,6 @@ def facet(
         "number": len(counts),
         "open": MAX_LISTED_ITEMS,
     }
-
-
-def orders(visit: Visit, labels: Mapping[str, str]) -> Document:
-    """Return the orders of a list as a facet without counts.
-
-    `labels` maps their names in an address to their titles. The first is the default,
-    and addresses leave it out. Raises InvalidInput if an address has another name.
-    """
-    first = next(iter(labels))
-    sort = visit.query.get("sort") or first
-    if sort not in labels:
-        raise InvalidInput("sort", sort, ", ".join(labels))
-    values = [
-        {
-            "value": name,
-            "label": label,
-            "chosen": name == sort,
-            "link": visit.turned(sort="" if name == first else name),
-        }
-        for name, label in labels.items()
-    ]
-    return {
-        "name": "sort",
-        "title": "Order",
-        "values": values,
-        "number": len(values),
-        "open": len(values),
-    }
-
-
-def chosen_order(orders: Document) -> str:
-    """Return the name of the order that the reader chose."""
-    return next(str(order["value"]) for order in orders["values"] if order["chosen"])
 
 
 def table(

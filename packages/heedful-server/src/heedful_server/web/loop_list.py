@@ -24,22 +24,21 @@ from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.auth import Caller
 from heedful_server.web.lists import (
     WITHOUT,
-    chosen_order,
     facet,
-    orders,
     short_names,
     table,
     unknown_filters,
 )
 from heedful_server.web.loop_summaries import found_words, summaries
 from heedful_server.web.loop_texts import search_loops
-from heedful_server.web.site import READING, SitePage, Visit, page_links
+from heedful_server.web.site import Visit, page_links
 
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")
 FACETS = ("state", "check", "key")
 FILTERS = ("text", "cause", *FACETS)
 STATE_WORDS = {"not_validated": "not validated"}
+DEFAULT_ORDER = "-changed"  # addresses leave it out
 ORDERS = {
     "-changed": "changed last",
     "changed": "changed first",
@@ -74,15 +73,14 @@ async def loops(visit: Visit) -> Document:
     leads to older loops. A stage of a pipeline is on the page of its run. It is listed
     here only in a search, or if its memory key or the cause of its failure is chosen.
     """
+    visit.query_choice("state", LOOP_STATES)
     filters = {name: visit.query_text(name) for name in FILTERS}
-    if filters["state"] not in ("", *LOOP_STATES):
-        raise InvalidInput("state", filters["state"], ", ".join(LOOP_STATES))
     text = filters["text"].strip()
     before, begin = _place_of(visit)
     window = await _read_window(visit, text, before)
     fitting, facet_counts = narrow(window.loops, filters)
-    order = orders(visit, ORDERS)
-    fitting.sort(key=SORTS[chosen_order(order)])
+    order = visit.query_choice("sort", SORTS) or DEFAULT_ORDER
+    fitting.sort(key=SORTS[order])
 
     end = begin + MAX_SHOWN_ROWS
     cursor = ""
@@ -124,7 +122,7 @@ async def loops(visit: Visit) -> Document:
                 facet_counts["key"],
                 labels={WITHOUT: "none", **key_names},
             ),
-            order,
+            _orders(visit, order),
         ],
         "answer": {"words": answer, "kind": ""} if fitting else None,
         "parts": parts_of(totals),
@@ -134,6 +132,26 @@ async def loops(visit: Visit) -> Document:
         "nothing": _nothing(window, filters, stage_words),
         "unknown": unknown_filters(visit.query, *FILTERS),
         **page_links(visit, cursor),
+    }
+
+
+def _orders(visit: Visit, chosen: str) -> Document:
+    """Return the orders of the list as a facet without counts."""
+    values = [
+        {
+            "value": name,
+            "label": label,
+            "chosen": name == chosen,
+            "link": visit.turned(sort="" if name == DEFAULT_ORDER else name),
+        }
+        for name, label in ORDERS.items()
+    ]
+    return {
+        "name": "sort",
+        "title": "Order",
+        "values": values,
+        "number": len(values),
+        "open": len(values),
     }
 
 
@@ -259,14 +277,3 @@ def _place_of(visit: Visit) -> tuple[int, int]:
     if match is None:
         raise InvalidInput("cursor", cursor, "that of a page of this list")
     return int(match[1]), int(match[2])
-
-
-PAGES = (
-    SitePage(
-        address="/loops",
-        template="list",
-        title="Loops",
-        make=loops,
-        may=READING,
-    ),
-)

@@ -37,7 +37,7 @@ from heedful_server.web.loop_memory import describe_memory, name_choices
 from heedful_server.web.loop_reading import window
 from heedful_server.web.matrix import make_matrix
 from heedful_server.web.run_page import run
-from heedful_server.web.site import READING, SiteAction, SitePage, Visit
+from heedful_server.web.site import Visit
 
 
 async def loop(visit: Visit, id: str) -> Document:
@@ -147,10 +147,8 @@ def _decided_facts(stored_loop: StoredLoop, policy: Document) -> Document:
         "repeats": describe_repeats(loop),
         "remedy": find_remedy(stored_loop),
         "tied": is_tied(loop),
-        "calls": loop.usage.calls,
+        **asdict(loop.usage),
         "tokens": loop.usage.tokens,
-        "cost": loop.usage.cost,
-        "seconds": loop.usage.seconds,
         "unreported": loop.unreported,
         "rungs": list(map(asdict, figure_ladders([climb]).rungs)),
         "overhead": str(climb.overhead) if climb is not None else "",
@@ -188,9 +186,15 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
                 name = f"{name}: {rule_name(part)}"
             value, limit = _reading(loop, part)
             stops = _stop_words(loop, part)
-            row = {"rule": name, "now": value, "of": limit, "stops": stops}
-            unit = getattr(part, "unit", "")
-            rows.append({**row, "unit": unit, "only_if": only_if})
+            row = {
+                "rule": name,
+                "now": value,
+                "of": limit,
+                "stops": stops,
+                "unit": getattr(part, "unit", ""),
+                "only_if": only_if,
+            }
+            rows.append(row)
     return rows
 
 
@@ -221,7 +225,7 @@ async def _ask_about_loop(visit: Visit, action: str, body: Document) -> Any:
 async def override(visit: Visit) -> str:
     """Let a loop go on past the rules that are ticked."""
     rule = visit.form_text("rule")
-    decisions = visit.number("decisions", 1, least=1)
+    decisions = visit.number("decisions", least=1)
     verdict = await _ask_about_loop(
         visit,
         "overrides",
@@ -260,20 +264,3 @@ async def note(visit: Visit) -> str:
     """Write a note on a loop."""
     await _ask_about_loop(visit, "notes", {"text": visit.form_text("text")})
     return "The note is saved."
-
-
-PAGES = (
-    SitePage(
-        address="/loops/{id:path}",
-        template="loop",
-        title="Loop",
-        make=loop,
-        may=READING,
-    ),
-)
-ACTIONS = (
-    SiteAction(override, ("approve",)),
-    SiteAction(cancel, ("write",)),
-    SiteAction(note, ("write",)),
-    SiteAction(correct, ("approve",)),
-)

@@ -49,9 +49,7 @@ MAX_PREVIEW_CHARS = 19_900
 
 
 @bulk
-def window(
-    db: Db, scope: Scope, id: str, first: int = 0, *, reviews: bool = False
-) -> Document:
+def window(db: Db, scope: Scope, id: str, first: int, *, reviews: bool) -> Document:
     """Return a loop with those of its attempts that its page shows.
 
     These are a block from number `first` on, 0 for the last ones, and the best and the

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from heedful.lessons.scope import Scope
 from heedful.loop.record import DOUBT_STATES
 from heedful.pages.run_report import text as plain_text
-from heedful.sanitize import visible
 from heedful.store.connection import Db, bulk
 from heedful.store.recent import RecentLoop
 from heedful.validation import MAX_STORED_TEXT_CHARS, Document
 from heedful_server.web import counts
-from heedful_server.web.loop_texts import find_folded, read_parts, snippet
+from heedful_server.web.loop_texts import find_folded, read_parts
+from heedful_server.web.page_templates import excerpt
+
+MAX_FOUND_CHARS = 90  # with what was found; one line of a list shows it
 
 
 @bulk
@@ -46,10 +49,8 @@ def summaries(db: Db, scope: Scope, loops: Sequence[RecentLoop]) -> list[Documen
             "finding": "" if passed else loop.why,
             "first_finding": loop.first_error.message if loop.first_error else "",
             "rung": counts.rung_name(ladder, loop.rung) if passed else "",
-            "calls": loop.usage.calls,
+            **asdict(loop.usage),
             "tokens": loop.usage.tokens,
-            "cost": loop.usage.cost,
-            "seconds": loop.usage.seconds,
             "created": loop.created,
             "updated": loop.updated,
             "left_out": {"task": left_out},
@@ -76,9 +77,8 @@ def found_words(
     for loop in read_parts(db, scope, hidden):
         for part in loop.parts:
             words = " ".join(" · ".join(part.texts).split())
-            place = find_folded(words, text)
-            if place is not None:
-                around = visible(snippet(words, *place))
-                snippets[loop.loop] = {"found": around, "found_in": part.kind}
+            if find_folded(words, text):
+                found = excerpt(words, text, MAX_FOUND_CHARS)
+                snippets[loop.loop] = {"found": found, "found_in": part.kind}
                 break
     return snippets

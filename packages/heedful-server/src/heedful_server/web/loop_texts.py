@@ -21,8 +21,6 @@ from heedful_server.web import counts
 MAX_PART_CHARS = 8_192
 MAX_SEARCH_SECONDS = 1.0
 SEARCH_BATCH_LOOPS = 50  # that are read at once
-# Around what was found: few, so that one line of a list shows it.
-HIT_MARGIN = 24
 
 
 class LoopPart(NamedTuple):
@@ -93,24 +91,6 @@ def find_folded(text: str, sought: str) -> tuple[int, int] | None:
     return begin, bisect_left(ends, place + len(query), key=folded_size)
 
 
-def snippet(text: str, begin: int, end: int) -> str:
-    """Return what stands in a text at a place, with some words around it.
-
-    >>> snippet("The outage was caused by a cosmic ray", 15, 21)
-    'The outage was caused by a cosmic ray'
-    >>> snippet("The outage was caused by a cosmic ray", 27, 37)
-    '… outage was caused by a cosmic ray'
-    """
-    before = text[:begin]
-    after = text[end:]
-    # A word at the edge may be only a part of one.
-    if len(before) > HIT_MARGIN:
-        before = f"… {before[-HIT_MARGIN:].partition(' ')[2]}"
-    if len(after) > 2 * HIT_MARGIN:
-        after = f"{after[: 2 * HIT_MARGIN].rpartition(' ')[0]} …"
-    return f"{before}{text[begin:end]}{after}".strip()
-
-
 def _plain_text(data: str) -> str:
     """Return JSON, or its beginning, with the texts in it as they are read."""
     data = data.replace(r"\"", "\0").replace('"', "").replace("\0", '"')
@@ -154,8 +134,11 @@ def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
 
 
 @bulk
-def search_loops(db: Db, scope: Scope, text: str, before: int = 0) -> LoopMatches:
-    """Return the newest loops with a text, older than the number `before` if given."""
+def search_loops(db: Db, scope: Scope, text: str, before: int) -> LoopMatches:
+    """Return the newest loops with a text that are older than the number `before`.
+
+    With 0, all loops are searched.
+    """
     query = fold(text)
     deadline = time.monotonic() + MAX_SEARCH_SECONDS
     oldest = before or MAX_ROWS

@@ -17,7 +17,7 @@ from heedful.validation import (
     MAX_SHOWN_LINE_CHARS,
     Document,
 )
-from heedful_server.web.page_templates import stop_words
+from heedful_server.web.page_templates import cut_words, stop_words
 
 _KINDS = {"failed": "bad", "not_validated": "warn", "warning": "warn", "passed": "good"}
 # A sign that is neither a cross nor a tick is understood only with its word.
@@ -129,10 +129,8 @@ def _change(
 
 def _snippet(words: str) -> str:
     """Return the beginning of some words."""
-    words = " ".join(words[: 4 * MAX_LABEL_CHARS].split())
-    if len(words) <= MAX_LABEL_CHARS:
-        return words
-    return f"{words[:MAX_LABEL_CHARS]}…"
+    line = " ".join(words[: 4 * MAX_LABEL_CHARS].split())
+    return cut_words(line, MAX_LABEL_CHARS)
 
 
 def _decision(attempt: StageAttempt, decisions: Mapping[int, Document]) -> Document:

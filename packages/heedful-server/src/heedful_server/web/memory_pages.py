@@ -10,7 +10,6 @@ from typing import NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from heedful.display import counted
-from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import Shown
 from heedful.lessons.links import with_rules
@@ -33,7 +32,7 @@ from heedful.validation import MAX_LISTED_ITEMS, MAX_SHOWN_ROWS, Document, Field
 from heedful_server import review
 from heedful_server.web import counts
 from heedful_server.web.lists import facet, table, unknown_filters
-from heedful_server.web.site import READING, SitePage, Visit, page_links
+from heedful_server.web.site import Visit, page_links
 
 LESSON_NUMBER = re.compile(r"(?:lesson )?([0-9]{1,15})", re.IGNORECASE)
 STATES = get_args(State)
@@ -92,7 +91,8 @@ class Measures(NamedTuple):
         elif ends.shown:
             loops = counted(ends.shown, "loop")
             lacks = f"none of {loops} compares it alone"
-        words = str(ends)
+        names_call = bool((lesson.get("mistake") or {}).get("action"))
+        words = ends.of_call if names_call else str(ends)
         if lesson["last_shown"] and not ends.shown:
             words = NOT_SHOWN_SINCE
         return {
@@ -142,9 +142,7 @@ class LessonPage(NamedTuple):
 async def lessons(visit: Visit) -> Document:
     """Show lessons, those with a proven effect first, or those that a search finds."""
     text = visit.query_text("text").strip()
-    state = visit.query_text("state")
-    if state not in ("", *STATES):
-        raise InvalidInput("state", state, ", ".join(STATES))
+    state = visit.query_choice("state", STATES)
     number_match = LESSON_NUMBER.fullmatch(text)
     if number_match is not None:
         await visit.caller.read(editions.one, int(number_match[1]))
@@ -172,7 +170,6 @@ async def lessons(visit: Visit) -> Document:
         "recall": await recall(visit),
         "facets": [facet(visit, "state", "State", state_counts, labels=STATE_LABELS)],
         "answer": _say_verdicts(page.verdicts),
-        "counts": page.verdicts,
         "parts": [
             (kind, page.verdicts[verdict], verdict)
             for verdict, kind in VERDICT_KINDS.items()
@@ -210,7 +207,7 @@ async def _rank_lessons(
     silence = NOTHING_IN_USE if state_counts else NOTHING_LEARNT
     if state:
         silence = f"No lesson is {STATE_LABELS.get(state, state)}."
-    newest = await _newest_lessons(visit, state)
+    newest = await visit.rows("lesson_order", state=state, limit=MAX_READ_ROWS)
     newest.sort(key=measures.place_of)
     begin = visit.number("cursor")
     end = begin + MAX_SHOWN_ROWS
@@ -221,11 +218,6 @@ async def _rank_lessons(
         verdicts=Counter(map(measures.verdict_of, newest)),
         cursor=cursor,
     )
-
-
-async def _newest_lessons(visit: Visit, state: str) -> list[Document]:
-    """Return what places a lesson in the list, for the newest ones in a state."""
-    return await visit.rows("lesson_order", state=state, limit=MAX_READ_ROWS)
 
 
 def _say_verdicts(verdict_counts: Counter[str]) -> Document | None:
@@ -318,7 +310,6 @@ async def proof(visit: Visit) -> Document:
         "lessons": [*lessons, *answer["lessons"][MAX_SHOWN_ROWS:]],
         "whole": trial_of.get(answer["words"]["trial"], pooled),
         "known": [lesson for lesson in lessons if lesson["gain"]],
-        "others": [lesson for lesson in lessons if not lesson["gain"]],
         "not_known": 0 if model else await _count_unknown(visit),
         "by_model": _compared_models(answer["models"]),
         "trials": trials,
@@ -365,10 +356,8 @@ def _compared_models(comparisons: Mapping[str, Document]) -> list[Document]:
 async def _count_unknown(visit: Visit) -> int:
     """Return of how many lessons in use nothing is known yet."""
     measures = await measure(visit)
-    return sum(
-        measures.verdict_of(row) == NOT_KNOWN
-        for row in await _newest_lessons(visit, "")
-    )
+    newest = await visit.rows("lesson_order", state="", limit=MAX_READ_ROWS)
+    return sum(measures.verdict_of(row) == NOT_KNOWN for row in newest)
 
 
 def in_words(comparison: Document) -> Document:
@@ -429,21 +418,3 @@ def _by_conclusion(comparison: Document) -> tuple[int, float]:
     """
     place = get_args(Conclusion).index(comparison["conclusion"])
     return place, -abs(comparison["uplift"]["gain"] or 0.0)
-
-
-PAGES = (
-    SitePage(
-        address="/lessons",
-        template="list",
-        title="Lessons",
-        make=lessons,
-        may=READING,
-    ),
-    SitePage(
-        address="/proof",
-        template="proof",
-        title="Proof",
-        make=proof,
-        may=READING,
-    ),
-)

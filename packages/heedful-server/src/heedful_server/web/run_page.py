@@ -10,7 +10,7 @@ from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
 from heedful.validation import Document
 from heedful_server.review import may_review
-from heedful_server.web.site import READING, SitePage, Visit
+from heedful_server.web.site import Visit
 
 
 async def run(visit: Visit, id: str) -> Document:
@@ -52,21 +52,3 @@ def _as_seen(visit: Visit, report: Report) -> Report:
         for stage in report.stages
     ]
     return replace(report, stages=tuple(stages))
-
-
-PAGES = (
-    SitePage(
-        address="/runs/{id:path}",
-        template="loop",
-        title="Run of a pipeline",
-        make=run,
-        may=READING,
-    ),
-    SitePage(
-        address="/send/{id:path}",
-        template="sent",
-        title="A page to send",
-        make=send,
-        may=READING,
-    ),
-)

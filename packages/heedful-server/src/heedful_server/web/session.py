@@ -5,7 +5,6 @@ has it can read. Ours holds the key of a tenant, so the service keeps it. It end
 nobody uses it for a time, and at once when its owner signs out.
 """
 
-import hashlib
 import secrets
 import time
 from collections import OrderedDict
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
+from heedful.validation import hex_digest
 from heedful_server.problems import Problem
 from heedful_server.web.addresses import origin_scheme, proxy_scheme
 
@@ -60,38 +60,30 @@ class Sessions:
 
     def __init__(self) -> None:
         # The session that was not used for the longest time comes first.
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self.invitations: set[bytes] = set()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self.invitations: set[str] = set()
         # True after an invitation of the person at this machine.
-        self.local: bool = False
+        self.local = False
 
-    def begin(
-        self,
-        authorization: str,
-        key: str = "",
-        *,
-        invited: bool = False,
-        secure: bool = False,
-    ) -> tuple[str, Session]:
-        """Return the cookie and the record of a new session of a key.
+    def begin(self, session: Session) -> str:
+        """Keep a new session, and return its cookie.
 
-        If the key has too many, the one that was not used for the longest time ends.
+        If its key has too many, the one that was not used for the longest time ends.
         """
-        for digest, session in [*self._sessions.items()]:
-            if session.is_idle:
+        for digest, earlier in [*self._sessions.items()]:
+            if earlier.is_idle:
                 del self._sessions[digest]
         of_key = [
-            digest for digest, session in self._sessions.items() if session.key == key
+            digest
+            for digest, earlier in self._sessions.items()
+            if earlier.key == session.key
         ]
         if len(of_key) >= MAX_KEY_SESSIONS:
             del self._sessions[of_key[0]]
 
         cookie = secrets.token_urlsafe(32)
-        session = Session(
-            authorization=authorization, key=key, invited=invited, secure=secure
-        )
-        self._sessions[_digest(cookie)] = session
-        return cookie, session
+        self._sessions[hex_digest(cookie)] = session
+        return cookie
 
     def find(self, cookie: str, person: bool = True) -> Session | None:
         """Return the session of a cookie; None if it ended or was idle too long.
@@ -99,7 +91,7 @@ class Sessions:
         `person` is False for what a live page asks for by itself: this does not keep a
         session alive.
         """
-        digest = _digest(cookie)
+        digest = hex_digest(cookie)
         session = self._sessions.get(digest)
         if session is None:
             return None
@@ -114,25 +106,20 @@ class Sessions:
 
     def end(self, cookie: str) -> None:
         """End the session of a cookie, if there is one."""
-        self._sessions.pop(_digest(cookie), None)
+        self._sessions.pop(hex_digest(cookie), None)
 
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
-        self.invitations.add(_digest(token))
+        self.invitations.add(hex_digest(token))
         self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
         """Return whether a token is valid, and forget it."""
-        valid = _digest(token) in self.invitations
-        self.invitations.discard(_digest(token))
+        valid = hex_digest(token) in self.invitations
+        self.invitations.discard(hex_digest(token))
         return valid
-
-
-def _digest(secret: str) -> bytes:
-    """Return the digest under which a cookie or an invitation is kept."""
-    return hashlib.sha256(secret.encode()).digest()
 
 
 def check_origin(request: Request, session: Session | None) -> None:
@@ -148,8 +135,8 @@ def check_origin(request: Request, session: Session | None) -> None:
     is_other_scheme = session is not None and session.secure != (scheme == "https")
     if not is_own or is_insecure or is_other_scheme:
         raise Problem(
-            status=403,
-            code="other_origin",
+            403,
+            "other_origin",
             detail="the form is not from a page of this site",
         )
 
@@ -159,7 +146,7 @@ def check_token(session: Session, form: Mapping[str, str]) -> None:
     token = form.get("token", "")
     if not compare_digest(session.token.encode(), token.encode()):
         raise Problem(
-            status=403,
-            code="forged",
+            403,
+            "forged",
             detail="the form has no valid token; load the page again",
         )

@@ -11,7 +11,14 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import methodcaller
@@ -37,6 +44,7 @@ from heedful.lessons.commands import quote_words
 from heedful.memory import quarantine
 from heedful.pages.run_report import STYLE_FILE
 from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
+from heedful.store.keys import Permission
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.validation import Document, Fields
@@ -44,7 +52,7 @@ from heedful_server import problems
 from heedful_server.auth import Caller, Callers, local
 from heedful_server.bodies import read_body
 from heedful_server.middleware import Admission, check_local
-from heedful_server.problems import Problem
+from heedful_server.problems import Problem, bad_request
 from heedful_server.setup import Setup
 from heedful_server.web import counts
 from heedful_server.web.addresses import (
@@ -68,6 +76,7 @@ STREAM_TYPE = "text/event-stream"
 ENDED_EVENT = "event: ended\ndata: {}\n\n"  # the session, or its key, is no more
 ASK_LATER_EVENT = "retry: 5000\n\n"  # the browser asks again after 5,000 milliseconds
 MAX_FORM_BYTES = 64 * 1024
+MAX_FORM_NUMBER = 10**15
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
 MAX_TENANT_STREAMS = 64  # at a time
@@ -79,8 +88,8 @@ SITE_FILES: Mapping[str, Path] = {
 # A page with loops or lessons needs one of these permissions, as in the API. A page
 # with words of tools, or of lessons that wait in quarantine, needs the one of
 # REVIEWING.
-READING = ("read", "recall")
-REVIEWING = ("read",)
+READING: tuple[Permission, ...] = ("read", "recall")
+REVIEWING: tuple[Permission, ...] = ("read",)
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; "
@@ -124,11 +133,11 @@ class Visit:
         path: str,
         body: Any = None,
         *,
-        query: Fields | None = None,
-        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] = {},
+        headers: Mapping[str, str] = {},
     ) -> Any:
         """Return what a route answers in the visitor's project. Raises Problem."""
-        fields = {"project": self.caller.scope.project, **(query or {})}
+        fields = {"project": self.caller.scope.project, **query}
         sent = {
             name: value for name, value in fields.items() if value not in ("", None)
         }
@@ -138,8 +147,8 @@ class Visit:
         )
         if status >= 400:
             raise Problem(
-                status=status,
-                code=answer.get("code", "refused"),
+                status,
+                answer.get("code", "refused"),
                 detail=answer.get("detail", "the service refused this"),
             )
         return answer
@@ -156,35 +165,20 @@ class Visit:
         """Return a part of the query of the address, "" without it."""
         return self.query.get(name, "")
 
+    def query_choice(self, name: str, choices: Collection[str]) -> str:
+        """Return a part of the query, "" without it. Raises InvalidInput for others."""
+        value = self.query_text(name)
+        if value and value not in choices:
+            raise InvalidInput(name, value, ", ".join(choices))
+        return value
+
     async def rows(self, statement: str, **values: Any) -> list[Document]:
         """Return the rows of a named statement of `counts.sql` in the project."""
         return await self.caller.read(counts.rows, statement, **values)
 
     def may(self, *permissions: str) -> bool:
-        """Return whether the visitor may do what needs one of these permissions.
-
-        On pages that are read-only, nobody may change anything.
-        """
-        if self.read_only and {"write", "approve", "admin"} & set(permissions):
-            return False
+        """Return whether the visitor may do what needs one of these permissions."""
         return bool(set(permissions) & set(self.caller.key.may))
-
-    def needs(self, permissions: Sequence[str], deed: str = "see") -> None:
-        """Raise Problem if the visitor has none of these permissions.
-
-        `deed` says what the visitor wants: to "see" a page, or to "do" what a form asks
-        for.
-        """
-        if self.may(*permissions):
-            return
-        reason = f"it needs {' or '.join(permissions)}"
-        if self.read_only and deed == "do":
-            reason = "these pages are read-only"
-        raise Problem(
-            status=403,
-            code="forbidden",
-            detail=f"the key may not {deed} this: {reason}",
-        )
 
     def link(self, path: str, /, **query: Any) -> str:
         """Return the address of a page in this project, which others can open, too."""
@@ -225,18 +219,15 @@ class Visit:
         path, _, query = self.link(page, **self.query).partition("?")
         return f"{path}.json?{query}"
 
-    def number(
-        self, name: str, default: int = 0, most: int = 10**15, least: int = 0
-    ) -> int:
-        """Return a whole number of the form, or else of the address.
+    def number(self, name: str, least: int = 0) -> int:
+        """Return a whole number of the form, or else of the address; else `least`.
 
-        Raises InvalidInput if it is not a number from `least` to `most`.
+        Raises InvalidInput if it is not a number from `least` to `MAX_FORM_NUMBER`.
         """
-        value = (self.form or self.query).get(name) or str(default)
-        if not is_number(value) or not least <= int(value) <= most:
-            raise InvalidInput(
-                name, value, f"a whole number from {least:,} to {most:,}"
-            )
+        value = (self.form or self.query).get(name) or str(least)
+        if not is_number(value) or not least <= int(value) <= MAX_FORM_NUMBER:
+            allowed = f"a whole number from {least:,} to {MAX_FORM_NUMBER:,}"
+            raise InvalidInput(name, value, allowed)
         return int(value)
 
 
@@ -253,19 +244,11 @@ class SitePage:
     template: str
     title: str
     make: Callable[..., Awaitable[Document]]
-    may: tuple[str, ...]
+    may: tuple[Permission, ...]
 
 
-@dataclass(frozen=True)
-class SiteAction:
-    """What a form asks for: `do` does it and says what it did.
-
-    The form is sent to an address that ends with the name of `do`. The key of the
-    visitor needs one of the permissions `may`.
-    """
-
-    do: Callable[[Visit], Awaitable[str]]
-    may: tuple[str, ...]
+# What a form asks for: it does this, and says what it did.
+Action = Callable[[Visit], Awaitable[str]]
 
 
 class Site:
@@ -274,7 +257,7 @@ class Site:
     With `read_only`, no form changes anything.
     """
 
-    path: str = SITE_PATH  # for the log and the metrics of the service
+    path = SITE_PATH  # for the log and the metrics of the service
 
     def __init__(
         self,
@@ -283,7 +266,7 @@ class Site:
         admission: Admission,
         *,
         pages: Sequence[SitePage],
-        actions: Sequence[SiteAction],
+        actions: Mapping[Permission, Sequence[Action]],
         read_only: bool = False,
     ) -> None:
         self._app = app
@@ -291,8 +274,12 @@ class Site:
         self._admission = admission
         self._read_only = read_only
         self._callers = Callers(setup)
-        self._actions = {action.do.__name__: action for action in actions}
-        self.sessions: Sessions = Sessions()
+        # A form is sent to an address that ends with the name of its action.
+        self._actions = {}
+        for permission, permitted in actions.items():
+            for action in permitted:
+                self._actions[action.__name__] = (action, permission)
+        self.sessions = Sessions()
         # Prints an invitation for the person at this machine, if heedful ui runs.
         self.invites: Callable[[str], None] | None = None
         self._streams = Counter[str]()  # those that are open, by tenant
@@ -300,7 +287,6 @@ class Site:
 
         # Only visitors who are signed in reach the pages. The first route that fits
         # answers.
-        self.pages: tuple[SitePage, ...] = tuple(pages)
         self._pages = Router(
             [
                 Route("/sign-out", self._sign_out, methods=["GET", "POST"]),
@@ -356,11 +342,9 @@ class Site:
         visit = getattr(request.state, "visit", None)
         is_here = visit is not None and visit.is_here
         if is_here and isinstance(error, StoreError):
-            problem = Problem(
-                status=problem.status, code=problem.code, detail=str(error)
-            )
+            problem = replace(problem, detail=str(error))
 
-        return self._problem(request, problem)
+        return self._problem(request, problem, visit)
 
     async def _file(self, request: Request) -> Response:
         """Send the script, the icon or the style of the pages. Raises NotFound."""
@@ -447,13 +431,13 @@ class Site:
         self.sessions.end(cookie_of(request))
 
         secure = "https" in (origin_scheme(request), proxy_scheme(request))
-        cookie, _ = self.sessions.begin(
-            authorization, key, invited=invited, secure=secure
+        session = Session(
+            authorization=authorization, key=key, invited=invited, secure=secure
         )
         response = RedirectResponse(page, 303)
         response.set_cookie(
             cookie_name(request),
-            cookie,
+            self.sessions.begin(session),
             path=SITE_PATH,
             httponly=True,
             samesite="strict",
@@ -486,7 +470,6 @@ class Site:
             if project:
                 caller = caller.within(project)
             request.state.visit = replace(visit, caller=caller, form=form)
-            request.state.caller = caller
             await self._pages(scope, receive, send)
 
     async def _visit(self, request: Request) -> Visit:
@@ -502,9 +485,13 @@ class Site:
         if session is None:
             raise KeyRefused("sign in first: the session has ended, or there was none")
 
+        caller = await self._caller_of(session, request.headers)
+        if self._read_only:
+            may = tuple(name for name in caller.key.may if name in READING)
+            caller = replace(caller, key=replace(caller.key, may=may))
         return Visit(
             app=self._app,
-            caller=await self._caller_of(session, request.headers),
+            caller=caller,
             session=session,
             path=path,
             query=dict(request.query_params),
@@ -539,11 +526,7 @@ class Site:
         try:
             fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
         except ValueError as error:
-            raise Problem(
-                status=400,
-                code="bad_request",
-                detail=f"the form cannot be read: {error}",
-            ) from error
+            raise bad_request(f"the form cannot be read: {error}") from error
         # Several ticked boxes with one name send a field each. Browsers end the lines
         # of a text with "\r\n".
         return {
@@ -567,7 +550,7 @@ class Site:
         async def show(request: Request) -> Response:
             """Return the page as HTML, or its data as JSON."""
             visit: Visit = request.state.visit
-            visit.needs(page.may)
+            visit.caller.needs(*page.may)
             facts = await page.make(visit, **request.path_params)
             if is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
@@ -594,10 +577,12 @@ class Site:
         if name not in self._actions:
             raise NotFound("action", name, "these pages")
 
-        action = self._actions[name]
-        visit.needs(action.may, "do")
+        action, permission = self._actions[name]
+        if self._read_only:
+            raise Problem(403, "forbidden", detail="these pages are read-only")
+        visit.caller.needs(permission)
         with Effects(actor=visit.caller.actor):
-            visit.session.note = await action.do(visit)
+            visit.session.note = await action(visit)
         following = visit.following or own_address(visit.form_text("back"))
         return RedirectResponse(following, 303)
 
@@ -608,16 +593,16 @@ class Site:
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
         visit: Visit = request.state.visit
-        visit.needs(READING)
+        visit.caller.needs(*READING)
         if request.method == "HEAD":
             return Response(media_type=STREAM_TYPE)
 
-        seen_state = await visit.caller.read(counts.latest)
+        seen_state = await visit.rows("latest")
         changes = self._changes(visit, cookie_of(request), request.headers, seen_state)
         return StreamingResponse(changes, media_type=STREAM_TYPE)
 
     async def _changes(
-        self, visit: Visit, cookie: str, headers: Headers, seen_state: tuple[Any, ...]
+        self, visit: Visit, cookie: str, headers: Headers, seen_state: list[Document]
     ) -> AsyncIterator[str]:
         """Yield an event each time something of the visitor's project changed.
 
@@ -644,7 +629,7 @@ class Site:
                     if self.sessions.find(cookie, person=False) is None:
                         raise KeyRefused("the session has ended")
                     await self._caller_of(visit.session, headers)
-                    latest = await visit.caller.read(counts.latest)
+                    latest = await visit.rows("latest")
                 except KeyRefused:
                     yield ENDED_EVENT
                     return
@@ -657,7 +642,9 @@ class Site:
         finally:
             self._streams -= Counter([tenant])
 
-    def _problem(self, request: Request, problem: Problem) -> Response:
+    def _problem(
+        self, request: Request, problem: Problem, visit: Visit | None
+    ) -> Response:
         """Return a problem as a page or as data, or ask the visitor to sign in."""
         must_sign_in = problem.status == 401 and request.method == "GET"
         # With a click on a link in a mail or a chat, the browser sends no cookie. It
@@ -695,7 +682,6 @@ class Site:
         }
         if problem.status >= 500:
             facts["request_id"] = request.state.request_id
-        visit = getattr(request.state, "visit", None)
         page = _html(
             "ui/problem.html.j2",
             visit,

@@ -1,10 +1,13 @@
 """All pages and forms of the site, and how a service gets them."""
 
+from collections.abc import Mapping, Sequence
+
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
+from heedful.store.keys import Permission
 from heedful_server.web import (
     access,
     home,
@@ -18,27 +21,109 @@ from heedful_server.web import (
     work,
 )
 from heedful_server.web.addresses import SITE_PATH
-from heedful_server.web.site import Site, SiteAction, SitePage
+from heedful_server.web.site import READING, REVIEWING, Action, Site, SitePage
 
-PAGES: tuple[SitePage, ...] = (
-    *home.PAGES,
-    *loop_list.PAGES,
-    *loop_page.PAGES,
-    *memory_pages.PAGES,
-    *lesson_page.PAGES,
-    *inbox.PAGES,
-    *run_page.PAGES,
-    *trace.PAGES,
-    *work.PAGES,
-    *access.PAGES,
+PAGES = (
+    SitePage(address="/", template="home", title="Home", make=home.home, may=READING),
+    SitePage(
+        address="/home", template="home", title="Home", make=home.home, may=READING
+    ),
+    SitePage(
+        address="/loops",
+        template="list",
+        title="Loops",
+        make=loop_list.loops,
+        may=READING,
+    ),
+    SitePage(
+        address="/loops/{id:path}",
+        template="loop",
+        title="Loop",
+        make=loop_page.loop,
+        may=READING,
+    ),
+    SitePage(
+        address="/lessons",
+        template="list",
+        title="Lessons",
+        make=memory_pages.lessons,
+        may=READING,
+    ),
+    SitePage(
+        address="/lessons/{n:int}",
+        template="lesson",
+        title="Lesson",
+        make=lesson_page.lesson,
+        may=READING,
+    ),
+    SitePage(
+        address="/proof",
+        template="proof",
+        title="Proof",
+        make=memory_pages.proof,
+        may=READING,
+    ),
+    SitePage(
+        address="/inbox",
+        template="inbox",
+        title="Inbox",
+        make=inbox.inbox,
+        may=REVIEWING,
+    ),
+    SitePage(
+        address="/inbox/{n:int}",
+        template="inbox",
+        title="Inbox",
+        make=inbox.inbox,
+        may=REVIEWING,
+    ),
+    SitePage(
+        address="/work",
+        template="list",
+        title="Runs and traces",
+        make=work.work,
+        may=READING,
+    ),
+    SitePage(
+        address="/runs/{id:path}",
+        template="loop",
+        title="Run of a pipeline",
+        make=run_page.run,
+        may=READING,
+    ),
+    SitePage(
+        address="/traces/{digest:path}",
+        template="loop",
+        title="Trace",
+        make=trace.trace,
+        may=REVIEWING,
+    ),
+    SitePage(
+        address="/send/{id:path}",
+        template="sent",
+        title="A page to send",
+        make=run_page.send,
+        may=READING,
+    ),
+    SitePage(
+        address="/keys", template="list", title="Keys", make=access.keys, may=("admin",)
+    ),
 )
-ACTIONS: tuple[SiteAction, ...] = (
-    *loop_page.ACTIONS,
-    *lesson_page.ACTIONS,
-    *inbox.ACTIONS,
-    *trace.ACTIONS,
-    *access.ACTIONS,
-)
+# What forms ask for, by the permission that it needs.
+ACTIONS: Mapping[Permission, Sequence[Action]] = {
+    "write": (loop_page.cancel, loop_page.note, trace.reflect_now),
+    "approve": (
+        loop_page.override,
+        loop_page.correct,
+        lesson_page.amend,
+        inbox.release,
+        inbox.reject,
+        inbox.undo,
+        inbox.trust,
+        inbox.revoke,
+    ),
+    "admin": (access.revoke_key,),
+}
 
 
 def add_pages(app: FastAPI, read_only: bool = False) -> Site:

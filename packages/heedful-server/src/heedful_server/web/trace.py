@@ -16,7 +16,7 @@ from heedful.store.offload import offload
 from heedful.validation import MAX_SHOWN_ROWS, Document
 from heedful_server.jobs import Work
 from heedful_server.web import counts
-from heedful_server.web.site import REVIEWING, SiteAction, SitePage, Visit
+from heedful_server.web.site import Visit
 from heedful_server.web.steps import first_error, steps_of, time_span
 
 RETRY_COMMAND = "heedful worker --once"
@@ -159,15 +159,3 @@ async def reflect_now(visit: Visit) -> str:
         "A worker reflects on it next; this page shows the result when it is loaded "
         "again."
     )
-
-
-PAGES = (
-    SitePage(
-        address="/traces/{digest:path}",
-        template="loop",
-        title="Trace",
-        make=trace,
-        may=REVIEWING,
-    ),
-)
-ACTIONS = (SiteAction(reflect_now, ("write",)),)

@@ -19,7 +19,7 @@ from heedful_server.jobs import Work
 from heedful_server.web import counts
 from heedful_server.web.lists import facet, known_failures, table, unknown_filters
 from heedful_server.web.loop_list import MADE_UP_ID_PART, loop_called
-from heedful_server.web.site import READING, SitePage, Visit
+from heedful_server.web.site import Visit
 from heedful_server.web.trace import RETRY_COMMAND
 
 MAX_SOUGHT_RUNS = 100  # the newest ones of pipelines, among which a text is sought
@@ -249,17 +249,6 @@ def describe_work(pipelines: Sequence[Document], agents: Sequence[Document]) -> 
                 troubles = [trouble.removeprefix("1 ") for trouble in troubles]
             sentences.append(f"{runs}: {', '.join(troubles) or 'none failed'}.")
     return " ".join(sentences)
-
-
-PAGES = (
-    SitePage(
-        address="/work",
-        template="list",
-        title="Runs and traces",
-        make=work,
-        may=READING,
-    ),
-)
 
 
 @bulk

@@ -408,14 +408,8 @@ class Judge:
 
 def _read_biases(role: Role, answer: Fields, candidate: str) -> Iterator[Finding]:
     """Yield a warning for each bias tag in an answer. Raises InvalidInput."""
-    entries = answer.get("biases")
-    require(
-        isinstance(entries, list), "biases", entries, "a list, empty if there is none"
-    )
-
-    for bias in entries or ():
-        require(isinstance(bias, dict), "an entry of biases", bias, "an object")
-        tag = bias.get("tag")
+    for bias in _entries_in(answer, "biases"):
+        tag: Any = bias.get("tag")
         is_tag = isinstance(tag, str) and tag in role.tags
         require(is_tag, "tag", tag, f"one of {', '.join(role.tags)}")
         severity = _read_share(bias, "severity")
@@ -441,13 +435,7 @@ def _read_biases(role: Role, answer: Fields, candidate: str) -> Iterator[Finding
 
 def _read_issues(role: Role, answer: Fields) -> Iterator[Finding]:
     """Yield an error for each issue in an answer. Raises InvalidInput."""
-    entries = answer.get("issues")
-    require(
-        isinstance(entries, list), "issues", entries, "a list, empty if there is none"
-    )
-
-    for entry in entries or ():
-        require(isinstance(entry, dict), "an entry of issues", entry, "an object")
+    for entry in _entries_in(answer, "issues"):
         issue = _read_line(entry, "issue")
         require(issue != "", "issue", entry["issue"], "text that is not empty")
         yield Finding(
@@ -456,6 +444,16 @@ def _read_issues(role: Role, answer: Fields) -> Iterator[Finding]:
             fix=_read_line(entry, "suggestion"),
             severity=_read_share(entry, "severity"),
         )
+
+
+def _entries_in(answer: Fields, name: str) -> Iterator[Fields]:
+    """Yield the objects in the list with this name. Raises InvalidInput."""
+    entries: Any = answer.get(name)
+    is_list = isinstance(entries, list)
+    require(is_list, name, entries, "a list, empty if there is none")
+    for entry in entries:
+        require(isinstance(entry, dict), f"an entry of {name}", entry, "an object")
+        yield entry
 
 
 def _read_share(answer: Fields, name: str) -> float:
@@ -589,8 +587,6 @@ def critics(members: Sequence[Critic | Fields]) -> Critic:
 
 def combine(opinions: Sequence[Evaluation]) -> Evaluation:
     """Combine one or more opinions on a candidate, as `critics` describes."""
-    from statistics import fmean  # slow to import
-
     scores = _combine_scores(opinions)
     findings: dict[str, Finding] = {}
     for opinion in opinions:
@@ -605,17 +601,18 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
             if same is None or same.severity < finding.severity:
                 findings[finding.key] = finding
 
+    preferences = [opinion.preference for opinion in opinions]
     return Evaluation(
         tuple(findings.values()),
         scores,
         usage=sum((opinion.usage for opinion in opinions), record.NO_USAGE),
-        preference=fmean(opinion.preference for opinion in opinions),
+        preference=sum(preferences) / len(preferences),
     )
 
 
 def _combine_scores(opinions: Sequence[Evaluation]) -> dict[str, float]:
     """Return the median of each score, then how far the judges disagree about it."""
-    from statistics import median
+    from statistics import median  # slow to import
 
     scores_by_name: dict[str, list[float]] = defaultdict(list)
     for opinion in opinions:

@@ -282,7 +282,8 @@ CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 # Returns a finding for a check that raised; called with the name of the check and the
 # error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
-_texts_of = attrgetter("check", "message", "fix", "evidence", "key", "rule")
+_TEXT_FIELDS = ("check", "message", "fix", "evidence", "key", "rule")
+_texts_of = attrgetter(*_TEXT_FIELDS)
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
 )
@@ -693,16 +694,8 @@ def _redact_finding(finding: Finding) -> Finding:
     if clean_texts == texts:
         return finding
 
-    check, message, fix, evidence, key, rule = clean_texts
-    return replace(
-        finding,
-        check=check,
-        message=message,
-        fix=fix,
-        evidence=evidence,
-        key=key,
-        rule=rule,
-    )
+    changes: Document = dict(zip(_TEXT_FIELDS, clean_texts, strict=True))
+    return replace(finding, **changes)
 
 
 def _answer_error(

@@ -75,7 +75,7 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
-def check_database(db: str, *, new: bool = False) -> None:
+def check_database(db: str, *, new: bool) -> None:
     """Raise NotFound if the file `db` does not exist and may not be `new`.
 
     Raises StoreUnavailable if it may be new, and its folder does not exist.

@@ -65,6 +65,7 @@ from heedful.sanitize import clean
 from heedful.store import editions, exposures, lessons as lesson_store, retention
 from heedful.store.calls import history_of
 from heedful.store.projects import own_db
+from heedful.store.rulings import name_of
 from heedful.store.search import keys_of_rule, memory_keys
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document
 
@@ -88,7 +89,7 @@ async def _with_shown(memory: Memory, lessons: Sequence[Row]) -> list[Row]:
     """
     ids = [lesson["id"] for lesson in lessons if lesson["kind"] == "example"]
     examples = await memory.store.read(memory.scope, lesson_store.newest_examples, ids)
-    names = [f"{lesson['kind']}/{lesson['signature']}" for lesson in lessons]
+    names = list(map(name_of, lessons))
     counts = await memory.store.read(memory.scope, exposures.tally, names)
     records: list[Row] = []
     for name, lesson in zip(names, lessons, strict=True):

@@ -4,7 +4,6 @@ A run of a pipeline is stored as a loop, and so is each of its stages. Every com
 that names a loop takes the beginning of its id, or `last`.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,8 +31,8 @@ from heedful.cli.settings import (
     By,
     Limit,
     Why,
+    expiry_time,
     number_option,
-    time_after,
     where,
 )
 from heedful.display import age, counted
@@ -44,6 +43,7 @@ from heedful.errors import (
     similar_name,
 )
 from heedful.lessons.scope import Remembered, Scope
+from heedful.lessons.words import plain_text
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
@@ -249,8 +249,7 @@ def _answer_question(report: Report, question: str) -> int:
 
 def _shorten_value(value: Any) -> str:
     """Return a candidate or a task as a text that a terminal can show."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return clean(text, MAX_SHOWN_TEXT_CHARS)
+    return clean(plain_text(value), MAX_SHOWN_TEXT_CHARS)
 
 
 async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
@@ -328,17 +327,13 @@ def _state_cell(row: Row) -> str:
     return " ".join([state, *rules])
 
 
-def _attempts_cell(row: Row) -> Any:
-    """Return the number of attempts; those of a run belong to its stages."""
-    return "–" if row["attempts"] is None else row["attempts"]
-
-
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    attempts=_attempts_cell,
+    # Those of a run belong to its stages.
+    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
     age=lambda row: age(row["updated"], time.time()),
@@ -536,7 +531,7 @@ def override(
     """
     from heedful.drive.report import override as override_loop
 
-    until = time_after("--expires", expires)
+    until = expiry_time(expires)
 
     async def suspend(store: Store, scope: Scope) -> tuple[str, Verdict]:
         stored_loop = await loop_of(store, scope, loop)

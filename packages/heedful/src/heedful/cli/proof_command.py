@@ -17,6 +17,7 @@ from heedful.lessons.proof_words import say_draws, say_missing, word_proof
 from heedful.loop.ladder import LadderFigures
 from heedful.memory.memory import Memory
 from heedful.store import exposures, reminders
+from heedful.store.rulings import name_of
 from heedful.validation import Document
 
 # The fields of a lesson that are shown with its proof.
@@ -153,7 +154,7 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
 async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
     """Read the proof of loops of a model, or of all, and all that is shown with it."""
     top_lessons = await memory.top(MAX_OPTION_INTEGER)
-    names = (f"{lesson['kind']}/{lesson['signature']}" for lesson in top_lessons)
+    names = map(name_of, top_lessons)
     return LessonEvidence(
         proof=await memory.prove(model),
         lessons=dict(zip(names, top_lessons, strict=True)),

@@ -441,11 +441,9 @@ def seconds(option: str, text: str | None, *, min_days: int = 0) -> float | None
     return duration
 
 
-def time_after(option: str, text: str | None) -> float | None:
-    """Return when a time from now ends, in seconds since 1970; None if the option is
-    not given.
-    """
-    duration = seconds(option, text)
+def expiry_time(text: str | None) -> float | None:
+    """Return when `--expires` ends, in seconds since 1970; None if it is not given."""
+    duration = seconds("--expires", text)
     return None if duration is None else time.time() + duration
 
 

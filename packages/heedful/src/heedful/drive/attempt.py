@@ -327,7 +327,7 @@ class NextAttempt:
             data, type_name = to_stored(value, self.judges.output)
             if type_name:
                 attempt = replace(attempt, type_name=type_name)
-        loop = append_attempt(state.loop, attempt, time.time())
+        loop = append_attempt(state.loop, attempt)
         verdict = await word_verdict(
             decide.decide(loop, self.policy),
             loop,
@@ -446,7 +446,7 @@ async def word_verdict(
     advice: tuple[Match, ...],
 ) -> decide.Verdict:
     """Return the verdict; that of a stage has the feedback of its pipeline."""
-    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    evaluation = loop.last_evaluation
     if feedback is None or evaluation is None or not isinstance(verdict, decide.Again):
         return verdict
     hint = await feedback(evaluation, loop.goals, advice)

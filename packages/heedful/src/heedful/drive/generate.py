@@ -423,7 +423,7 @@ async def revise_candidate(
     revise: Revise,
     context: Context,
     findings: Sequence[Finding],
-    output: Output | None = None,
+    output: Output | None,
 ) -> CandidateBatch:
     """Return the result of `revise` on the last candidate. Raises GenerateFailed."""
     ask = partial(revise, context.task, context.previous, findings)

@@ -102,13 +102,13 @@ def answer_step(loop: Loop) -> str:
     return f"{len(loop.attempts) + 1}/answer"
 
 
-def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
+def append_attempt(loop: Loop, attempt: Attempt) -> Loop:
     """Return the loop with one more attempt.
 
-    If it has overrides, its time becomes `now`, so that those that have ended lapse.
+    If it has overrides, its time becomes now, so that those that have ended lapse.
     """
     loop = loop.then(attempt)
-    return replace(loop, at=now) if loop.overrides else loop
+    return replace(loop, at=time.time()) if loop.overrides else loop
 
 
 def decision_entry(
@@ -139,10 +139,10 @@ def decision_entry(
 
 
 def cancel_loop(
-    loop: Loop, policy: Policy, by: str, now: float
+    loop: Loop, policy: Policy, by: str
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """Return the cancelled loop, its verdict, and the entry that records both."""
-    loop = replace(loop, cancelled=by or "cancelled", at=now)
+    """Return the loop, cancelled now, its verdict, and the entry for both."""
+    loop = replace(loop, cancelled=by or "cancelled", at=time.time())
     verdict = decide(loop, policy)
     entry = decision_entry(loop, policy, verdict)
     return loop, verdict, replace(entry, cancelled=loop.cancelled)
@@ -273,12 +273,12 @@ class Lease:
     def __init__(
         self, store: Store | None, scope: Scope, id: str, may_exist: bool
     ) -> None:
-        self.store: Store | None = store
-        self.scope: Scope = scope
-        self.may_exist: bool = may_exist
+        self.store = store
+        self.scope = scope
+        self.may_exist = may_exist
         self.owner: str = loops.new_owner() if store is not None else ""
 
-        self.id: str = id
+        self.id = id
         # The head that the next decision writes; None if the store has it already.
         self._head: Head | None = None
         self._claimed = False

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful import errors
-from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    evaluated,
+    list_judges,
+)
 from heedful.checks.output import Output, read_output
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
@@ -25,7 +31,7 @@ def judge_names(
     checks: Sequence[Check], evaluate: Evaluate | None, output: Output | None
 ) -> tuple[str, ...]:
     """Return the names of what judges a candidate, in order."""
-    names = stop.judge_names(checks, evaluate)
+    names = stop.check_names(list_judges(checks, evaluate))
     return names if output is None else (record.OUTPUT_CHECK, *names)
 
 

@@ -340,9 +340,7 @@ def _decide(
     if rung > 1 and stored_loop.loop.ladder is not None:
         model = stored_loop.loop.ladder.names[rung - 1]
     attempt = report.attempt(stored_loop.loop, number, evaluation, rung, model=model)
-    loop = journal.append_attempt(
-        _loop_with_policy(snapshot, policy), attempt, time.time()
-    )
+    loop = journal.append_attempt(_loop_with_policy(snapshot, policy), attempt)
     # A repeated report gets this verdict from the store, which has no secrets. Texts
     # that were joined can form a secret that none of them contains.
     document = redact_data(codec.verdict_to(decide.decide(loop, policy)))
@@ -519,9 +517,7 @@ async def open_loop(
         memory = open_memory(memory, scope)
         store = _store_of_memory(store, memory)
         scope = memory.scope
-    if not isinstance(store, Store):
-        store = open_store(store)
-
+    store = open_store(store)
     scope = scope or Scope()
 
     key = key_of_checks(checks) if memory_key is None else memory_key
@@ -665,7 +661,7 @@ async def cancel(
         policy = snapshot.state.policy
         actor = redact(f"{by}: {why}" if why else by)
         loop, verdict, entry = journal.cancel_loop(
-            _loop_with_policy(snapshot, policy), policy, actor, time.time()
+            _loop_with_policy(snapshot, policy), policy, actor
         )
         await _write_entry(snapshot, memory, entry, loop)
         return verdict
@@ -711,8 +707,7 @@ async def override(
         await snapshot.journal().write(entry, before)
         return verdict
 
-    if not isinstance(store, Store):
-        store = open_store(store)
+    store = open_store(store)
     scope = scope or Scope()
     return await journal.override_once(
         store,

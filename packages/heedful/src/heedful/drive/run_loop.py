@@ -224,9 +224,7 @@ class Run(LoopSettings[C]):
             if isinstance(state.verdict, decide.Done):
                 return state
 
-            loop, verdict, entry = journal.cancel_loop(
-                state.loop, self.policy, by, time.time()
-            )
+            loop, verdict, entry = journal.cancel_loop(state.loop, self.policy, by)
             await self._journal.write(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 

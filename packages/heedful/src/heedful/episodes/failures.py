@@ -86,7 +86,7 @@ _NUMBERED_WORD_PATTERN = r"\A\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*\Z"
 _HTTP_ERRORS = ("client error", "server error")
 
 
-def failure_text(event: Event, text: str, command: str = "", *, marked: bool) -> str:
+def failure_text(event: Event, text: str, command: str, *, marked: bool) -> str:
     """Return the text of the failure that a result reports, "" if it reports none.
 
     `text` are all texts of the event, and `command` is that of its call, "" without

@@ -182,7 +182,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     missing scores. Raises InvalidInput for arguments of another type.
     """
     check_types(loop, policy)
-    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    evaluation = loop.last_evaluation
     if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
 

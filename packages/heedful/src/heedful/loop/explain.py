@@ -296,7 +296,7 @@ def _kind_and_rules(verdict: Verdict) -> tuple[str, ...]:
 
 def _list_values(loop: Loop, policy: Policy) -> Iterator[Value]:
     """Yield the scores of the last attempt, and all thresholds, that can change."""
-    last = loop.attempts[-1].evaluation if loop.attempts else None
+    last = loop.last_evaluation
     scores = last.scores if last is not None else {}
     scored = [
         (index, goal) for index, goal in enumerate(loop.goals) if goal.score in scores

@@ -9,12 +9,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date, timedelta
+from operator import attrgetter
+from typing import Any
 
 from heedful.validation import require
 
 MAX_RUNGS = 16
 # What an answer spent is known only if the answer says so; heedful counts the calls.
 REPORTED_UNITS = ("tokens", "cost")
+COST_UNITS = ("calls", "tokens", "cost", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,26 @@ class Overhead:
             return ""
         spent = f"calls {self.calls}, tokens {self.tokens}, cost {self.cost:.6g}"
         return f"besides, calls that failed or were cut off, and drafts: {spent}"
+
+
+def add_overheads(costs: Sequence[object]) -> Overhead:
+    """Return the sums of usages or overheads."""
+    sums = add_costs(costs)
+    return Overhead(
+        calls=sums["calls"],
+        tokens=sums["tokens"],
+        cost=sums["cost"],
+        seconds=sums["seconds"],
+    )
+
+
+def add_costs(costs: Sequence[object]) -> dict[str, Any]:
+    """Return the sums of usages, attempts or overheads, by unit.
+
+    >>> add_costs([Overhead(calls=1, tokens=20), Overhead(calls=2, seconds=0.5)])
+    {'calls': 3, 'tokens': 20, 'cost': 0.0, 'seconds': 0.5}
+    """
+    return {unit: sum(map(attrgetter(unit), costs)) for unit in COST_UNITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +294,7 @@ def figure_ladders(climbs_or_none: Iterable[Climb | None]) -> LadderFigures:
             _figure_rung(rung, model, attempts[rung, model], len(climbs))
             for rung, model in sorted(attempts)
         ),
-        overhead=Overhead(
-            calls=sum(climb.overhead.calls for climb in climbs),
-            tokens=sum(climb.overhead.tokens for climb in climbs),
-            cost=sum(climb.overhead.cost for climb in climbs),
-            seconds=sum(climb.overhead.seconds for climb in climbs),
-        ),
+        overhead=add_overheads([climb.overhead for climb in climbs]),
     )
 
 
@@ -292,8 +310,5 @@ def _figure_rung(
         tasks=answered,
         share=answered / tasks,
         attempts=len(attempts),
-        calls=sum(attempt.calls for attempt in attempts),
-        tokens=sum(attempt.tokens for attempt in attempts),
-        cost=sum(attempt.cost for attempt in attempts),
-        seconds=sum(attempt.seconds for attempt in attempts),
+        **add_costs(attempts),
     )

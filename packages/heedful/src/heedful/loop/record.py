@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput
 from heedful.loop.finding_key import default_key, distances_in
-from heedful.loop.ladder import Climb, Ladder, Overhead, RungAttempt
+from heedful.loop.ladder import (
+    Climb,
+    Ladder,
+    RungAttempt,
+    add_costs,
+    add_overheads,
+)
 from heedful.validation import (
     MAX_SCORE,
     as_float,
@@ -87,13 +93,7 @@ class Usage:
 
     def lasting(self, seconds: float) -> Usage:
         """Return a copy of the usage whose wall time is `seconds`."""
-        return Usage(
-            self.calls,
-            self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cost=self.cost,
-            seconds=seconds,
-        )
+        return replace(self, seconds=seconds)
 
     def __add__(self, other: Usage) -> Usage:
         if other is NO_USAGE:
@@ -739,6 +739,11 @@ class Loop:
             return self.attempts[-1].rung
         return 1 if self.ladder is None else self.ladder.start
 
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        """The evaluation of the last attempt, if there is one."""
+        return self.attempts[-1].evaluation if self.attempts else None
+
     def of_rung(self) -> Loop:
         """Return the loop with only the attempts since it came to its last rung.
 
@@ -766,27 +771,18 @@ class Loop:
             RungAttempt(
                 rung=attempt.rung,
                 passed=attempt.passes(self.goals),
-                calls=attempt.usage.calls,
-                tokens=attempt.usage.tokens,
-                cost=attempt.usage.cost,
-                seconds=attempt.usage.seconds,
+                **add_costs([attempt.usage]),
             )
             for attempt in self.attempts
             if not attempt.draft
         ]
         # A draft's cost is overhead, not the rung's.
         drafts = [attempt.usage for attempt in self.attempts if attempt.draft]
-        overhead_usage = sum(drafts, self.extra)
         return Climb(
             self.id,
             tuple(attempts),
             names=self.ladder.names,
-            overhead=Overhead(
-                calls=overhead_usage.calls,
-                tokens=overhead_usage.tokens,
-                cost=overhead_usage.cost,
-                seconds=overhead_usage.seconds,
-            ),
+            overhead=add_overheads([self.extra, *drafts]),
         )
 
     def upto(self, end: int) -> Loop:
@@ -926,11 +922,8 @@ class Loop:
 
         for attempt, leader in zip(self.attempts, self.leaders, strict=True):
             evaluation = attempt.evaluation if attempt.has_candidate else None
-            if evaluation is None or leader is None:
-                answers.append(False)
-                continue
-
-            if self.improves.against == "best" and leader is not attempt:
+            is_beaten = self.improves.against == "best" and leader is not attempt
+            if evaluation is None or is_beaten:
                 answers.append(False)
                 continue
 

@@ -204,11 +204,6 @@ class LoopScore:
     solvable: bool
     unscored: bool = False
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the record can tell how the loop would have ended."""
-        return self.exact and not self.unscored
-
 
 def compare(
     recorded: Sequence[RecordedLoop], policies: Iterable[Policy]

@@ -419,7 +419,7 @@ def with_stage_feedback(
 
     It is unchanged if the loop ends, has no evaluation or is not that of a stage.
     """
-    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    evaluation = loop.last_evaluation
     if stage is None or evaluation is None or not isinstance(verdict, Again):
         return verdict
 
@@ -443,7 +443,7 @@ def with_reported_names(
 
 
 def reported_names(
-    attempts: Sequence[Attempt], known: Mapping[str, str] = MappingProxyType({})
+    attempts: Sequence[Attempt], known: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the names in findings of the checks of a loop that have others there.
 
@@ -470,9 +470,9 @@ def report_stage(
     stage: StageHead,
     loop: Loop,
     decisions: Sequence[Decision],
-    briefing: MemoryNotes | None = None,
+    briefing: MemoryNotes | None,
     *,
-    task: Any = "",
+    task: Any,
     is_task: bool = False,
 ) -> StageReport:
     """Return the report of a stage from the records of its loop, with the loop's task.

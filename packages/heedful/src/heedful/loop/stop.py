@@ -121,15 +121,6 @@ def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def judge_names(
-    checks: Iterable[Callable[..., object]], evaluate: Callable[..., object] | None
-) -> tuple[str, ...]:
-    """Return the names of checks and of an evaluator, if there is one."""
-    if evaluate is None:
-        return check_names(checks)
-    return check_names((*checks, evaluate))
-
-
 @refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
@@ -232,12 +223,7 @@ class Budget:
 
     def _limits(self) -> dict[str, float]:
         """Return the limits that are set, by their unit."""
-        limits = {
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "seconds": self.seconds,
-            "calls": self.calls,
-        }
+        limits = {unit: getattr(self, unit) for unit in self.limits}
         return {unit: limit for unit, limit in limits.items() if limit is not None}
 
     @staticmethod
@@ -362,7 +348,7 @@ class Echo:
 
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count the attempts with each key of a finding in the last attempt."""
-        last = loop.attempts[-1].evaluation if loop.attempts else None
+        last = loop.last_evaluation
         if last is None or not last.keys:
             return {}
 
@@ -514,7 +500,7 @@ class Plateau:
         )
 
     def __call__(self, loop: Loop) -> Stop | None:
-        last = loop.attempts[-1].evaluation if loop.attempts else None
+        last = loop.last_evaluation
         if last is None:
             return None
 

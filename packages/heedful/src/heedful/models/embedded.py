@@ -63,7 +63,7 @@ class EmbeddedModel:
         check_integer("threads", threads)
         check_integer("context", context, least=64)
 
-        self.name: str = name
+        self.name = name
         self._cache = cache
         self._timeout = timeout
         self._progress = progress
@@ -79,7 +79,7 @@ class EmbeddedModel:
             require(is_file, "model", str(self._file), allowed)
 
         self._settings = {"context": context, "threads": threads}
-        self.context_tokens: int = context
+        self.context_tokens = context
         self.is_capable = False
         self._closed = False
         # Held during a call.

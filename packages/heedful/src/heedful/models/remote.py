@@ -97,7 +97,7 @@ class RemoteModel:
         allowed = "a provider or an address, and the name of a model"
         require(model, "model", name, allowed)
 
-        self.name: str = name
+        self.name = name
         self.model: str = model
         self._key = api_key
         self._timeout = timeout

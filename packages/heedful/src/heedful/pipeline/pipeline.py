@@ -117,9 +117,9 @@ class Pipeline:
     ) -> None:
         _check_choices({"on_exhausted": on_exhausted, "on_unvalidated": on_unvalidated})
         self.name: str = _check_name("name of a pipeline", name)
-        self.on_exhausted: runs.Exhausted = on_exhausted
-        self.on_unvalidated: Unvalidated = on_unvalidated
-        self.rerun: bool = rerun
+        self.on_exhausted = on_exhausted
+        self.on_unvalidated = on_unvalidated
+        self.rerun = rerun
 
         self.memory: MemoryPlace
         self.store: Store | None
@@ -127,7 +127,7 @@ class Pipeline:
         self.memory, self.store, self.scope = open_places(memory, store, scope)
 
         self.reports: Path | None = Path(reports) if reports is not None else None
-        self.progress: bool | None = progress
+        self.progress = progress
         self.settings: Guardrails = settings or Guardrails()
         self.stages: tuple[Stage, ...] = ()
 
@@ -338,8 +338,8 @@ class PipelineRun:
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
-        self.pipeline: Pipeline = pipeline
-        self.state: Any = state
+        self.pipeline = pipeline
+        self.state = state
 
         # The run is claimed even if its id is new, so that others see it in progress.
         self._lease = Lease(pipeline.store, pipeline.scope, self.id, may_exist=True)

@@ -353,9 +353,9 @@ class StageState:
         candidates: Sequence[Any] = (),
         rungs: Sequence[int] = (),
     ) -> None:
-        self.stage: Stage = stage
-        self.state: Any = state
-        self.run: str = run
+        self.stage = stage
+        self.state = state
+        self.run = run
         self.candidates: tuple[Any, ...] = tuple(candidates)
         self.rungs: tuple[int, ...] = tuple(rungs)
         self.unstored: str = ""

@@ -112,7 +112,7 @@ class Citations:
     """The citations of a text, with the metrics and columns that the run has."""
 
     def __init__(self, text: str, metrics: Any, columns: Any) -> None:
-        self.text: str = text
+        self.text = text
         self.has_metrics: bool = metrics is not OMITTED_ARGUMENT
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
 

@@ -43,8 +43,7 @@ def spans_in(value: Any) -> Iterator[Span]:
 
     Raises InvalidInput.
     """
-    for fields in _span_objects(value):
-        yield _read_span(fields)
+    yield from map(_read_span, _span_objects(value))
 
 
 def has_spans(value: Any) -> bool:
