@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// 82cce932c99924eb8383546868c64f67a0971bb7d52e6feff551cea2bda94bff.
+// d6a52473cffcb0978944e5a018b23247e3a0df3b2e9ff6fd7694c0c5ff505614.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -1018,8 +1018,9 @@ export interface components {
          *
          *     It was told at so many `starts` of sessions, and `told` before so many calls. So
          *     many calls have `kept` it, which did what it wants, and `broken` it, which did what
-         *     it forbids, told or not; of these, `ignored` came after the session was told.
-         *     `denied` calls did not run. `calls` are all of these calls, oldest first.
+         *     it forbids, told or not; of these, `ignored` came after the session was told, and
+         *     `mixed` also did what the rule wants. `denied` calls did not run. `calls` are all of
+         *     these calls, oldest first.
          */
         RuleLedger: {
             /**
@@ -1052,6 +1053,11 @@ export interface components {
              * @default 0
              */
             ignored: number;
+            /**
+             * Mixed
+             * @default 0
+             */
+            mixed: number;
             /**
              * Calls
              * @default []
@@ -1103,11 +1109,13 @@ export interface components {
          *     `id`, `state` and `trust` are those of its lesson. The text of a rule that waits in
          *     quarantine is empty; `entry` is its id there. The user said it `seen` times, at
          *     first and last at the times `first_said` and `last_said`, in seconds since 1970; it
-         *     `is_old` if that was `MAX_RULE_DAYS` ago. It `ended` older rules. Calls that break
-         *     it are `denied` if the user wants it. Its `parts` are what it forbids and wants, and
-         *     what it wants is said as `instead`. `files` are the digests of the files that it
-         *     names, by their paths, and `note` says which of them changed since. A rule for all
-         *     projects holds `everywhere`. `ledger` says how it was kept, where that was asked.
+         *     `is_old` if that was `MAX_RULE_DAYS` ago. It was retired at the time `retired_at`, 0
+         *     if it is told still. It `ended` older rules. Calls that break it are `denied` if the
+         *     user wants it, and `allowed` if he decided against it. Its `parts` are what it
+         *     forbids and wants, and what it wants is said as `instead`. `files` are the digests
+         *     of the files that it names, by their paths, and `note` says which of them changed
+         *     since. A rule for all projects holds `everywhere`. `ledger` says how it was kept,
+         *     where that was asked.
          */
         StatedRule: {
             /** Text */
@@ -1155,6 +1163,11 @@ export interface components {
              */
             is_old: boolean;
             /**
+             * Retired At
+             * @default 0
+             */
+            retired_at: number;
+            /**
              * Ended
              * @default []
              */
@@ -1164,6 +1177,11 @@ export interface components {
              * @default false
              */
             denied: boolean;
+            /**
+             * Allowed
+             * @default false
+             */
+            allowed: boolean;
             /**
              * @default {
              *       "forbidden": [],
@@ -1198,6 +1216,7 @@ export interface components {
              *       "broken": 0,
              *       "denied": 0,
              *       "ignored": 0,
+             *       "mixed": 0,
              *       "calls": []
              *     }
              */

@@ -45,6 +45,7 @@ def test_denial_is_tried_made_and_taken_back(session) -> None:
         ("rules", 0, "in force"),
         ("rules calls 1", 0, "no recorded call kept or broke rule 1"),
         ("rules calls 9", 3, "rule '9'"),
+        ("rules --json", 0, '"allowed": true'),
         ('rules add "always answer in German" --by ann', 0, "no call shows"),
         ("rules deny 2 --try", 2, "a rule that forbids a command"),
     )

@@ -138,6 +138,28 @@ async def test_ledger_counts_what_was_told_kept_broken_and_denied(
     assert listed.ledger.proposes_denial
 
 
+async def test_a_rule_that_a_later_one_ended_is_broken_no_more(memory: Memory) -> None:
+    await memory.user_rules.state(PNPM, by="ann")
+    session = Session(memory)
+    await session.run("npm ci")
+    await memory.user_rules.state("use npm instead of pnpm", by="ann")
+    await session.run("npm ci")
+    later, ended = await memory.user_rules.with_ledgers(await memory.user_rules.list())
+    assert [call.deed for call in later.ledger.calls] == ["kept"]
+    assert [call.deed for call in ended.ledger.calls] == ["broken"]
+
+
+async def test_no_denial_is_proposed_that_would_be_refused(memory: Memory) -> None:
+    rule = await memory.user_rules.state(PNPM, by="ann")
+    session = Session(memory)
+    await session.start()
+    await session.run("npm ci")
+    await session.run("npm run x && pnpm i")
+    (listed,) = await memory.user_rules.with_ledgers([rule])
+    assert listed.ledger.ignored == 2
+    assert not listed.ledger.proposes_denial
+
+
 async def test_a_call_before_the_rule_was_said_breaks_nothing(memory: Memory) -> None:
     session = Session(memory)
     await session.run("npm ci")

@@ -64,6 +64,21 @@ FORBIDDEN = {
         "yarn",
         "",
     ),
+    "a condition of an option": (
+        "never use --no-verify when you commit",
+        "git commit --no-verify",
+        "",
+    ),
+    "a condition that runs a command": (
+        "Do not use --no-cache when you docker build the image",
+        "docker build --no-cache",
+        "",
+    ),
+    "a condition of a program": ("never use npm when you commit", "", ""),
+    "commits of somebody": ("never squash my commits", "squash", ""),
+    "a change of commits": ("never delete commits", "", ""),
+    "a language, not a folder": ("never write comments in German", "", ""),
+    "a language that is wanted": ("always write commit messages in English", "", ""),
     "a verb of the sentence": ("never add dependencies", "", ""),
     "nothing": ("always answer in German", "", ""),
 }

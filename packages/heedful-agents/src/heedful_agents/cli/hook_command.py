@@ -222,6 +222,7 @@ def install(
                 "heedful reads tool calls from the next session; its first word "
                 f"follows an error with a known fix{before_calls if titles else ''}"
             ),
+            "rules that you say in a prompt hold at once: “we use pnpm, never npm”",
             *describe_limits(targets),
         ]
     if not user and any(plans.command() in change.diff for change in changes):

@@ -342,7 +342,9 @@ def proposals(rules: Sequence[StatedRule]) -> list[str]:
         f"rule {rule.id} was broken {rule.ledger.ignored} times after it was told; "
         f"next: {_denial(rule)} --try"
         for rule in rules
-        if rule.in_force and rule.ledger.proposes_denial and not rule.denied
+        if rule.in_force
+        and rule.ledger.proposes_denial
+        and not (rule.denied or rule.allowed)
     ]
 
 
@@ -387,9 +389,17 @@ def deny_rule(
     blocked = counted(len(trial.blocked), "recorded call")
     lines = [f"rule {id}: {state}; it would have blocked {blocked} of {trial.calls}"]
     lines += [clean(call, MAX_SHOWN_TEXT_CHARS) for call in trial.blocked]
-    lines += [f"it obeys, so it may not be blocked: {c}" for c in trial.obeying]
-    next_command = "deny" if only_try else "allow"
-    then = following("rules", next_command, id, everywhere=rule.everywhere, by="NAME")
+    then = following(
+        "rules",
+        "deny" if only_try else "allow",
+        id,
+        everywhere=rule.everywhere,
+        by="NAME",
+    )
+    if trial.obeying:
+        lines.append("refused, as these also do what the rule wants:")
+        lines += [clean(call, MAX_SHOWN_TEXT_CHARS) for call in trial.obeying]
+        then = following("rules", "add", "RULE IN NARROWER WORDS", by="NAME")
     return answer({"denied": not only_try, **asdict(trial)}, lines, then)
 
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal
 
 from heedful.lessons.action import command_of, path_of
-from heedful.lessons.rule_calls import acts_of, judge
+from heedful.lessons.rule_calls import Act, acts_of, judge
 from heedful.lessons.user_rules import Deed, RuleCall, RuleLedger, StatedRule
 from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_LINE_CHARS, Fields
@@ -55,7 +55,7 @@ def ledger_of(
 ) -> RuleLedger:
     """Return how a rule was kept in calls, which are in their order.
 
-    A call counts from the time on at which the rule was stated.
+    A call counts from the time on at which the rule was stated, until it is retired.
     """
     own_tellings = [t for t in tellings if rule.digest in t.digests]
     codes = Counter(telling.code for telling in own_tellings)
@@ -66,10 +66,14 @@ def ledger_of(
 
     rule_calls = []
     ignored = 0
+    mixed = 0
     for call in calls:
-        if call.at < rule.first_said:
+        is_after = 0 < rule.retired_at < call.at
+        if call.at < rule.first_said or is_after:
             continue
-        deed: Deed | Literal[""] = judge(rule.parts, acts_of(call.tool, call.arguments))
+        acts = acts_of(call.tool, call.arguments)
+        deed: Deed | Literal[""] = judge(rule.parts, acts)
+        mixed += deed == "broken" and keeps_partly(rule, acts)
         if deed == "broken" and (call.session, call.id) in denied and not call.ended:
             deed = "denied"
         if deed:
@@ -94,6 +98,7 @@ def ledger_of(
         broken=counts["broken"],
         denied=counts["denied"],
         ignored=ignored,
+        mixed=mixed,
         calls=tuple(rule_calls),
     )
 
@@ -111,6 +116,11 @@ class DenialTrial:
     obeying: tuple[str, ...] = ()
 
 
+def keeps_partly(rule: StatedRule, acts: Sequence[Act]) -> bool:
+    """Return True if one of the acts of a call does what a rule wants."""
+    return any(judge(rule.parts, [act]) == "kept" for act in acts)
+
+
 def try_denial(rule: StatedRule, calls: Sequence[PastCall]) -> DenialTrial:
     """Return which calls a denial of a rule would have blocked."""
     blocked = []
@@ -119,6 +129,6 @@ def try_denial(rule: StatedRule, calls: Sequence[PastCall]) -> DenialTrial:
         acts = acts_of(call.tool, call.arguments)
         if judge(rule.parts, acts) == "broken":
             blocked.append(call.words)
-            if any(judge(rule.parts, [act]) == "kept" for act in acts):
+            if keeps_partly(rule, acts):
                 obeying.append(call.words)
     return DenialTrial(calls=len(calls), blocked=tuple(blocked), obeying=tuple(obeying))

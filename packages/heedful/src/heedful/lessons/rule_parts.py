@@ -31,6 +31,7 @@ _GROUPS = (
     "clause",
     "ask",
     "condition",
+    "during",
     "ban",
     "no_edit",
     "than",
@@ -59,6 +60,7 @@ _DIRECTIONS: dict[str, Direction] = {
 _DEED_OF_KIND: dict[str, PartDeed] = {"edit": "edit", "add": "add", "through": "use"}
 # What may be a name, or begin one.
 _NAME_KINDS = frozenset({"word", "action", "code", "quoted"})
+_CONDITIONS = ("condition", "during")
 _DIVIDERS = frozenset({*_DIRECTIONS, "ban", "no_edit"})
 # What goes on with the name of a command: "git add", "docker run".
 _COMMAND_WORDS = frozenset({"word", "action", "edit", "add", "verb"})
@@ -132,20 +134,37 @@ def _read_clause(tokens: Sequence[Token], earlier: Sequence[RulePart]) -> _Claus
     begins_list = kinds[0] == "end" and not _NAME_KINDS.isdisjoint(kinds[1:2])
     if kinds[0] == "end":
         tokens = tokens[1:]
-    main, *rest = _divided(tokens, ("ask", "condition"))
+    main, *rest = _divided(tokens, ("ask", *_CONDITIONS))
     main, *places = _divided(main, ("outside",))
     parts = _parts_in(main, earlier)
+    condition = rest[0] if rest and rest[0][0][0] in _CONDITIONS else []
+    # "no --force when you push"
+    command = _command_in(condition)
+    if command and all(_are_options(part.words) for _, part in parts):
+        parts = [(d, replace(p, words=(*command, *p.words))) for d, p in parts]
+        condition = []
     for (_, place), *_ in (segment[-1:] for segment in places):
         outside = place.strip(_QUOTES)
         parts = [(d, replace(part, outside=outside)) for d, part in parts]
-    first_kinds = [segment[0][0] for segment in rest]
     return _Clause(
         parts=parts,
         has_names_only=_LIST.issuperset(kinds),
         begins_list=begins_list,
         is_opposite="clause" in kinds,
-        has_condition=first_kinds[:1] == ["condition"],
+        has_condition=bool(condition),
     )
+
+
+def _command_in(condition: Sequence[Token]) -> tuple[str, ...]:
+    """Return the command that a condition names: "when you run go test".
+
+    There is none if the condition says more, such as "when the tests fail".
+    """
+    if [kind for kind, _ in condition[:1]] != ["during"]:
+        return ()
+    tokens = [token for token in condition[1:] if token[0] not in ("common", "want")]
+    names = [part.words for part in _names_in(tokens, ())]
+    return names[0] if len(names) == 1 else ()
 
 
 @cache
@@ -270,6 +289,9 @@ def _name_of(
     has_parts: bool,
 ) -> list[str]:
     """Return the words of a name; none if they are a place, or plain and no name."""
+    # "never delete commits" is about no file.
+    if kind == "action" and deed != "use":
+        return []
     # "in this repo", and "src/" in "never add prints to src/"
     is_of_place = is_place and (has_parts or (deed == "use" and kind == "word"))
     is_added_to = deed == "add" and has_parts and "/" in words[0]
@@ -278,7 +300,8 @@ def _name_of(
     if kind != "word":
         return words
     if is_place:
-        return [f"{words[0]}/"]
+        # "in English" is no folder.
+        return [f"{words[0]}/"] if words[0].islower() else []
     return words if expects else list(dropwhile(_is_plain, words))
 
 

@@ -103,8 +103,9 @@ class RuleLedger:
 
     It was told at so many `starts` of sessions, and `told` before so many calls. So
     many calls have `kept` it, which did what it wants, and `broken` it, which did what
-    it forbids, told or not; of these, `ignored` came after the session was told.
-    `denied` calls did not run. `calls` are all of these calls, oldest first.
+    it forbids, told or not; of these, `ignored` came after the session was told, and
+    `mixed` also did what the rule wants. `denied` calls did not run. `calls` are all of
+    these calls, oldest first.
     """
 
     starts: int = 0
@@ -113,12 +114,16 @@ class RuleLedger:
     broken: int = 0
     denied: int = 0
     ignored: int = 0
+    mixed: int = 0
     calls: tuple[RuleCall, ...] = ()
 
     @property
     def proposes_denial(self) -> bool:
-        """True if agents break the rule although they are told."""
-        return self.ignored >= MIN_IGNORED
+        """True if agents break the rule although they are told.
+
+        A denial that would block what the rule wants is refused, so none is proposed.
+        """
+        return self.ignored >= MIN_IGNORED and not self.mixed
 
     @property
     def words(self) -> str:
@@ -141,11 +146,13 @@ class StatedRule:
     `id`, `state` and `trust` are those of its lesson. The text of a rule that waits in
     quarantine is empty; `entry` is its id there. The user said it `seen` times, at
     first and last at the times `first_said` and `last_said`, in seconds since 1970; it
-    `is_old` if that was `MAX_RULE_DAYS` ago. It `ended` older rules. Calls that break
-    it are `denied` if the user wants it. Its `parts` are what it forbids and wants, and
-    what it wants is said as `instead`. `files` are the digests of the files that it
-    names, by their paths, and `note` says which of them changed since. A rule for all
-    projects holds `everywhere`. `ledger` says how it was kept, where that was asked.
+    `is_old` if that was `MAX_RULE_DAYS` ago. It was retired at the time `retired_at`, 0
+    if it is told still. It `ended` older rules. Calls that break it are `denied` if the
+    user wants it, and `allowed` if he decided against it. Its `parts` are what it
+    forbids and wants, and what it wants is said as `instead`. `files` are the digests
+    of the files that it names, by their paths, and `note` says which of them changed
+    since. A rule for all projects holds `everywhere`. `ledger` says how it was kept,
+    where that was asked.
     """
 
     text: str
@@ -157,8 +164,10 @@ class StatedRule:
     last_said: float = 0.0
     entry: int = 0
     is_old: bool = False
+    retired_at: float = 0.0
     ended: tuple[str, ...] = ()
     denied: bool = False
+    allowed: bool = False
     parts: RuleParts = RuleParts()
     instead: str = ""
     files: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -91,7 +91,10 @@ def check_trial(rule: StatedRule, trial: DenialTrial) -> None:
     wants.
     """
     obeying = ", ".join(trial.obeying[:MAX_SHOWN_ITEMS])
-    allowed = f"one that would not have blocked what it wants: {obeying}"
+    allowed = (
+        "a rule whose denial blocks no call that also does what it wants, as it would "
+        f"have blocked {obeying}; state it in narrower words"
+    )
     require(not trial.obeying, "rule", rule.text, allowed)
 
 

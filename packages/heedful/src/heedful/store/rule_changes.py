@@ -89,7 +89,7 @@ def deny(db: Db, scope: Scope, *, id: int, denied: bool, by: str, why: str) -> N
     key = {**key_of(scope), "id": id}
     (row,) = db.select("*", "lesson", key)
     data = json.loads(row["data"])
-    if data.get("denied", False) == denied:
+    if data.get("denied") == denied:
         return
     data = {**data, "denied": denied}
     db.update("lesson", key, {"data": storable_json(data)})

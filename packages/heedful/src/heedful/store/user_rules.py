@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heedful.lessons.scope import DAY_SECONDS, Scope, short_digest
 from heedful.lessons.user_rules import (
@@ -12,6 +13,7 @@ from heedful.lessons.user_rules import (
     StatedRule,
 )
 from heedful.store.connection import Db, Row, key_of
+from heedful.store.rulings import name_of
 from heedful.validation import Fields
 
 # With the index lesson_type, which has no texts that nobody reviewed.
@@ -24,7 +26,18 @@ SHOWN_MARK = "shown rules"
 
 def listed(db: Db, scope: Scope) -> list[StatedRule]:
     """Return the rules of a scope in all states, last said first."""
-    return list(map(_rule_in, rule_rows(db, scope, "order by last_seen desc")))
+    retirements = db.select(
+        "subject, max(at) as at",
+        "ruling",
+        {**key_of(scope), "action": "retire"},
+        "group by subject",
+    )
+    retired_at = {row["subject"]: row["at"] for row in retirements}
+    rules = []
+    for row in rule_rows(db, scope, "order by last_seen desc"):
+        at = retired_at.get(name_of(row), 0.0) if row["state"] == "retired" else 0.0
+        rules.append(replace(_rule_in(row), retired_at=at))
+    return rules
 
 
 def in_force(db: Db, scope: Scope) -> list[StatedRule]:
@@ -56,7 +69,8 @@ def _rule_in(row: Row) -> StatedRule:
         last_said=row["last_seen"],
         is_old=time.time() - row["last_seen"] > MAX_RULE_DAYS * DAY_SECONDS,
         entry=(row["author"] or 0) if waits else 0,
-        denied=data.get("denied", False),
+        denied=data.get("denied") is True,
+        allowed=data.get("denied") is False,
         parts=RuleParts() if waits else _parts_of(row["text"], data),
         files=data.get("files", {}),
     )
