@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain
 from typing import Literal, TypeGuard
 
-from heedful.knowledge import KnowledgeTable
+from heedful.knowledge import KnowledgeTable, Row
 from heedful.lessons.action import (
     REPLACED_ARGUMENTS,
     WRITTEN_ARGUMENTS,
@@ -204,38 +204,48 @@ def _runs(words: Sequence[str], command: Sequence[str], inner: Sequence[str]) ->
     of options. A command of several words may be run by another one. What a command
     runs, the `inner` one, has options of its own.
     """
-    names, options = _read_command(words)
+    synonyms = _synonyms_in(command)
+    names, options = _read_command(words, synonyms)
     if len(names) == 1:
         command = command[: len(command) - len(inner)]
-    own_names, own_options = _read_command(command)
+    own_names, own_options = _read_command(command, synonyms)
     if not options <= own_options:
         return False
-    # A script may be run by another program, and so may several words.
-    is_script = CALL_TABLE.find("shell", command[0]) is not None
-    starts = own_names if len(words) > 1 else own_names[: 1 + is_script]
-    return not names or any(
-        _begins(names, own_names[place:]) for place in range(len(starts))
-    )
+    # A script may be run by another program, and so may several words; people say
+    # “rebase” for "git rebase".
+    may_be_second = CALL_TABLE.find("shell", command[0]) or command[0] == "git"
+    places = [place for place, (_, is_value) in enumerate(own_names) if not is_value]
+    if len(words) == 1:
+        places = places[: 2 if may_be_second else 1]
+    return not names or any(_begins(names, own_names[place:]) for place in places)
 
 
 # A word of a command that is no option, and whether it may be the value of one.
 Name = tuple[str, bool]
 
 
-def _read_command(words: Sequence[str]) -> tuple[list[Name], set[str]]:
+def _synonyms_in(command: Sequence[str]) -> list[Row]:
+    """Return the rows of the table with words that mean the same in a command."""
+    words = {*command}
+    return [
+        row for row in CALL_TABLE.rows("same") if words.issuperset(row.tool.split())
+    ]
+
+
+def _read_command(
+    words: Sequence[str], synonyms: Sequence[Row]
+) -> tuple[list[Name], set[str]]:
     """Return the names in a command, and its options without their signs and values.
 
-    Letters in one option are options each. Words that mean the same are one of them.
+    Letters in one option are options each. Of words that mean the same, by the rows
+    `synonyms`, each is the one meant.
     """
-    same_rows = [
-        row for row in CALL_TABLE.rows("same") if {*row.tool.split()} <= {*words}
-    ]
     takes_tasks = CALL_TABLE.find("tasks", words[0]) is not None
     names: list[Name] = []
     options: set[str] = set()
     is_value = False
     for place, word in enumerate(words):
-        same = [row.meaning for row in same_rows if re.fullmatch(row.pattern, word)]
+        same = [row.meaning for row in synonyms if re.fullmatch(row.pattern, word)]
         name = [*same, word][0]
         if compiled(r"-\w{2,4}").fullmatch(name):
             options.update(name[1:])
@@ -250,8 +260,8 @@ def _read_command(words: Sequence[str]) -> tuple[list[Name], set[str]]:
 def _begins(names: Sequence[Name], own_names: Sequence[Name]) -> bool:
     """Return True if a command begins with a program, its subcommand and arguments."""
     (program, _), *arguments = names
-    (own_program, is_value), *own_arguments = own_names
-    if is_value or not _is_program(program, own_program):
+    (own_program, _), *own_arguments = own_names
+    if not _is_program(program, own_program):
         return False
     for place, (argument, _) in enumerate(arguments):
         is_of_git = place > 0 and program == "git"
