@@ -28,7 +28,7 @@ from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful_server.app import application
-from heedful_server.cli.service import tune_memory
+from heedful_server.cli.service import rest_garbage_collection
 from heedful_server.setup import Setup
 from heedful_server.web.site_map import add_pages
 
@@ -251,7 +251,7 @@ async def open_pages(store: Store) -> AsyncIterator[httpx.AsyncClient]:
         await client.get(
             f"/ui/open?token={site.sessions.invite()}", follow_redirects=False
         )
-        tune_memory()
+        rest_garbage_collection()
         yield client
 
 

@@ -63,41 +63,26 @@ from heedful_server.setup import (
 log = logging.getLogger("heedful.http")
 
 
-class Admission:
-    """The rates and the turns of the callers of a service, for API and pages.
+class RateLimit:
+    """A token bucket for each caller: `burst` at once, refilled at `rate` a second."""
 
-    Each caller has a token bucket: `burst` requests at once, refilled at `rate` a
-    second.
-    """
-
-    def __init__(self, limits: RequestLimits) -> None:
-        self._limits = limits
-        self._turns = Turns(MAX_HEAVY_CALLS)
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
         # Caller -> when its bucket is full again. A token lacks for each part
         # `1 / rate` of the time until then.
         self._full: OrderedDict[str, float] = OrderedDict()
 
-    @contextmanager
-    def caller(self, caller: Caller) -> Iterator[None]:
-        """Count a request of a caller, which may take a turn while the block runs.
-
-        Raises Problem 429 if the caller sends too many.
-        """
-        self.take(caller.key.id, time.monotonic())
-        with self._turns.call(caller.key.id):
-            yield
-
     def take(self, caller: str, now: float) -> None:
         """Count a request. Raises Problem 429 if the bucket of the caller is empty."""
-        rate = self._limits.rate
-        if not rate:
+        if not self._rate:
             return
 
         full = max(now, self._full.pop(caller, now))
-        excess_seconds = full + 1 / rate - now - self._limits.burst / rate
+        excess_seconds = full + 1 / self._rate - now - self._burst / self._rate
         wait_seconds = ceil(round(excess_seconds, 6))
         if wait_seconds <= 0:
-            full += 1 / rate
+            full += 1 / self._rate
 
         self._full[caller] = full
         if len(self._full) > MAX_REMEMBERED_CALLERS:
@@ -108,11 +93,29 @@ class Admission:
                 429,
                 "too_many_requests",
                 detail=(
-                    f"this key may send {rate:g} requests a second; "
+                    f"this key may send {self._rate:g} requests a second; "
                     f"try again in {wait_seconds} s"
                 ),
                 headers={"Retry-After": str(wait_seconds)},
             )
+
+
+class Admission:
+    """The rates and the turns of the callers of a service, for API and pages."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._rate = RateLimit(limits.rate, limits.burst)
+        self._turns = Turns(MAX_HEAVY_CALLS)
+
+    @contextmanager
+    def caller(self, caller: Caller) -> Iterator[None]:
+        """Count a request of a caller, which may take a turn while the block runs.
+
+        Raises Problem 429 if the caller sends too many.
+        """
+        self._rate.take(caller.key.id, time.monotonic())
+        with self._turns.call(caller.key.id):
+            yield
 
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"

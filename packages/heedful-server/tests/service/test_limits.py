@@ -20,7 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
 import heedful
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
-from heedful_server.middleware import Admission
+from heedful_server.middleware import RateLimit
 from heedful_server.problems import Problem
 from heedful_server.routes import operations
 from heedful_server.setup import MAX_REMEMBERED_CALLERS, RequestLimits
@@ -144,7 +144,7 @@ def test_a_body_comes_in_time_and_not_from_a_page_in_a_browser(api):
 
 
 def test_a_key_has_a_rate(tmp_path):
-    rates = Admission(RequestLimits(rate=2.0, burst=3))
+    rates = RateLimit(2.0, 3)
     for _ in range(3):
         rates.take("a", 10.0)
     with pytest.raises(Problem) as refused:
@@ -155,7 +155,7 @@ def test_a_key_has_a_rate(tmp_path):
     rates.take("a", 10.5)
     with pytest.raises(Problem):
         rates.take("a", 10.9)
-    slow = Admission(RequestLimits(rate=0.01, burst=1))
+    slow = RateLimit(0.01, 1)
     for n in [*range(MAX_REMEMBERED_CALLERS + 10), 0]:  # the first is forgotten by then
         slow.take(str(n), 0.0)
     with pytest.raises(Problem, match="try again in 100 s"):

@@ -59,17 +59,6 @@ FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0
 # If the service asks for a longer wait, there is no retry.
 MAX_WAIT_SECONDS = 60.0
-# What is sent of an example that a caller remembers, and of an outcome.
-SENT_EXAMPLE_FIELDS = ("task", "accepted", "rejected", "wrong", "model")
-SENT_OUTCOME_FIELDS = (
-    "loop",
-    "right_at_once",
-    "calls",
-    "memory_key",
-    "model",
-    "climbed",
-    "cost",
-)
 T = TypeVar("T")
 
 
@@ -107,7 +96,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         require(retries >= 0, "retries", retries, "an integer of at least 0")
 
         self.url: str = url.rstrip("/")
-        self.project = project
+        self.project: str = project
         self._retries = retries
         # httpx is imported only here, so its class of lost connections is kept.
         self._lost = httpx.TransportError
@@ -335,7 +324,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         pair = None
         if example is not None:
-            pair = {name: getattr(example, name) for name in SENT_EXAMPLE_FIELDS}
+            pair = {
+                "task": example.task,
+                "accepted": example.accepted,
+                "rejected": example.rejected,
+                "wrong": example.wrong,
+                "model": example.model,
+            }
 
         body = {
             "error_type": error_type,
@@ -483,8 +478,16 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def outcome(self, outcome: records.Outcome) -> None:
         """Report how a loop with recalled lessons ended; the first report counts."""
-        body = {name: getattr(outcome, name) for name in SENT_OUTCOME_FIELDS}
-        body["signatures"] = sorted(outcome.signatures)
+        body = {
+            "loop": outcome.loop,
+            "right_at_once": outcome.right_at_once,
+            "calls": outcome.calls,
+            "signatures": sorted(outcome.signatures),
+            "memory_key": outcome.memory_key,
+            "model": outcome.model,
+            "climbed": outcome.climbed,
+            "cost": outcome.cost,
+        }
         await self._call("POST", "outcomes", body=body)
 
     async def prove(self, model: str = "") -> Proof:

@@ -17,6 +17,7 @@ from typing import Any
 from heedful.redact import redact, redact_start
 
 # The files of heedful and of Python's own library.
+MAX_VALUE_CHARS = 120  # of a value in a message
 _FOREIGN_FOLDERS = (
     __file__.removesuffix("errors.py"),
     dataclasses.__file__.removesuffix("dataclasses.py"),
@@ -632,8 +633,9 @@ def _is_of_user(trace: TracebackType) -> bool:
 
 
 def _shorten(value: object) -> str:
-    """Return the `repr` of a value, without secrets, in at most 120 characters."""
+    """Return the `repr` of a value, without secrets, in `MAX_VALUE_CHARS`."""
     if isinstance(value, str):
-        value = redact_start(value, 121)
-    text = redact_start(repr(value), 121)
-    return text if len(text) <= 120 else f"{text[:119]}…"
+        value = redact_start(value, MAX_VALUE_CHARS + 1)
+    text = redact_start(repr(value), MAX_VALUE_CHARS + 1)
+    is_short = len(text) <= MAX_VALUE_CHARS
+    return text if is_short else f"{text[: MAX_VALUE_CHARS - 1]}…"

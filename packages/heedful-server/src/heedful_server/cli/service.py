@@ -97,7 +97,8 @@ async def serve(values: Settings) -> None:
                 site = add_pages(app)
                 log_to_stderr()
                 await _load_embedder(setup)
-                tune_memory()
+                rest_garbage_collection()
+                return_large_blocks()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
                 await listen(
                     app,
@@ -132,15 +133,20 @@ def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) ->
         )
 
 
-def tune_memory() -> None:
+def rest_garbage_collection() -> None:
     """Leave out of garbage collection what the service has imported, and collect
     rarely.
-
-    glibc then returns large blocks of memory to the system when they are freed.
     """
     gc.freeze()
     _, second, third = gc.get_threshold()
     gc.set_threshold(GARBAGE_THRESHOLD_OBJECTS, second, third)
+
+
+def return_large_blocks() -> None:
+    """Let glibc return large blocks of memory to the system when they are freed.
+
+    Does nothing with another C library.
+    """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", None)
         if set_option is not None:
@@ -161,9 +167,7 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 
-            # Who only looks gets no model, judge or check of the settings.
-            shown_values = replace(values, model=NO_MODEL, judge=NO_MODEL, checks={})
-            setup = setup_of(shown_values, store)
+            setup = setup_of(_without_code(values), store)
             async with working(replace(values, workers=0), setup) as work:
                 app = application(replace(setup, work=work))
                 site = add_pages(app, read_only)
@@ -184,10 +188,16 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
                     if browser:
                         webbrowser.open(url)
 
-                tune_memory()
+                rest_garbage_collection()
+                return_large_blocks()
                 await listen(
                     app, listener, drain=1.0, ready=ready, stopping=site.end_streams
                 )
+
+
+def _without_code(values: Settings) -> Settings:
+    """Return the settings of who only looks: no model, judge or check of theirs."""
+    return replace(values, model=NO_MODEL, judge=NO_MODEL, checks={})
 
 
 @asynccontextmanager

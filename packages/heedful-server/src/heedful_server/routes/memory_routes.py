@@ -76,16 +76,6 @@ router = api_router("recall")
 # Fields of a recall that a recall for a loop refuses: the briefing of a loop decides
 # them.
 SINGLE_RECALL_FIELDS = frozenset({"limit", "budget", "tags", "match"})
-# Fields of a recall that the briefing of a loop takes as they are.
-BRIEFING_FIELDS = {
-    "task",
-    "begins",
-    "memory_key",
-    "checks",
-    "check_ids",
-    "model",
-    "withholds",
-}
 
 
 @router.post("/recall")
@@ -139,8 +129,17 @@ async def _brief_loop(
         raise InvalidInput(refused[0], value, "left out if a loop is given")
 
     tell = "examples" if body.form == "messages" else body.tell
-    fields = body.model_dump(include=BRIEFING_FIELDS)
-    briefing = await caller.memory.brief(loop=loop, tell=tell, **fields)
+    briefing = await caller.memory.brief(
+        body.task,
+        loop,
+        body.begins,
+        memory_key=body.memory_key,
+        checks=body.checks,
+        tell=tell,
+        model=body.model,
+        withholds=body.withholds,
+        check_ids=body.check_ids,
+    )
     # The exposures are recorded before the prompt that may cause an outcome.
     await caller.write(loops.brief, loop, briefing)
     if not review.may_review(caller):
@@ -181,8 +180,16 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
     recalled for it, the key has reported none of its attempts, or the key has reached
     its limit of outcomes a day.
     """
-    fields = body.model_dump(exclude={"tenant", "signatures"})
-    outcome = lesson.Outcome(signatures=frozenset(body.signatures), **fields)
+    outcome = lesson.Outcome(
+        body.loop,
+        body.right_at_once,
+        calls=body.calls,
+        signatures=frozenset(body.signatures),
+        memory_key=body.memory_key,
+        model=body.model,
+        climbed=body.climbed,
+        cost=body.cost,
+    )
     await caller.write(exposures.remember, (), outcome=outcome)
 
     past = await caller.read(exposures.past, body.loop)
@@ -334,11 +341,23 @@ async def create(
 
     example = None
     if body.example is not None:
-        example = lesson.Example(context=body.context, **body.example.model_dump())
+        example = lesson.Example(
+            body.example.task,
+            body.example.accepted,
+            rejected=body.example.rejected,
+            wrong=body.example.wrong,
+            context=body.context,
+            model=body.example.model,
+        )
 
     answer = await caller.memory.remember(
-        **body.model_dump(exclude={"tenant", "example", "source"}),
+        body.error_type,
+        body.text,
+        lesson=body.lesson,
         example=example,
+        tags=body.tags,
+        importance=body.importance,
+        context=body.context,
         origin=origin,
         source=body.source or sender,
     )
@@ -357,7 +376,13 @@ async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnsw
     `silence` says why the nearest lesson is missing, and which command changes that.
     """
     matches = await caller.memory.query(
-        **body.model_dump(exclude={"tenant"}), reviews=review.may_review(caller)
+        body.text,
+        body.limit,
+        tags=body.tags,
+        match=body.match,
+        kind=body.kind,
+        importance=body.importance,
+        reviews=review.may_review(caller),
     )
     return schemas.QueryAnswer(items=matches, next=None, silence=matches.silence)
 

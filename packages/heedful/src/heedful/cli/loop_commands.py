@@ -327,13 +327,17 @@ def _state_cell(row: Row) -> str:
     return " ".join([state, *rules])
 
 
+def _attempts_cell(row: Row) -> Any:
+    """Return the number of attempts; those of a run belong to its stages."""
+    return "–" if row["attempts"] is None else row["attempts"]
+
+
 loops: Typer = group_with_default()
 LOOP_COLUMNS = columns(
     "loop kind state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), most=32),
     state=_state_cell,
-    # Those of a run belong to its stages.
-    attempts=lambda row: "–" if row["attempts"] is None else row["attempts"],
+    attempts=_attempts_cell,
     # A cost that nobody reported is not 0.
     cost=lambda row: f"{row['cost']:.6g}" if row["cost"] else "–",
     age=lambda row: age(row["updated"], time.time()),

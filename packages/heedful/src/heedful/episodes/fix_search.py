@@ -242,7 +242,7 @@ def _find_other_program(run: Course, failed: int, error: str) -> FoundFix | None
     for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
         candidate = run.events[call]
         other_program, other_words = _program_and_words(candidate)
-        if other_program == program or changes(candidate.tool, _command(candidate)):
+        if other_program == program or _changes_things(candidate):
             continue
         if is_look(candidate) and not is_look(event):
             continue
@@ -532,6 +532,11 @@ def is_look(event: Event) -> bool:
 def _only_shows(event: Event) -> bool:
     """Return whether a call looks at something or checks the work."""
     return is_look(event) or checks(_line_of(event))
+
+
+def _changes_things(event: Event) -> bool:
+    """Return whether a call edits, moves or removes what it names."""
+    return changes(event.tool, _command(event))
 
 
 def _command(event: Event) -> str:

@@ -83,18 +83,26 @@ _CALL_PATHS = (
 _CALL_KEYS = ("function", "function_call")
 _CALL_TYPES = ("function_call", "tool_use", "tool_call")
 # What their reasons mean, in small letters. With any other reason the answer is whole.
-_REASON_WORDS: Mapping[Finish, str] = {
-    "length": (
-        "length max_tokens max_output_tokens model_length "
-        "model_context_window_exceeded continuation pause_turn incomplete failed error"
-    ),
-    "refusal": (
-        "refusal content_filter safety recitation blocklist prohibited_content spii "
-        "model_armor jailbreak"
-    ),
-}
-_FINISHES = {
-    word: finish for finish, words in _REASON_WORDS.items() for word in words.split()
+_FINISHES: Mapping[str, Finish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "continuation": "length",
+    "pause_turn": "length",
+    "incomplete": "length",
+    "failed": "length",
+    "error": "length",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+    "safety": "refusal",
+    "recitation": "refusal",
+    "blocklist": "refusal",
+    "prohibited_content": "refusal",
+    "spii": "refusal",
+    "model_armor": "refusal",
+    "jailbreak": "refusal",
 }
 CALL_KEY = "answer: tool_call"  # of the finding about the call of a tool
 # What is wrong with an answer that is not whole, and what to do.

@@ -43,7 +43,8 @@ def spans_in(value: Any) -> Iterator[Span]:
 
     Raises InvalidInput.
     """
-    yield from map(_read_span, _span_objects(value))
+    for fields in _span_objects(value):
+        yield _read_span(fields)
 
 
 def has_spans(value: Any) -> bool:
