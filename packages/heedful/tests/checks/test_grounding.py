@@ -172,6 +172,149 @@ def test_a_text_that_is_a_number_is_no_name_of_a_row():
     assert claim.nearest == "Lyon"
 
 
+# Other languages
+
+MILLS = [
+    {"mill": "Ulm", "output": 7654.32, "loss": 0.045},
+    {"mill": "Graz", "output": 915.5, "loss": 0.072},
+]
+
+
+@cases(
+    "right, wrong",
+    {
+        "German": ("Ulm: output 7.654,32 t, loss 4,5 %.", "Ulm: output 7.645,32 t."),
+        "French": ("Ulm: output 7\u202f654,32 t.", "Ulm: output 7\u202f564,32 t."),
+        "spaces": ("Ulm: output 7 654,32 t.", "Ulm: output 7 564,32 t."),
+        "Swiss": ("Ulm: output 7'654.32 t.", "Ulm: output 7'564.32 t."),
+        "one comma": ("Graz: output 915,5 t.", "Graz: output 951,5 t."),
+        "nothing decides": ("Ulm: output 7.654 t.", "Ulm: output 7.564 t."),
+    },
+)
+def test_rows_are_compared_with_numbers_of_any_language(right, wrong):
+    assert set(number_verdicts(right, MILLS)) == {"supported"}
+    (claim,) = (claim for claim in ground(wrong, MILLS) if claim.kind == "number")
+    assert claim.verdict == "contradicted"
+    assert claim.text in wrong
+    assert len(claim.text) >= len("951,5")
+
+
+def test_a_wrong_number_is_corrected_in_the_signs_of_its_text():
+    (finding,) = findings(grounding(MILLS), "Ulm: output 8.654,32 t.")
+    assert finding.fix == "write 7654,32 for '8.654,32', or leave '8.654,32' out"
+
+
+@cases(
+    "evidence",
+    {
+        "prose": "Die Mühle verlor 4,5 % und machte 7.654 Säcke.",
+        "lines that look like a table": (
+            "Der Verlust war 4,5 %.\nDer Preis stieg um 3,2 %.\nDie Fracht um 8,1 %."
+        ),
+        "cells": [{"mill": "Ulm", "loss": "4,5"}, {"mill": "Graz", "loss": "7,2"}],
+    },
+)
+def test_a_number_is_not_split_at_its_decimal_comma(evidence):
+    assert number_verdicts("Es waren 4,5 %.", evidence) == ["supported"]
+    assert number_verdicts("Es waren 5,4 %.", evidence) == ["not found"]
+
+
+def test_evidence_that_shows_no_decimal_sign_is_read_both_ways():
+    cells = [{"mill": "Ulm", "bags": "7.654"}, {"mill": "Graz", "bags": "8.321"}]
+    assert number_verdicts("Ulm: bags 7654, 4,5 % more.", cells)[0] == "supported"
+    assert number_verdicts("Ulm: bags 7.654 in all.", cells) == ["supported"]
+    assert number_verdicts("Ulm: bags 8321 in all.", cells) == ["contradicted"]
+
+
+@cases(
+    "source, invented, kept",
+    {
+        "Chinese": (
+            "这家工厂生产面粉，位于多瑙河边。",
+            "他昨天卖掉了三辆旧自行车。",
+            "工厂位于多瑙河边。",
+        ),
+        "Japanese": (
+            "この工場は川のそばで粉を作ります。",
+            "彼女は昨日映画館へ行った。",
+            "工場は川のそばにあり粉を作る。",
+        ),
+    },
+)
+def test_a_sentence_without_spaces_is_judged_by_its_words(source, invented, kept):
+    claims = ground(f"{kept}{invented}", source)
+    assert [(claim.text, claim.verdict) for claim in claims] == [
+        (invented, "not found")
+    ]
+
+
+# Comparisons without a number, and the date of a text
+
+SHOPS = [{"shop": "Lyon", "sales": 52}, {"shop": "Metz", "sales": 37}]
+MONTHS = [{"month": "2025-03", "sales": 52}, {"month": "2025-04", "sales": 37}]
+
+
+def comparisons(text: str, evidence: object) -> list[str]:
+    claims = ground(text, evidence)
+    return [claim.verdict for claim in claims if claim.kind == "comparison"]
+
+
+@cases(
+    "text, evidence, verdict",
+    {
+        "an order that is true": ("Lyon sold more than Metz.", SHOPS, "supported"),
+        "an order that is false": ("Metz sold more than Lyon.", SHOPS, "contradicted"),
+        "less": ("Lyon has lower sales than Metz.", SHOPS, "contradicted"),
+        "an order by nothing known": ("Lyon is nicer than Metz.", SHOPS, "not found"),
+        "an order of something else": (
+            "Metz has more clerks than Lyon.",
+            SHOPS,
+            "not found",
+        ),
+        "an order that is denied": (
+            "Lyon did not sell more than Metz.",
+            SHOPS,
+            "not found",
+        ),
+        "a lead that is true": ("Lyon leads.", SHOPS, "supported"),
+        "a lead that is false": ("Metz leads.", SHOPS, "contradicted"),
+        "a lead in something else": ("Metz leads in clerks.", SHOPS, "not found"),
+        "a trend that is true": ("Sales fell.", MONTHS, "supported"),
+        "a trend that is false": ("Sales rose.", MONTHS, "contradicted"),
+        "a trend without time": ("Sales fell.", SHOPS, "not found"),
+        "a trend of nothing known": ("Prices fell.", MONTHS, "not found"),
+    },
+)
+def test_a_comparison_is_judged_by_rows_or_said_to_be_not_judged(
+    text, evidence, verdict
+):
+    assert comparisons(text, evidence) == [verdict]
+
+
+def test_what_leads_to_something_is_no_lead():
+    assert comparisons("Metz leads to a new road.", SHOPS) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Report of 30 May 2025: Lyon sold 52.",
+        "As of 2025-05-30, Lyon sold 52.",
+        "Stand: 30.05.2025\nLyon sold 52.",
+        "30 May 2025\nLyon sold 52.",
+    ],
+)
+@pytest.mark.parametrize("evidence", [SHOPS, [*SHOPS, *MONTHS]])
+def test_the_date_of_a_report_is_no_claim(text, evidence):
+    assert read_verdicts(text, evidence) == {"52": "supported"}
+
+
+def test_the_year_of_a_quarter_is_a_date():
+    assert read_verdicts("In Q2 2025, Lyon sold 52.", SHOPS)["Q2 2025"] == "not found"
+    years = [{"year": 2025, "sales": 52}]
+    assert read_verdicts("In Q2 2025, sales were 52.", years)["Q2 2025"] == "supported"
+
+
 # The check
 
 

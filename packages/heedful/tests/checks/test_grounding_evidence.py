@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from heedful.checks import Evidence, ground
-from heedful.checks.claims.text_parts import dates, quantities, tokenize
+from heedful.checks.claims.text_parts import (
+    dates,
+    decimal_signs,
+    quantities,
+    tokenize,
+)
 from heedful.errors import InvalidInput, PackageMissing
 from tests.tables import cases
 
@@ -145,6 +150,18 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
             [-5, -2.5, 113, 107, 113, 107],
         ),
         "money": ("$9.1M, -$2.5bn, €3m, 4 MM, 3 m", [9.1e6, -2.5e9, 3e6, 4e6, 3]),
+        "a decimal comma is no list": ("5,4 and 1.234,56", [5.4, 1234.56]),
+        "a list is no decimal comma": ("1,2,3 and 10,20,30", [1, 2, 3, 10, 20, 30]),
+        "groups of many kinds": (
+            "7'654.5 and 7’654 and 7\u00a0654 and 7\u202f654,5 and 7.654.321",
+            [7654.5, 7654, 7654, 7654.5, 7_654_321],
+        ),
+        "groups of India": (
+            "98,76,543 and 3.4 lakh and 2 crore",
+            [9876543, 3.4e5, 2e7],
+        ),
+        "wide digits": ("７，６５４", [7654]),
+        "numbers side by side": ("120 450", [120, 450]),
     },
 )
 def test_numbers_are_read_as_people_write_them(text, values):
@@ -152,7 +169,25 @@ def test_numbers_are_read_as_people_write_them(text, values):
     assert numbers == pytest.approx(values)
 
 
+@cases(
+    "text, signs",
+    {
+        "both signs in a number": ("1.234,5", ","),
+        "one digit behind a comma": ("7.654 Stück, 3,2 %", ","),
+        "three digits behind a zero": ("0,382 von 1.208", ","),
+        "two groups": ("7,654,321 of 1.208", "."),
+        "the majority": ("Version 2.5: 3,2 % und 4,1 %", ","),
+        "English words": ("The mill made 7,654 bags", "."),
+        "nothing": ("7.654 Stück", ".,"),
+        "no number to divide": ("17 Stück", "."),
+    },
+)
+def test_the_numbers_of_a_text_show_its_decimal_sign(text, signs):
+    assert "".join(decimal_signs([text])) == signs
+
+
 DATES = {
+    "Q3 2021": [(2021, 0, 0)],
     "2021-03-02": [(2021, 3, 2)],
     "03/02/2021": [(2021, 3, 2)],
     "25/02/2021": [(2021, 2, 25)],
@@ -195,6 +230,7 @@ def test_dates_are_read_in_several_orders(text, expected):
         "lines of one key": "x: 1\n" * 5_000,
         "one long number": "1,111" * 5_000,
         "an escape that is none": "{'\\d': 1}",
+        "one number of many groups": "7 654 " * 5_000,
     },
 )
 def test_hostile_evidence_is_read(text):
@@ -205,6 +241,7 @@ def test_hostile_evidence_is_read(text):
     "text",
     {
         "numbers": "1 " * 1_000,
+        "divided numbers": "7.654 1,5 7'654'321 " * 400,
         "cells": "Chur 5 people " * 400,
         "dates": "May 5, 2020 " * 400,
         "pairs": "(5 - 6) " * 400,

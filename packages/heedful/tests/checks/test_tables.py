@@ -372,6 +372,17 @@ def test_an_old_file_is_stale(tmp_path):
     assert kinds(numbers.results(written(tmp_path, ".json")), now) == []
 
 
+def test_results_asks_for_a_path_and_says_where_a_frame_belongs():
+    frame = {"y": [1.0, 2.0]}
+    with pytest.raises(InvalidInput, match="pass the frame to finite, ranges, rows"):
+        numbers.results(frame)  # type: ignore[arg-type]
+    check = numbers.results(lambda candidate, state: frame)
+    with pytest.raises(InvalidInput, match="pass the frame to finite, ranges, rows"):
+        check(None, NOW)
+    (finding,) = numbers.results(lambda candidate, state: None)(None, NOW)
+    assert finding.key == "missing_results: no path"
+
+
 # Arguments and packages
 
 

@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 from heedful.checks import tables
 from heedful.checks.evaluate import Context, RemadeCheck, over_http, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
+from heedful.errors import InvalidInput
 from heedful.faults import shorten
 from heedful.loop.finding_key import relative_distance
 from heedful.loop.record import Finding, Level
@@ -469,6 +470,12 @@ def _date(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
 
 
+_RESULTS_PATH = (
+    "a path or a callable (candidate, state) -> path; for the rows of a data frame "
+    "pass the frame to finite, ranges, rows or predictions"
+)
+
+
 @remade
 def results(
     path: str | PathLike[str] | Callable[[Any, Any], Any],
@@ -485,7 +492,7 @@ def results(
     InvalidInput.
     """
     is_path = isinstance(path, str | PathLike) or callable(path)
-    require(is_path, "path", path, "a path or a callable (candidate, state) -> path")
+    require(is_path, "path", type(path), _RESULTS_PATH)
     check_integer("at_least_rows", at_least_rows, least=0)
     if newer_than is not None:
         check_number("newer_than", newer_than, low=0, high=_LAST_SECOND)
@@ -493,11 +500,13 @@ def results(
 
     def judge(file: Any, context: Context) -> Iterator[Finding]:
         """Yield the findings about the file: its path, its age, then its rows."""
-        if not isinstance(file, Path):
+        if file is not None and not isinstance(file, Path):
+            raise InvalidInput("path of the results", type(file), _RESULTS_PATH)
+        if file is None:
             yield table_finding(
                 MISSING_TABLE_CHECK,
                 kind="no path",
-                what=f"there is no path to a results file, but {shorten(file)}",
+                what="there is no path to a results file",
                 fix="save the results and say where",
                 severity=0.5,
             )

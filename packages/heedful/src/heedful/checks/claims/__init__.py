@@ -8,21 +8,22 @@ No model is asked; fixed rules for English judge each claim, in four steps:
    that name them.
 3. `sentence` splits the text into sentences, and says which rows of the evidence each
    is about. `figures` binds the numbers of a sentence to cells, and judges them;
-   `claims` (here) judges the rest.
+   `comparisons` judges what it compares without a number, `claims` (here) the rest.
 4. `grounding` (here) turns claims that are not supported into findings; `insights` does
    the same for metrics, columns and results that do not exist.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.checks.claims import text_parts
-from heedful.checks.claims.evidence import Cell, Evidence, Lexicon, rows_of
-from heedful.checks.claims.figures import change_claims, named_cells, number_claims
+from heedful.checks.claims.comparisons import comparison_claims
+from heedful.checks.claims.evidence import Evidence, Lexicon, rows_of
+from heedful.checks.claims.figures import change_claims, number_claims
 from heedful.checks.claims.sentence import Claim, Sentence, Verdict, sentences
-from heedful.checks.claims.text_parts import Date, Token, figure, meaning, stem
+from heedful.checks.claims.text_parts import Date, Token, stem
 from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck
 from heedful.faults import shorten
@@ -33,11 +34,6 @@ from heedful.validation import Fields, require
 # agree best with people on 984 texts about data and 376 about prose.
 MIN_PROSE_WORD_SHARE = 0.5
 MIN_DATA_WORD_SHARE = 0.2
-MIN_STATEMENT_WORDS = 3
-
-
-# What a superlative means: the function that chooses its cell.
-_EXTREMES: Mapping[str, Callable[..., Cell]] = {"max": max, "min": min}
 
 
 def claims(sentence: Sentence) -> Iterator[Claim]:
@@ -47,7 +43,7 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
         change_claims,
         _date_claims,
         _name_claims,
-        _extreme_claims,
+        comparison_claims,
         _statement_claims,
     ):
         yield from rule(sentence)
@@ -57,7 +53,7 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for each weekday, date and time.
 
     It is supported if it agrees with a date of the rows that the sentence names, if
-    these have dates, or else of the evidence.
+    these have dates, or else of the evidence. The date of the text itself is no claim.
     """
     evidence = sentence.evidence
     named_rows = set(rows_of(sentence.names))
@@ -70,8 +66,10 @@ def _date_claims(sentence: Sentence) -> Iterator[Claim]:
             supported = token.low[:3] in days or token.low in evidence.words
             yield _date_claim(sentence, token, supported=supported)
 
-    for date in sentence.dates:
+    for date in sentence.stated_dates:
         supported = any(date.agrees(other) for other in known_dates)
+        if not date.month and date.year:  # "Q4 2026": a year may be only a number
+            supported |= evidence.has_number_between(date.year, date.year)
         name = sentence.text[date.start : date.end].casefold()
         yield _date_claim(
             sentence, date, supported=supported or stem(name) in evidence.words
@@ -123,58 +121,25 @@ def _statement_claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield the sentence as one claim if few of its words are in the evidence.
 
     Words that belong to a number, and those of rising and falling, do not count.
+    Without a stop word of English, most words may be the grammar of another language:
+    then a sentence whose numbers are all supported is not judged by its words.
     """
     evidence = sentence.evidence
-    stems = text_parts.content_stems(
-        token.low
-        for token in sentence.tokens
-        if token.kind == "word"
-        and not meaning("scale", token.low)
-        and not text_parts.direction([token.low])
-    )
+    stems = sentence.content_stems
     shared = sum(map(evidence.knows, stems))
     share = MIN_PROSE_WORD_SHARE if evidence.prose else MIN_DATA_WORD_SHARE
-    if len(stems) >= MIN_STATEMENT_WORDS and shared < share * len(stems):
+    if not sentence.is_statement or shared >= share * len(stems):
+        return
+
+    is_english = any(map(text_parts.is_stop_word, sentence.lows))
+    verdicts = {claim.verdict for claim in number_claims(sentence)}
+    if is_english or verdicts != {"supported"}:
         yield sentence.claim(
             "statement",
             "not found",
             first=0,
             last=len(sentence.tokens) - 1,
             why=f"{shared} of its {len(stems)} words are in the evidence",
-        )
-
-
-def _extreme_claims(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each superlative about the only rows that are named.
-
-    It is judged by the one column of a table that the words after it name.
-    """
-    if len(sentence.names) != 1:
-        return
-    row = sentence.names[0].rows[0]
-    table = sentence.evidence.tables[row.table]
-    for position, low in enumerate(sentence.lows):
-        choose = _EXTREMES.get(meaning("extreme", low))
-        if choose is None:
-            continue
-
-        phrase = sentence.phrase(position + 1, 1)
-        columns = table.bind(phrase, whole=True)
-        number = row.number(columns[0]) if len(columns) == 1 else None
-        if number is None or len(table.rows) < 2:
-            continue
-
-        cells = named_cells(sentence.evidence, table.rows, phrase, by_whole_name=True)
-        extreme = choose(cells, key=attrgetter("value"))
-        verdict: Verdict = "supported" if number == extreme.value else "contradicted"
-        yield sentence.claim(
-            "comparison",
-            verdict,
-            first=position,
-            last=position + 1,
-            nearest=extreme.row.title,
-            why=f"{extreme.row.title} has {figure(extreme.value)}, "
-            f"{row.title} {figure(number)}",
         )
 
 
@@ -193,11 +158,28 @@ def ground(
     CSV, "name: value" lines or prose) or an `Evidence`, which can be used for many
     texts. The words around a number name its rows and columns; the number is supported
     if a value in one of these cells rounds to it. `lexicon` is the vocabulary of a
-    subject. No model is asked. Raises InvalidInput.
+    subject. If the numbers of the text or of the evidence can be read with a decimal
+    point or a decimal comma, the reading that supports more claims counts. No model is
+    asked. Raises InvalidInput.
     """
-    index = _index_evidence(evidence, lexicon)
-    found_claims = chain.from_iterable(map(claims, sentences(text, index)))
+    readings = [
+        _claims_in(text, index, decimal)
+        for index in _index_evidence(evidence, lexicon).readings
+        for decimal in text_parts.decimal_signs([text])
+    ]
+    return min(readings, key=_count_unsupported)
+
+
+def _claims_in(text: str, evidence: Evidence, decimal: str) -> tuple[Claim, ...]:
+    """Return the claims of a text, in order, if `decimal` is its decimal sign."""
+    text_sentences = sentences(text, evidence, decimal=decimal)
+    found_claims = chain.from_iterable(map(claims, text_sentences))
     return tuple(sorted(found_claims, key=attrgetter("span")))
+
+
+def _count_unsupported(found_claims: tuple[Claim, ...]) -> int:
+    """Return how many claims are not supported."""
+    return sum(claim.verdict != "supported" for claim in found_claims)
 
 
 def _index_evidence(evidence: Any, lexicon: Terms | None) -> Evidence:

@@ -45,6 +45,8 @@ _CELL_TYPES = frozenset((float, int, str, bool, type(None)))
 _NAMED_LINE_PATTERN = re.compile(
     r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)"
 )
+# A decimal comma behind a word: "by 4,5". No names of columns have it.
+_PROSE_DECIMAL_PATTERN = re.compile(r"[^\W\d_] \d+,\d")
 MAX_COLUMN_NAME_CHARS = 60
 MAX_WORD_CELLS = 500  # a name or a word in more cells names no rows
 
@@ -105,17 +107,19 @@ class EvidenceRow:
 
     `path` is the path of the row itself as text, such as "$.games[3]". If the row is
     the value of a key in a mapping, `key` has this key, else it is empty. `cells` maps
-    the path of a column to the value in this row.
+    the path of a column to the value in this row. `decimal` is the decimal sign of
+    its texts.
     """
 
     table: Path
     path: str
     key: Path
     cells: dict[Path, Any]
+    decimal: str = "."
 
     def number(self, column: Path) -> float | None:
         """Return the finite number in the cell of a column, or None."""
-        return _finite_number(self.cells.get(column))
+        return _finite_number(self.cells.get(column), self.decimal)
 
     def numbers(self, columns: Iterable[Path]) -> Iterator["Cell"]:
         """Yield the cells of these columns that have a number."""
@@ -156,10 +160,13 @@ class Cell(NamedTuple):
         return ".".join((self.row.path, *self.column))
 
 
-def _finite_number(cell: object) -> float | None:
-    """Return the finite number in a cell, or None; text must be only a number."""
+def _finite_number(cell: object, decimal: str) -> float | None:
+    """Return the finite number in a cell, or None; text must be only a number.
+
+    `decimal` is the decimal sign of texts.
+    """
     if isinstance(cell, str):
-        number = text_parts.parse_number(cell)
+        number = text_parts.parse_number(cell, decimal)
     else:
         number = tables.to_number(cell)
     return number if number is not None and isfinite(number) else None
@@ -271,7 +278,7 @@ def _parse_text(text: str) -> Any:
         else:
             other_lines.append(line)
 
-    table_rows = _separated_rows(lines)
+    table_rows = _separated_rows(other_lines)
     if table_rows:
         return {**values, "rows": table_rows} if values else table_rows
 
@@ -284,6 +291,8 @@ def _parse_text(text: str) -> Any:
 def _separated_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a table with cells separated by commas, [] without a table."""
     separated = [line for line in lines if "," in line and not line.startswith("#")]
+    if not separated or _PROSE_DECIMAL_PATTERN.search(separated[0]):
+        return []
     rows = [list(map(str.strip, row)) for row in csv.reader(separated)]
     is_even = len({len(row) for row in rows}) == 1
     if len(rows) < 3 or not is_even:
@@ -403,6 +412,19 @@ def _names_of_rows(value: Mapping[Any, Any]) -> list[Any]:
     return names if len(names) > 1 else []
 
 
+def _values_in(cell: Any) -> Sequence[Any]:
+    """Return the values in a cell, which may be a list."""
+    return cell if isinstance(cell, list | tuple) else (cell,)
+
+
+def _texts_in(rows: Iterable[EvidenceRow]) -> Iterator[str]:
+    """Yield the texts in the cells of rows."""
+    for row in rows:
+        for cell in row.cells.values():
+            if type(cell) is not float:  # most cells of a large table
+                yield from (text for text in _values_in(cell) if isinstance(text, str))
+
+
 class EvidenceTable:
     """The rows at one path of the evidence, and their columns."""
 
@@ -479,9 +501,18 @@ class Evidence:
     the absolute values of all numbers, sorted. Both include those in column names, and
     `labels` are only the numbers in column names. `singles` are the rows of tables with
     only one row. `prose` is True if every table is one cell, as that of a text is.
+    `decimal` is the decimal sign of the texts, by default the one that their numbers
+    show. If these show none, `readings` has this evidence with either sign.
     """
 
-    def __init__(self, evidence: Any, lexicon: Lexicon | Fields | None = None) -> None:
+    def __init__(
+        self,
+        evidence: Any,
+        lexicon: Lexicon | Fields | None = None,
+        *,
+        decimal: str | None = None,
+    ) -> None:
+        require(decimal in (None, ".", ","), "decimal", decimal, "a point or a comma")
         self.lexicon: Lexicon = Lexicon.of(lexicon)
         self.tables: dict[Path, EvidenceTable] = defaultdict(EvidenceTable)
         self.dates: list[tuple[Date, EvidenceRow]] = []
@@ -494,9 +525,15 @@ class Evidence:
         self._rows_by_name_word: dict[str, list[EvidenceRow]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
-        for row in read_rows(data, (), "$", depth=0):
+        rows = list(read_rows(data, (), "$", depth=0))
+        signs = [decimal] if decimal else text_parts.decimal_signs(_texts_in(rows))
+        self.decimal: str = signs[0]
+        for row in rows:
+            row.decimal = self.decimal
             self._index_row(row)
             self.tables[row.table].rows.append(row)
+        others = [Evidence(data, self.lexicon, decimal=sign) for sign in signs[1:]]
+        self.readings: Sequence[Evidence] = (self, *others)
 
         row_tables = self.tables.values()
         self.prose: bool = all(
@@ -532,7 +569,7 @@ class Evidence:
         self.words: set[str] = set()
         numbers = set(self._cell_numbers)
         for text in chain(self._texts, names, map(" ".join, split_names)):
-            tokens = tokenize(text)
+            tokens = tokenize(text, self.decimal)
             lows = (token.low for token in tokens if token.kind == "word")
             self.words.update(text_parts.content_stems(lows))
             numbers.update(
@@ -552,9 +589,8 @@ class Evidence:
                 self._cell_numbers.add(abs(cell))
                 continue
 
-            values = cell if isinstance(cell, list | tuple) else (cell,)
-            for value in values:
-                number = _finite_number(value)
+            for value in _values_in(cell):
+                number = _finite_number(value, self.decimal)
                 if number is not None:
                     self._cell_numbers.add(abs(number))
                     if path in (("key",), ("year",), ("Year",)):
@@ -569,7 +605,9 @@ class Evidence:
 
     def _index_name(self, row: EvidenceRow, text: str) -> None:
         """Index a short text as a name of its row, unless it is a stop word."""
-        tokens = [token for token in tokenize(text) if token.kind != "sign"]
+        tokens = [
+            token for token in tokenize(text, self.decimal) if token.kind != "sign"
+        ]
         name = tuple(token.low for token in tokens)
         # "A" and "I" may be names.
         is_common = len(name) == 1 and len(name[0]) > 1 and is_stop_word(name[0])

@@ -33,7 +33,6 @@ from heedful.checks.claims.sentence import (
 from heedful.checks.claims.text_parts import (
     WORDS,
     Quantity,
-    figure,
     likeness_in,
     stems,
 )
@@ -153,7 +152,7 @@ def _compared(
         last=quantity.last,
         why="compared with its row and column",
         paths=tuple(cell.path for cell in cells[:3]),
-        nearest=figure(nearest),
+        nearest=sentence.figure(nearest),
     )
 
 
@@ -220,7 +219,7 @@ def _prose_sentences(evidence: Evidence) -> list[tuple[Sentence, EvidenceRow]]:
     return [
         (sentence, row)
         for text, row in evidence.passages
-        for sentence in sentences(text, evidence)
+        for sentence in sentences(text, evidence, decimal=evidence.decimal)
     ]
 
 
@@ -377,7 +376,8 @@ def change_claims(sentence: Sentence) -> Iterator[Claim]:
                 verdict,
                 first=position,
                 last=position,
-                why=f"it goes from {figure(start.value)} to {figure(end.value)}",
+                why=f"it goes from {sentence.figure(start.value)} to "
+                f"{sentence.figure(end.value)}",
                 nearest="a rise" if step > 0 else "a fall",
             )
             break

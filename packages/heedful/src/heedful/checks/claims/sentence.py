@@ -28,9 +28,13 @@ from heedful.checks.claims.text_parts import (
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
+# Between a word such as "report" and a date.
+_DATE_LINKS = frozenset(("of", "on", ":", ",", "("))
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
 MAX_PHRASE_WORDS = 6
-_SENTENCE_ENDS = frozenset(".!?;\n。！？")
+MIN_STATEMENT_WORDS = 3
+_SENTENCE_ENDS = frozenset(".!?;\n")  # before a space
+_DENSE_SENTENCE_ENDS = frozenset("。！？｡")  # of Chinese and Japanese
 # The phrase that names a column ends before these; "" is the end of the sentence.
 _BREAK_SIGNS = frozenset(("", *".,!?;)[]"))
 
@@ -59,7 +63,8 @@ class Sentence:
     """A sentence of `text`, with its tokens and dates, and the evidence for its claims.
 
     `topic` are the last rows of the evidence named before this sentence. `header` are
-    the tokens of the cells above this line of a table.
+    the tokens of the cells above this line of a table. `decimal` is the decimal sign of
+    the text.
     """
 
     text: str
@@ -68,6 +73,7 @@ class Sentence:
     evidence: Evidence
     topic: Sequence[EvidenceRow]
     header: Sequence[Sequence[Token]] = field(default=())
+    decimal: str = "."
 
     @cached_property
     def lows(self) -> list[str]:
@@ -109,6 +115,25 @@ class Sentence:
         ]
 
     @cached_property
+    def stated_dates(self) -> list[Date]:
+        """The dates, without those of the text itself.
+
+        Such a date stands alone, or behind words such as "report of" and "as of".
+        """
+        return [date for date in self.dates if not self._is_of_text(date)]
+
+    def _is_of_text(self, date: Date) -> bool:
+        """Return whether a date says when the text was written."""
+        positions = self._positions(date)
+        other_words = [token for token in self.tokens if token.kind != "sign"]
+        if len(positions) >= len(other_words):
+            return True
+        before = self.lows[: positions[0]] if positions else []
+        while before and before[-1] in _DATE_LINKS:
+            before.pop()
+        return bool(before) and before[-1] in WORDS.words("dating")
+
+    @cached_property
     def dated(self) -> set[int]:
         """The positions of the tokens that are part of a date."""
         return set(chain.from_iterable(map(self._positions, self.dates)))
@@ -147,6 +172,10 @@ class Sentence:
     def low(self, position: int) -> str:
         """Return the token at a position in lower case, or "" beyond the ends."""
         return self.lows[position] if 0 <= position < len(self.lows) else ""
+
+    def figure(self, value: float) -> str:
+        """Return a number as this text writes it."""
+        return text_parts.figure(value, self.decimal)
 
     def is_name(self, position: int) -> bool:
         """Return whether the token at a position is a capitalised word, not a date."""
@@ -234,6 +263,22 @@ class Sentence:
                 sentence_words += split_name(token.low)
         return tuple(sentence_words)
 
+    @cached_property
+    def content_stems(self) -> list[str]:
+        """The stems of the words, but for those of scales, of rising and of falling."""
+        return text_parts.content_stems(
+            token.low
+            for token in self.tokens
+            if token.kind == "word"
+            and not text_parts.scale_of(token.low)
+            and not text_parts.direction([token.low])
+        )
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether the sentence has enough words to be judged by its words."""
+        return len(self.content_stems) >= MIN_STATEMENT_WORDS
+
     def columns(self, table: Path) -> list[Path]:
         """Return the columns of a table that the sentence names with all their parts.
 
@@ -304,9 +349,14 @@ def _is_break(low: str) -> bool:
     return low in _BREAK_SIGNS or low in WORDS.words("break")
 
 
-def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
-    """Yield the sentences of a text, with the rows that they name."""
-    tokens = evidence.lexicon.read(text_parts.tokenize(text))
+def sentences(
+    text: str, evidence: Evidence, *, decimal: str = "."
+) -> Iterator[Sentence]:
+    """Yield the sentences of a text, with the rows that they name.
+
+    `decimal` is the decimal sign of the text.
+    """
+    tokens = evidence.lexicon.read(text_parts.tokenize(text, decimal))
     dates = list(text_parts.dates(text))
     if not evidence.has_times:  # "3:15" may be a ratio
         dates = [date for date in dates if date.hour is None]
@@ -320,6 +370,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
         # The end of the text ends a line too.
         gap = text[token.end : tokens[end].start] if end < len(tokens) else "\n"
         is_end = (token.low in _SENTENCE_ENDS and gap) or "\n" in gap
+        is_end = is_end or token.text in _DENSE_SENTENCE_ENDS
         if not is_end and end - start < MAX_SENTENCE_TOKENS:
             continue
 
@@ -332,6 +383,7 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
             evidence=evidence,
             topic=topic,
             header=header if is_row else (),
+            decimal=decimal,
         )
         yield sentence
 

@@ -1,9 +1,12 @@
 """Find words, numbers and dates in a text; compare words with the names of columns.
 
-Everything here is a rule about English; its words are in `claim_words.toml`. A text is
-read as tokens (`tokenize`), from which `quantities` and `dates` are made. `likeness`
-says how well a word of a text matches a part of a column's name, such as "temperature"
-and "temp", "points" and "pts", or "fourth" and "4".
+The rules for words and dates are those of English; the words are in `claim_words.toml`.
+Numbers are read as any language writes them: each is read by its own signs, and where
+these allow two readings ("1,208", "1.208"), `decimal_signs` decides by the other
+numbers of the same text. A text is read as tokens (`tokenize`), from which `quantities`
+and `dates` are made. `likeness` says how well a word of a text matches a part of a
+column's name, such as "temperature" and "temp", "points" and "pts", or "fourth" and
+"4".
 """
 
 import re
@@ -17,27 +20,62 @@ from typing import NamedTuple
 from unicodedata import lookup, normalize, numeric
 
 from heedful.knowledge import KnowledgeTable
-from heedful.lessons.words import INDEX_STOP_WORDS
+from heedful.lessons.words import (
+    DENSE_SCRIPTS,
+    INDEX_STOP_WORDS,
+    words as index_words,
+)
 
 WORDS = KnowledgeTable("checks/claims/claim_words")
 _ORDINAL_SUFFIX = "(?:st|nd|rd|th)"
+# A number that signs divide, with at most six groups: "1,234.5", "1.234,5", "1'234.5",
+# "12\u202f345,6", "12,34,567" or "5,4". What goes on after a further point or comma,
+# as in "30.11.2026" and "1,2,3", is none.
+_DIVIDED_NUMBER = r"""
+(?<!\d[.,])(?:
+    \d{1,3}(?P<group>[.,'’\u00a0\u2009\u202f])\d{3}(?:(?P=group)\d{3}){0,5}
+    (?:(?!(?P=group))[.,]\d+)?(?!(?P=group)\d)
+  | \d{1,2}(?:,\d\d){1,5},\d{3}(?:\.\d+)?
+  | \d+[.,]\d+
+)(?![.,]?\d)
+"""
+# A number that spaces divide: "12 345,6". Where a point is the decimal sign, numbers
+# side by side are several.
+_SPACED_NUMBER = r"(?<!\d[ .,])\d{1,3}(?:[ ]\d{3}){1,6}(?:[.,]\d+)?(?![ .,]?\d)"
+_DIVIDED_PATTERN = re.compile(
+    rf"(?<![^\W_])(?:{_SPACED_NUMBER}|{_DIVIDED_NUMBER})", re.VERBOSE
+)
 # The groups are named after the kinds of tokens; the first kind that fits is used.
 # - times: the "x" in "8x4".
 # - ordinal: "3rd".
 # - number: "12", "1,234.5", "$5" or ".5"; a minus sign is part of it only at the start
-#   of a word, so that "3-4" is two numbers.
+#   of a word, so that "3-4" is two numbers. The pattern of each decimal sign has its
+#   own numbers.
 # - word: "don't", "R2" or "A-12"; digits are part of it only after Latin letters.
 # - sign: the ending "'s", or any other character, such as "%".
-_CLAIM_TOKEN_PATTERN = re.compile(
-    rf"(?P<times>(?<=\d)[x×](?=\d))|(?P<ordinal>\d+{_ORDINAL_SUFFIX}\b)"
-    r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
-    r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)"
-    r"|(?P<word>[^\W\d_](?:[^\W\d_]|(?<=[A-Za-z\d])\d|['’](?!s\b)(?=[^\W_])"
-    r"|(?<=[A-Za-z])-\d(?=\d*\b))*)|(?P<sign>['’]s\b|\S)"
-)
+_CLAIM_TOKEN_PATTERNS = {
+    decimal: re.compile(
+        rf"(?P<times>(?<=\d)[x×](?=\d))|(?P<ordinal>\d+{_ORDINAL_SUFFIX}\b)"
+        r"|(?P<number>(?:(?<![\w.,)\]%$€£¥])[-\u2212](?=[$€£¥]?[\d.]))?[$€£¥]?"
+        rf"(?:{divided}|\d+(?:\.\d+)?)|(?<![\w.])\.\d+)"
+        r"|(?P<word>[^\W\d_](?:[^\W\d_]|(?<=[A-Za-z\d])\d|['’](?!s\b)(?=[^\W_])"
+        r"|(?<=[A-Za-z])-\d(?=\d*\b))*)|(?P<sign>['’]s\b|\S)",
+        re.VERBOSE,
+    )
+    for decimal, divided in (
+        (".", _DIVIDED_NUMBER),
+        (",", f"{_SPACED_NUMBER}|{_DIVIDED_NUMBER}"),
+    )
+}
 _CURRENCY_SIGNS = frozenset("$€£¥")
-# `float` reads no commas, no signs of currencies and no typographic minus signs.
-_PLAIN_DIGITS = str.maketrans("\u2212", "-", ",$€£¥")
+# The wide comma and point of Chinese and Japanese.
+_NARROW_SIGNS = str.maketrans("，．", ",.")
+# For each decimal sign, what `float` has to read instead.
+_PLAIN_DIGITS = {
+    ".": str.maketrans("\u2212", "-", ",'’ $€£¥"),
+    ",": str.maketrans("\u2212,", "-.", ".'’ $€£¥"),
+}
+_OTHER_SIGN = str.maketrans(".,", ",.")
 # Of DIGIT NINE, CIRCLED NUMBER NINETEEN and AEGEAN NUMBER NINETY in Unicode.
 _NUMBER_CHARACTERS = ("DIGIT", "CIRCLED NUMBER", "AEGEAN NUMBER")
 # How far below and above a number the true one may lie after such a word, as shares
@@ -48,8 +86,9 @@ _APPROXIMATIONS = {"about": (0.05, 0.05), "above": (0, 0.25), "below": (0.25, 0)
 class Token(NamedTuple):
     """A word, number or sign at the characters `start` to `end` (excluded) of a text.
 
-    `low` is the text in lower case, with plain characters for special ones: r2 for R².
-    `kind` is the name of a group in the pattern `_CLAIM_TOKEN_PATTERN`.
+    `low` is the text in lower case, with plain characters for special ones: r2 for R²,
+    and 1234.5 for "$1.234,5".
+    `kind` is the name of a group in the patterns `_CLAIM_TOKEN_PATTERNS`.
     """
 
     text: str
@@ -95,40 +134,98 @@ class Quantity(NamedTuple):
         return self.digits and is_plain and 1900 <= self.value <= 2100
 
 
-def tokenize(text: str) -> list[Token]:
-    """Return the tokens of a text in order."""
-    return [
-        Token(
-            text=match[0],
-            low=normalize("NFKC", match[0]).casefold(),
-            start=match.start(),
-            end=match.end(),
-            kind=match.lastgroup or "",
-        )
-        for match in _CLAIM_TOKEN_PATTERN.finditer(text)
-    ]
+def tokenize(text: str, decimal: str = ".") -> list[Token]:
+    """Return the tokens of a text in order.
+
+    `decimal` is the decimal sign of the text, "." or ",".
+    """
+    tokens = []
+    for match in _CLAIM_TOKEN_PATTERNS[decimal].finditer(text.translate(_NARROW_SIGNS)):
+        kind = match.lastgroup or ""
+        low = normalize("NFKC", match[0]).casefold()
+        if kind == "number":
+            low = _plain_number(low, decimal)
+        start, end = match.span()
+        token = Token(text=text[start:end], low=low, start=start, end=end, kind=kind)
+        tokens.append(token)
+    return tokens
 
 
-def parse_number(text: str) -> float | None:
+def _plain_number(number: str, decimal: str) -> str:
+    """Return a number as `float` reads it; `decimal` is the sign where two can be."""
+    return number.translate(_PLAIN_DIGITS[_own_decimal_sign(number) or decimal])
+
+
+def parse_number(text: str, decimal: str = ".") -> float | None:
     """Return the number in a text that is only a number, or None.
 
-    >>> parse_number("1,234.5"), parse_number("12 %"), parse_number("12 m")
+    `decimal` is the decimal sign of a number that can be read in two ways.
+
+    >>> parse_number("1.234,5"), parse_number("12 %"), parse_number("12 m")
     (1234.5, 12.0, None)
+    >>> parse_number("1,208"), parse_number("1,208", ",")
+    (1208.0, 1.208)
     """
-    number = text.strip().removesuffix("%").rstrip()
-    match = _CLAIM_TOKEN_PATTERN.fullmatch(number)
+    number = normalize("NFKC", text).strip().removesuffix("%").rstrip()
+    match = _CLAIM_TOKEN_PATTERNS[","].fullmatch(number)
     if not match or match.lastgroup != "number":
         return None
-    return float(number.translate(_PLAIN_DIGITS))
+    return float(_plain_number(number, decimal))
 
 
-def figure(value: float) -> str:
-    """Return a number as people write it.
+def decimal_signs(texts: Iterable[str]) -> Sequence[str]:
+    """Return the decimal sign of texts that belong together: a point or a comma.
 
-    >>> figure(12088616.0), figure(0.1 + 0.2), figure(2024.0)
-    ('12,088,616', '0.3', '2024')
+    The numbers that can be read in one way only decide, each with one vote. If these
+    leave it open, English words mean a point; without them, both signs are returned.
+
+    >>> decimal_signs(["1.208 und 4,5 %"]), decimal_signs(["1,208"])
+    ((',',), ('.', ','))
     """
-    return f"{value:,.12g}" if abs(value) >= 10_000 else f"{value:.12g}"
+    texts = list(texts)
+    signs = [
+        _own_decimal_sign(normalize("NFKC", number[0]))
+        for text in texts
+        for number in _DIVIDED_PATTERN.finditer(text.translate(_NARROW_SIGNS))
+    ]
+    points = signs.count(".")
+    commas = signs.count(",")
+    if commas > points:
+        return (",",)
+    is_open = points == commas and "" in signs
+    return (".", ",") if is_open and not any(map(_is_english, texts)) else (".",)
+
+
+def _is_english(text: str) -> bool:
+    """Return whether a text has a word that only English has."""
+    return bool(WORDS.pattern("english", r"\b", r"\b").search(text))
+
+
+def _own_decimal_sign(number: str) -> str:
+    """Return the only possible decimal sign of a number as it is written, or ""."""
+    signs = [character for character in number if character in ".,"]
+    if not signs:
+        return ""
+
+    last = signs[-1]
+    if signs.count(last) < len(signs):
+        return last
+    if len(signs) > 1:
+        return last.translate(_OTHER_SIGN)
+
+    whole, _, decimals = number.lstrip("-\u2212$€£¥").partition(last)
+    may_be_group = len(decimals) == 3 and 0 < len(whole) < 4 and whole[0] != "0"
+    return "" if may_be_group else last
+
+
+def figure(value: float, decimal: str = ".") -> str:
+    """Return a number as people write it, with a decimal sign.
+
+    >>> figure(12088616.0), figure(0.1 + 0.2, ","), figure(2024.0)
+    ('12,088,616', '0,3', '2024')
+    """
+    written = f"{value:,.12g}" if abs(value) >= 10_000 else f"{value:.12g}"
+    return written if decimal == "." else written.translate(_OTHER_SIGN)
 
 
 def meaning(group: str, word: str) -> str:
@@ -137,6 +234,11 @@ def meaning(group: str, word: str) -> str:
         if word in row.words:
             return row.meaning
     return ""
+
+
+def scale_of(word: str) -> str:
+    """Return what a word multiplies the number before it by, or ""."""
+    return meaning("scale", word) or meaning("foreign_scale", word)
 
 
 @lru_cache(maxsize=10_000)
@@ -203,11 +305,10 @@ def _read_number(
     """
     end = first + 1
     if digits:
-        number = lows[first].translate(_PLAIN_DIGITS)
-        decimals = number.partition(".")[2]
-        return float(number), 10.0 ** -len(decimals), end
+        decimals = lows[first].partition(".")[2]
+        return float(lows[first]), 10.0 ** -len(decimals), end
 
-    if lows[first] == "a" and meaning("scale", lows[end]):
+    if lows[first] == "a" and scale_of(lows[end]):
         return 1.0, 1.0, end  # "a dozen" is one dozen
     value = cardinal(lows[first])
     # "twenty-one" and "twenty one" are one number.
@@ -226,10 +327,10 @@ def _read_scale(tokens: Sequence[Token], position: int) -> float:
     """
     token = tokens[position]
     number = tokens[position - 1]
-    scale = meaning("scale", token.low)
+    scale = scale_of(token.low)
     if token.start == number.end:
         scale = scale or meaning("scale_letter", token.low)
-    is_money = not _CURRENCY_SIGNS.isdisjoint(number.low)
+    is_money = not _CURRENCY_SIGNS.isdisjoint(number.text)
     is_unit = token.text == "mm" or token.text in WORDS.words("scale_letter")
     return float(scale or 1) if is_money or not is_unit else 1.0
 
@@ -247,14 +348,15 @@ def direction(words: Iterable[str]) -> int:
 # The first three letters of the months. Unlike `strftime`, `ctime` has English names in
 # any locale: "Sat Jan  1 00:00:00 2000".
 _MONTHS = [calendar_date(2000, month, 1).ctime()[4:7] for month in range(1, 13)]
-# A date in one of four forms: "2017-03-02"; "2/3/2017" or "02.03.17"; "2017-03"; with
-# the name of the month, as "2nd of March 2017", "March 2, 2017" or "2017 March". No
-# letter or digit follows it, except for a time: "2017-03-02T10:00". The "link" leads
-# to a time. "Sept" has one letter more than other short names.
+# A date in one of five forms: "Q4 2017"; "2017-03-02"; "2/3/2017" or "02.03.17";
+# "2017-03"; with the name of the month, as "2nd of March 2017", "March 2, 2017" or
+# "2017 March". No letter or digit follows it, except for a time: "2017-03-02T10:00".
+# The "link" leads to a time. "Sept" has one letter more than other short names.
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
-        (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
+        (?:Q[1-4]|H[12]|FY)\s?(?P<fiscal>\d{{4}})
+      | (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
       | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
       | (?P<of>\d{{4}})-(?P<numbered>\d\d)(?!-\d)
       | (?:
@@ -363,9 +465,10 @@ def dates(text: str) -> Iterator[Date]:
         )
         is_month = match[0][0].isupper() and (match[0] != "May" or is_after_word)
         is_date = year or day or is_month
-        if not is_date or not 1 <= month <= 12:
+        has_month = 1 <= month <= 12
+        if not is_date or not (has_month or match["fiscal"]):
             continue
-        if day > monthrange(year or 2000, month)[1]:
+        if has_month and day > monthrange(year or 2000, month)[1]:
             continue
 
         date = times.pop(match.end("link"), Date(0, match.end()))
@@ -404,6 +507,9 @@ def _year_month_day(
     `parts` are the groups of the match that are numbers. A year of two digits is from
     1970 to 2069.
     """
+    if match["fiscal"]:
+        return parts["fiscal"], 0, 0
+
     if match["sign"]:
         year = parts["y"]
         if year < 70:
@@ -431,6 +537,7 @@ def _year_month_day(
 
 # A part of a name: "HTTP" and "Code" in "HTTPCode", "rate" and "3" in "rate3".
 _NAME_PART_PATTERN = re.compile(r"[A-Z]+(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+|\d+")
+_DENSE_PATTERN = re.compile(f"[{DENSE_SCRIPTS}]")
 # The commonest endings of English, after three letters or more.
 _ENDING_PATTERN = re.compile(r"(?<=\w{3})(?:ing|ed|ly|es?|s)\Z")
 
@@ -463,8 +570,18 @@ def is_stop_word(word: str) -> bool:
 
 
 def content_stems(words: Iterable[str]) -> list[str]:
-    """Return the stems of words, without stop words."""
-    return [stem(word) for word in words if len(word) > 1 and not is_stop_word(word)]
+    """Return the stems of words, without stop words.
+
+    A run of a script without spaces is taken in pairs of characters, as memory does.
+    """
+    found_stems: list[str] = []
+    for word in words:
+        if _DENSE_PATTERN.search(word):
+            pairs = index_words(word)  # and words in other scripts beside them
+            found_stems += (pair for pair in pairs if _DENSE_PATTERN.search(pair))
+        elif len(word) > 1 and not is_stop_word(word):
+            found_stems.append(stem(word))
+    return found_stems
 
 
 @lru_cache(maxsize=10_000)
