@@ -165,6 +165,9 @@ def _finite_number(cell: object, decimal: str) -> float | None:
 
     `decimal` is the decimal sign of texts.
     """
+    if isinstance(cell, str) and len(cell) > MAX_COLUMN_NAME_CHARS:
+        return None  # a text, which the cache of numbers must not keep
+
     if isinstance(cell, str):
         number = text_parts.parse_number(cell, decimal)
     else:

@@ -156,6 +156,7 @@ def _plain_number(number: str, decimal: str) -> str:
     return number.translate(_PLAIN_DIGITS[_own_decimal_sign(number) or decimal])
 
 
+@lru_cache(maxsize=10_000)
 def parse_number(text: str, decimal: str = ".") -> float | None:
     """Return the number in a text that is only a number, or None.
 
