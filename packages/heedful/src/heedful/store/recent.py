@@ -24,8 +24,8 @@ from heedful.store.connection import MAX_READ_ROWS, MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.validation import MAX_READ_BYTES, MAX_SHOWN_TEXT_CHARS, Document
 
-# Somebody has to look at such a loop: no rule let it go on, or a check is broken.
-FAILED_STATES = ("stopped", "not_validated")
+# Somebody has to look at such a loop: no rule let it go on, or code or a model raised.
+FAILED_STATES = ("stopped", "not_validated", "failed")
 CANCELLED = "cancelled"  # why a loop stopped that no rule stopped
 
 
@@ -36,8 +36,9 @@ class RecentLoop:
     The `state` is as every face shows it. `checks` had an error in one of its attempts;
     `first_error` is the first one of its first attempt, and `error` that of its last
     one, or its check that raised an error instead of judging: None if these have none.
-    `stops` are the rules that stopped it. `size` is that of its records, in characters;
-    above `MAX_READ_BYTES`, its errors are unknown.
+    `failure` is the exception that left it open, or "". `stops` are the rules that
+    stopped it. `size` is that of its records, in characters; above `MAX_READ_BYTES`,
+    its errors are unknown.
     """
 
     n: int
@@ -54,11 +55,14 @@ class RecentLoop:
     checks: tuple[str, ...]
     first_error: Finding | None
     error: Finding | None
+    failure: str
     stops: tuple[str, ...]
 
     @property
     def why(self) -> str:
-        """What was wrong in its last attempt, or else why it stopped."""
+        """What left it open, what was wrong in its last attempt, or why it stopped."""
+        if self.failure:
+            return self.failure
         if self.error:
             return self.error.message
         if self.state != "stopped":
@@ -135,6 +139,10 @@ def _recent_loop(row: Row, records: Sequence[str]) -> RecentLoop:
     # "passed" may mean that nothing has judged the answer: then the attempt says so.
     if attempts and state == "passed":
         state = attempts[-1].doubt_state or state
+    failure = ""
+    if row["failure"]:
+        state = "failed"
+        failure = json.loads(row["failure"])["error"]
 
     evaluations = [attempt.evaluation or Evaluation() for attempt in attempts]
     # The errors of a loop whose records are very large count as unknown.
@@ -162,6 +170,7 @@ def _recent_loop(row: Row, records: Sequence[str]) -> RecentLoop:
         checks=tuple(dict.fromkeys(error.check for error in errors)),
         first_error=_first_shortened(first.errors),
         error=_first_shortened([*last.errors, *last.unvalidated]),
+        failure=failure,
         stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
     )
 
@@ -253,7 +262,7 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
         passed=Share(passed, ended),
         stopped=stopped,
         unjudged=sum(map(states.count, DOUBT_STATES)),
-        open=states.count("open"),
+        open=states.count("open") + states.count("failed"),
         **add_costs([loop.usage for loop in loops]),
     )
 
@@ -292,8 +301,9 @@ class FailureCause:
 def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
     """Return why loops stopped or were not validated, the most frequent cause first.
 
-    Not validated are loops whose check failed itself. Loops with the same error, or
-    without one with the same reason, have one cause: it shows the newest of them.
+    Not validated are loops whose check failed itself; failed ones raised. Loops with
+    the same error, or without one with the same reason, have one cause: it shows the
+    newest of them.
     """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
@@ -305,7 +315,7 @@ def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
         newest = max(group, key=lambda loop: loop.updated)
         cause = FailureCause(
             signature=cause_name,
-            check=newest.error.check if newest.error else "",
+            check=newest.error.check if newest.error and not newest.failure else "",
             finding=newest.why,
             loops=len(group),
             since=min(loop.updated for loop in group),
@@ -323,6 +333,6 @@ def cause_of(loop: RecentLoop) -> str:
     It is the digest of the check and the pattern of its last error, so that two checks
     that report the same words have two causes. Without an error, it is why it stopped.
     """
-    if loop.error is None:
+    if loop.error is None or loop.failure:
         return loop.why
     return signature(loop.error.check, loop.error.key).digest
