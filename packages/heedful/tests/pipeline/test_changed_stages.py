@@ -51,6 +51,7 @@ async def run_changed(store: Store, before: str, after: str) -> list[str]:
     return calls
 
 
+pytestmark = pytest.mark.both_nightly
 CHANGES = {
     "added between": ("a c!", "a x c", "x c", "stage x is new"),
     "added after": ("a", "a x", "x", "stage x is new"),

@@ -23,6 +23,7 @@ from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.tables import cases
 
+pytestmark = pytest.mark.both_nightly
 KEY = "sk-proj-" + "a1B2" * 10
 
 
