@@ -389,6 +389,11 @@ def list_loops(
         del shown_columns["rung"]
     if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
+    failures = [
+        f"{row['kind']} {short_id(row['id'])}: {row['failure']}"
+        for row in rows
+        if row["failure"]
+    ]
     totals = sum_loops(recent_loops)
     causes = group_causes(recent_loops)
     document = {
@@ -401,6 +406,7 @@ def list_loops(
         document,
         TextTable(shown_columns, rows, len(shown_columns) - 4, cut_column="task"),
         [totals.sentence, *map(_cause_line, causes[:MAX_LISTED_ITEMS])],
+        [clean(failure, MAX_SHOWN_TEXT_CHARS) for failure in failures[:1]],
         _kinds_words(kinds),
     )
 

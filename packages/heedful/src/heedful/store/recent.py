@@ -24,8 +24,8 @@ from heedful.store.connection import MAX_READ_ROWS, MAX_ROWS, Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.validation import MAX_READ_BYTES, MAX_SHOWN_TEXT_CHARS, Document
 
-# Somebody has to look at such a loop: no rule let it go on, or code or a model raised.
-FAILED_STATES = ("stopped", "not_validated", "failed")
+# Somebody has to look at such a loop: no rule let it go on, or a check is broken.
+FAILED_STATES = ("stopped", "not_validated")
 CANCELLED = "cancelled"  # why a loop stopped that no rule stopped
 
 
@@ -301,9 +301,8 @@ class FailureCause:
 def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
     """Return why loops stopped or were not validated, the most frequent cause first.
 
-    Not validated are loops whose check failed itself; failed ones raised. Loops with
-    the same error, or without one with the same reason, have one cause: it shows the
-    newest of them.
+    Not validated are loops whose check failed itself. Loops with the same error, or
+    without one with the same reason, have one cause: it shows the newest of them.
     """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
@@ -315,7 +314,7 @@ def group_causes(loops: Iterable[RecentLoop]) -> list[FailureCause]:
         newest = max(group, key=lambda loop: loop.updated)
         cause = FailureCause(
             signature=cause_name,
-            check=newest.error.check if newest.error and not newest.failure else "",
+            check=newest.error.check if newest.error else "",
             finding=newest.why,
             loops=len(group),
             since=min(loop.updated for loop in group),
@@ -333,6 +332,6 @@ def cause_of(loop: RecentLoop) -> str:
     It is the digest of the check and the pattern of its last error, so that two checks
     that report the same words have two causes. Without an error, it is why it stopped.
     """
-    if loop.error is None or loop.failure:
+    if loop.error is None:
         return loop.why
     return signature(loop.error.check, loop.error.key).digest
