@@ -118,7 +118,7 @@ def test_a_list_has_an_order(loops, sort, first):
 @cases(
     ("query", "words"),
     {
-        "a state": ("state=done", "open, passed, unchecked, not_validated, stopped"),
+        "a state": ("state=done", "open, failed, passed, unchecked, not_validated"),
         "an order": ("sort=colour", "This did not work"),
         "a cursor": ("cursor=x", "This did not work"),
     },

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful import Episode, Event, Finding, Memory, Pipeline, reflect
 from heedful.lessons import render
 from heedful.lessons.mistake import Fix, Mistake
@@ -41,6 +42,27 @@ def test_the_loop_of_a_run_is_the_page_of_the_run(browser):
     assert row["status"] == "quiet"
     page = words_of(browser.get(f"/runs/{run}").text)
     assert "No check judged this run: its 1 stage went through unchecked." in page
+
+
+def test_a_run_whose_stage_raised_is_failed_with_its_error(browser):
+    pipeline = pipeline_of(browser)
+
+    @pipeline.stage
+    def fetch(state):
+        raise ConnectionError("the host is gone")
+
+    with pytest.raises(heedful.errors.StageFailed):
+        browser.api.run(pipeline.run({}, id="night"))
+
+    (row,) = browser.data("/work")["pipelines"]
+    assert row["state"] == "failed"
+    assert row["where"] == "fetch"
+    assert row["finding"].startswith("ConnectionError: 'the host is gone'")
+    page = words_of(browser.get("/runs/night").text)
+    assert "Failed: fetch raised ConnectionError: 'the host is gone'" in page
+    (stage,) = browser.data("/loops?text=fetch")["loops"]
+    assert stage["state"] == "failed"
+    assert "the host is gone" in stage["finding"]
 
 
 def count_rows(state: dict[str, int]) -> list[Finding]:

@@ -28,8 +28,11 @@ _FOREIGN_FOLDERS = (
 class HeedfulError(Exception):
     """The base class of all errors that heedful raises.
 
-    Secrets in messages are redacted.
+    Secrets in messages are redacted. An error that `retry_on` names and that lasted has
+    the number of `calls` that raised it.
     """
+
+    calls: int = 1
 
     def __init__(self, *arguments: object) -> None:
         clean = (
@@ -394,11 +397,21 @@ class StageFailed(UserCodeError):
     """
 
     def __init__(
-        self, stage: str, run: str, cause: BaseException, state: Iterable[str] = ()
+        self,
+        stage: str,
+        run: str,
+        cause: BaseException,
+        state: Iterable[str] = (),
+        *,
+        calls: int = 1,
     ) -> None:
         self.stage = stage
         self.run = run
-        message = f"stage {stage!r} raised {_describe(cause)}; "
+        self.calls = calls
+        self.reason: str = describe(cause)
+        if calls > 1:
+            self.reason += f" at the last of {calls} calls"
+        message = f"stage {stage!r} raised {self.reason}; "
         if isinstance(cause, KeyError):
             message += f"the state has {_shorten(list(state))}; "
         message += "fix it"
@@ -412,7 +425,7 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
-        self.reason: str = f"check {check!r} raised {_describe(cause)}"
+        self.reason: str = f"check {check!r} raised {describe(cause)}"
         self.hint: str = ""
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
             self.hint = "a check takes (candidate) or (candidate, context)"
@@ -431,7 +444,7 @@ class NotJournalable(UserCodeError):
 
 
 class OutputChanged(UserCodeError):
-    """A stored candidate does not fit the class that its loop declares now."""
+    """A stored candidate does not fit the type that its loop or stage declares now."""
 
 
 class StoreError(HeedfulError):
@@ -589,7 +602,7 @@ class Refused(RemoteError):
         super().__init__(f"the service answered {status}{shown_code}: {message}")
 
 
-def _describe(cause: BaseException) -> str:
+def describe(cause: BaseException) -> str:
     """Return the type and the shortened text of an exception, and its place."""
     text: object = str(cause)
     if isinstance(cause, KeyError) and cause.args:

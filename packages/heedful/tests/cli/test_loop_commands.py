@@ -67,7 +67,7 @@ def test_an_id_that_is_mistyped_is_asked_about(desk, session, history):
 @pytest.mark.parametrize(
     ("state", "ids"),
     [
-        pytest.param("open", ["broken", "r/open"], id="open"),
+        pytest.param("open", ["r/open"], id="open"),
         pytest.param("failed", ["broken"], id="its driver failed"),
         pytest.param("passed", ["r/passed"], id="passed"),
         pytest.param("unchecked", ["blind"], id="nothing judged it"),

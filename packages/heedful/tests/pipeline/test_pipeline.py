@@ -243,13 +243,15 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
     assert stored_report == report
 
 
-def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+def test_the_run_of_another_pipeline_is_a_conflict(tmp_path: Path) -> None:
+    store = str(tmp_path / "a.db")
+    pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="s")(lambda state: 1)
     run_pipeline(pipeline, {}, id="r")
-    pipeline.stage(name="t")(lambda state: 1)
+    other = Pipeline("q", store=store, progress=False)
+    other.stage(name="s")(lambda state: 1)
     with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
-        run_pipeline(pipeline, {}, id="r")
+        run_pipeline(other, {}, id="r")
 
 
 @cases("failures", {"an ended run": [], "an interrupted run": [OSError()]})

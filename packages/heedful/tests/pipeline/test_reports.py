@@ -147,7 +147,9 @@ def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     assert "passed" not in {c.status for c in attempt.checks}
 
 
-async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) -> None:
+async def test_a_run_whose_stage_raised_has_not_ended_and_a_stage_is_no_run(
+    tmp_path: Path,
+) -> None:
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
     pipeline.stage(name="a", checks=[check_that_fails(1)])(lambda state: 1)
     pipeline.stage(name="b")(lambda state: 1 / 0)
@@ -158,10 +160,10 @@ async def test_an_interrupted_run_is_open_and_a_stage_is_no_run(tmp_path: Path) 
     with pytest.raises(NotFound, match=r"no run of a pipeline 'r/a' in .*heedful why"):
         await report_of(pipeline.store, Scope(), "r/a")
     report = await report_of(pipeline.store, Scope(), "r")
-    assert report.status == "open"
+    assert report.status == "failed"
     assert report.ended == 0.0
     assert report.plain()["ended"] is None
-    assert [stage.action for stage in report.stages] == ["passed", "open", "not_run"]
+    assert [stage.action for stage in report.stages] == ["passed", "raised", "not_run"]
     assert read_statuses(report) == [["failed", "passed"], [], []]
 
 
@@ -266,7 +268,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(how: Any, tmp_path: Path) -> 
     assert report.status == "passed"
     assert report.state["s"] == 4
     assert read_statuses(report)[0] == ["failed", "failed", "failed", "passed"]
-    assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
+    assert calls == {"halt": [4], "best": [1, 4], "continue": [3, 4]}[how]
     assert report.ended > before.ended
     stored_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert stored_report == report

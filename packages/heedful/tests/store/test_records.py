@@ -24,6 +24,8 @@ STAGE = StageHead(
     on_exhausted="halt",
     on_unvalidated="halt",
     model="embedded",
+    output="Forecast 0f5c6a7b",
+    input="93e0b1c2a4d5f607",
 )
 HEAD = Head(
     task="Forecast the sales of May.",

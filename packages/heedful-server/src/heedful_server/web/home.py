@@ -153,7 +153,7 @@ def _cause(cause: FailureCause) -> Document:
     path = f"/loops/{cause.loop}"
     parts = [f"check {cause.check}"] if cause.check else []
     if cause.stage:
-        run, _, stage = cause.loop.rpartition("/")
+        run, stage = cause.loop.split("/")[:2]
         path = f"/runs/{run}"
         last = "the last one " if cause.loops > 1 else ""
         parts.append(f"{last}stage {stage} of run {run}")

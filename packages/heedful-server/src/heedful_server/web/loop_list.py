@@ -33,7 +33,7 @@ from heedful_server.web.loop_summaries import found_words, summaries
 from heedful_server.web.loop_texts import search_loops
 from heedful_server.web.site import Visit, page_links
 
-LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
+LOOP_STATES = ("open", "failed", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(r"([0-9]{1,16})-([0-9]{1,6})")
 FACETS = ("state", "check", "key")
 FILTERS = ("text", "cause", *FACETS)

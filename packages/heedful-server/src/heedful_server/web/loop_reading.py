@@ -238,7 +238,7 @@ def _read_attempts(
         findings = evaluation.get("findings", [])
         unshown[number] = {
             "output": output_chars,
-            "findings": len(findings[MAX_SHOWN_ROWS:]),
+            "findings": sum(1 + f.get("more", 0) for f in findings[MAX_SHOWN_ROWS:]),
         }
         del findings[MAX_SHOWN_ROWS:]
         attempts.append(from_document(Attempt, record))

@@ -133,7 +133,9 @@ def _pipeline_row(report: Report) -> Document:
     """Return what a list shows of a run of a pipeline."""
     failed = [stage for stage in report.stages if stage.status == "failed"]
     finding = ""
-    if failed and failed[0].attempts:
+    if failed and failed[0].failure:
+        finding = failed[0].failure.error
+    elif failed and failed[0].attempts:
         finding = "; ".join(failed[0].attempts[-1].failed_checks_summary)
     status = {"halted": "failed"}.get(report.status, report.status)
     if status == "passed" and len(unjudged(report)) == len(report.stages):

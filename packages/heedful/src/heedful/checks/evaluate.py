@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -29,6 +30,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial, wraps
+from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType
@@ -45,7 +47,13 @@ from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
 from heedful.lessons.render import as_text
 from heedful.lessons.scope import short_digest
-from heedful.loop.record import ANSWER_CHECK, NO_USAGE, Evaluation, Finding
+from heedful.loop.record import (
+    ANSWER_CHECK,
+    FINDING_LEVELS,
+    NO_USAGE,
+    Evaluation,
+    Finding,
+)
 from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.call import HeedCancel
 from heedful.models.contract import Message
@@ -61,6 +69,7 @@ from heedful.validation import (
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
 F = TypeVar("F", bound=Callable[..., Any])
+MAX_KEPT_FINDINGS = 100  # of an attempt and a level; nobody reads more
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,7 +514,7 @@ class _Judge:
 
         if isinstance(answer, Evaluation):
             return replace(answer, findings=findings), asks
-        failed_asks = sum(finding.level == "error" for finding in findings)
+        failed_asks = sum(1 + f.more for f in findings if f.level == "error")
         return Evaluation(findings, met=max(0.0, 1 - failed_asks / asks)), asks
 
     def _with_check_id(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -640,16 +649,44 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
     findings: list[Finding] = []
     for item in _answer_items(check, answer):
         if isinstance(item, Finding):
-            findings.append(_redact_finding(item))
+            findings.append(item)
         elif item is False:
-            finding = Finding(rule_name(check), _failed_condition(check))
-            findings.append(_redact_finding(finding))
+            findings.append(Finding(rule_name(check), _failed_condition(check)))
         elif isinstance(item, str) and item:
-            findings.append(_redact_finding(Finding(rule_name(check), item)))
+            findings.append(Finding(rule_name(check), item))
         elif item is not None and item is not True and item != "":
             raise _answer_error(check, item, _CHECK_ANSWER_FORMS)
 
-    return findings
+    return list(map(_redact_finding, _kept_findings(findings)))
+
+
+def _kept_findings(findings: list[Finding]) -> list[Finding]:
+    """Return at most `MAX_KEPT_FINDINGS` of each level; the last counts the others."""
+    if len(findings) <= MAX_KEPT_FINDINGS:
+        return findings
+    kept: list[Finding] = []
+    for level in FINDING_LEVELS:
+        of_level = _in_turn(f for f in findings if f.level == level)
+        others = of_level[MAX_KEPT_FINDINGS:]
+        of_level = of_level[:MAX_KEPT_FINDINGS]
+        if others:
+            last = of_level.pop()
+            count = sum(1 + finding.more for finding in others)
+            of_level.append(replace(last, more=last.more + count))
+        kept += of_level
+    return kept
+
+
+def _in_turn(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the worst finding of each check, then the second worst of each, and so on.
+
+    So no check is left out for the many findings of another one.
+    """
+    by_check = defaultdict[str, list[Finding]](list)
+    for finding in sorted(findings, key=attrgetter("severity"), reverse=True):
+        by_check[finding.check].append(finding)
+    turns = zip_longest(*by_check.values())
+    return [finding for turn in turns for finding in turn if finding is not None]
 
 
 def _is_accepted_value(answer: Any, candidate: Any) -> bool:

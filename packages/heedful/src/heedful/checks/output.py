@@ -6,6 +6,7 @@ its data give the same value again: the same class, with the same values inside.
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,12 +45,14 @@ from heedful.errors import (
     UserCode,
 )
 from heedful.faults import json_path, kind_and_size, shorten
+from heedful.lessons.scope import short_digest
 from heedful.loop.record import OUTPUT_CHECK, Finding
-from heedful.validation import Fields
+from heedful.validation import Document, Fields
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+BASE64_KEY = "$base64"  # in stored data, an object with this key alone is bytes
 _PLAIN_TYPES = (str, int, float, bool, type(None))
 
 
@@ -91,6 +94,12 @@ class Output:
     def name(self) -> str:
         """The type as a person writes it."""
         return self.type.__qualname__ if isinstance(self.type, type) else str(self.type)
+
+    @property
+    def declaration(self) -> str:
+        """Its name with a digest of its schema, as a store notes what was declared."""
+        schema = json.dumps(self.schema, sort_keys=True, default=str)
+        return f"{self.name} {short_digest(schema)}"
 
     def read(self, answer: Any) -> tuple[Any, list[Finding]]:
         """Return the value in an answer, or the answer itself, with the findings.
@@ -153,59 +162,91 @@ class Output:
 
     def plain(self, value: Any) -> Any:
         """Return a value as JSON data for a prompt or a memory, or as it is."""
-        from pydantic_core import PydanticSerializationError
-
         try:
             return self.adapter.dump_python(
                 value, mode="json", by_alias=True, round_trip=True, warnings=False
             )
-        except PydanticSerializationError:
+        except ValueError:  # bytes that are no text, or what pydantic does not write
             return value
 
     def dump(self, value: Any) -> Any:
         """Return JSON data that give the same value again. Raises NotJournalable."""
         with UserCode(self._not_restored):
-            text = self.adapter.dump_json(
-                value,
-                by_alias=False,
-                round_trip=True,
-                warnings="error",
-                # The difference then says where the part stands.
-                fallback=lambda part: "",
-            )
-            difference = next(differences(value, self._load(text)), "")
+            data = self._to_data(value)
+            difference = next(differences(value, self._from_data(data)), "")
         if difference:
             raise self._cannot_be_stored(difference)
-        return json.loads(text)
+        return data
 
     def restore(self, data: Any, type_name: str) -> Any:
         """Return the value that `dump` stored, of the class with this name.
 
-        Raises OutputChanged if it would be another one.
+        The class may have moved to another module. Raises OutputChanged if the value
+        would be another one.
         """
-
-        def changed(reason: object) -> OutputChanged:
-            """Return the error for a class that has changed."""
-            fields = ", ".join(dict.fromkeys(field_names(self.schema)))
-            return OutputChanged(
-                f"the stored {type_name} {shorten(data, 200)} does not fit {self.name} "
-                f"with the fields {fields or '(none)'}: {reason}; declare the class as "
-                "it was, or begin another loop"
-            )
-
-        with UserCode(changed):
-            value = self._load(json.dumps(data))
-            again = self.adapter.dump_json(value, by_alias=False, round_trip=True)
-            difference = next(differences(data, json.loads(again)), "")
-        if name_of(type(value)) != type_name:
-            raise changed(f"it is a {name_of(type(value))} now")
+        with UserCode(partial(self._changed, type_name, data)):
+            value = self._from_data(data)
+            difference = next(differences(data, self._to_data(value)), "")
+        if not _has_name(type(value), type_name):
+            difference = f"it is a {name_of(type(value))} now"
         if difference:
-            raise changed(difference)
+            raise self._changed(type_name, data, difference)
         return value
 
-    def _load(self, text: str | bytes) -> Any:
-        """Return the value in JSON text, whose fields have their own names."""
-        return self.adapter.validate_json(text, by_alias=False, by_name=True)
+    def read_stored(self, answer: Any, declaration: str) -> Any:
+        """Return the value in a stored answer that a type with `declaration` has read.
+
+        Raises OutputChanged if it does not fit, or if another declaration has read a
+        part of it that this type leaves out.
+        """
+        value, findings = self.read(answer)
+        reason = ""
+        if is_refused(findings):
+            reason = findings[0].message
+        elif declaration != self.declaration:
+            data = self._data_in(answer)
+            reason = next(_parts_left_out(data, self.plain(value)), "")
+        if reason:
+            declared_name = declaration.rpartition(" ")[0] or "output"
+            raise self._changed(declared_name, answer, reason)
+        return value
+
+    def _data_in(self, answer: Any) -> Any:
+        """Return the JSON data in a stored answer; None if it is another text."""
+        if not isinstance(answer, str):
+            return answer
+        fitting, _ = judge_text(OUTPUT_CHECK, answer, self.problems)
+        return None if fitting is None else fitting.value
+
+    def _changed(self, stored_type: str, data: Any, reason: object) -> OutputChanged:
+        """Return the error for a stored value that does not fit this type."""
+        fields = ", ".join(dict.fromkeys(field_names(self.schema)))
+        return OutputChanged(
+            f"the stored {stored_type} {shorten(data, 200)} does not fit {self.name} "
+            f"with the fields {fields or '(none)'}: {reason}; declare the type as it "
+            "was, or give another id"
+        )
+
+    def _to_data(self, value: Any) -> Any:
+        """Return a value as JSON data; bytes that are no text are in base64."""
+        from pydantic_core import to_jsonable_python
+
+        options: Document = {"by_alias": False, "round_trip": True, "warnings": "error"}
+        try:
+            # With the fallback, the difference says where a part is no JSON.
+            text = self.adapter.dump_json(value, **options, fallback=lambda part: "")
+        except ValueError:
+            python_data = self.adapter.dump_python(value, **options)
+            return to_jsonable_python(_encode_bytes(python_data))
+        return json.loads(text)
+
+    def _from_data(self, data: Any) -> Any:
+        """Return the value in data of `_to_data`, whose fields have their own names."""
+        decoded = _decode_bytes(data)
+        if decoded == data:
+            text = json.dumps(data)
+            return self.adapter.validate_json(text, by_alias=False, by_name=True)
+        return self.adapter.validate_python(decoded, by_alias=False, by_name=True)
 
     def _not_restored(self, error: Any) -> NotJournalable:
         """Return the error for a value that pydantic does not write, or read again.
@@ -296,7 +337,7 @@ def from_stored(
 
     for function in functions:
         for kind in _declared_classes(function):
-            if name_of(kind) == type_name:
+            if _has_name(kind, type_name):
                 return _output_of_class(kind).restore(data, type_name)
 
     raise OutputChanged(
@@ -337,6 +378,41 @@ def read_output(
     return value, (reported, *checks), evaluate
 
 
+def _encode_bytes(part: Any) -> Any:
+    """Return data with a dict of base64 in place of bytes."""
+    if isinstance(part, bytes):
+        return {BASE64_KEY: b64encode(part).decode()}
+    if isinstance(part, dict):
+        return {name: _encode_bytes(value) for name, value in part.items()}
+    if isinstance(part, list | tuple | set | frozenset):
+        return list(map(_encode_bytes, part))
+    return part
+
+
+def _decode_bytes(part: Any) -> Any:
+    """Return JSON data with the bytes that `_encode_bytes` has replaced."""
+    if isinstance(part, list):
+        return list(map(_decode_bytes, part))
+    if not isinstance(part, dict):
+        return part
+    if part.keys() == {BASE64_KEY} and isinstance(part[BASE64_KEY], str):
+        return b64decode(part[BASE64_KEY])
+    return {name: _decode_bytes(value) for name, value in part.items()}
+
+
+def _parts_left_out(answer: Any, data: Any, path: str = "$") -> Iterator[str]:
+    """Yield which parts of a stored answer are missing in the data of its value."""
+    if isinstance(answer, dict) and isinstance(data, dict):
+        for name, part in answer.items():
+            if name not in data:
+                yield f"{path}.{name} is in no field"
+            else:
+                yield from _parts_left_out(part, data[name], f"{path}.{name}")
+    elif isinstance(answer, list) and isinstance(data, list):
+        for index, (part, kept_part) in enumerate(zip(answer, data, strict=False)):
+            yield from _parts_left_out(part, kept_part, f"{path}[{index}]")
+
+
 def is_refused(findings: Iterable[Finding]) -> bool:
     """Return whether one of the findings is an error."""
     return any(finding.level == "error" for finding in findings)
@@ -345,6 +421,11 @@ def is_refused(findings: Iterable[Finding]) -> bool:
 def name_of(kind: type) -> str:
     """Return the full name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _has_name(kind: type, type_name: str) -> bool:
+    """Return whether a class has the name in a full name, in whatever module."""
+    return kind.__name__ == type_name.rpartition(".")[2]
 
 
 @lru_cache(256)

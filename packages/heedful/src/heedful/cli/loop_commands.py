@@ -82,7 +82,7 @@ from heedful.validation import (
 if TYPE_CHECKING:
     from heedful.memory.memory import Memory
 
-# A loop that failed is open: its driver, its model or a check raised an error.
+# A loop that failed is stored as open: its driver, its model or a check raised.
 LoopState = Literal[State, DoubtState, "failed"]
 LoopId = Annotated[str, Argument(help="The id of a loop, or its beginning.")]
 LAST = "last"  # the name of the newest loop or run
@@ -315,16 +315,12 @@ def _task_cell(row: Row) -> str:
 def _state_cell(row: Row) -> str:
     """Return the state of a loop, and the first of the rules that stopped it.
 
-    Of an open loop it says that its attempt failed, such as by a check that raised.
     The only rule that ends a run is how it ended, such as degraded.
     """
     rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     if row["kind"] == "run" and rules:
         return rules[0]
-    state = row["state"].replace("_", " ")
-    if row["failure"]:
-        state += ", failed"
-    return " ".join([state, *rules])
+    return " ".join([row["state"].replace("_", " "), *rules])
 
 
 def _attempts_cell(row: Row) -> Any:
@@ -347,22 +343,17 @@ LOOP_COLUMNS = columns(
 
 def _is_in_state(stored_loop: StoredLoop, state: LoopState | None) -> bool:
     """Return True if lists show a loop in a state; None is any state."""
-    if state is None:
-        return True
-    if state == "failed":
-        return bool(stored_loop.failure)
-    return stored_loop.shown_state == state
+    return state is None or stored_loop.shown_state == state
 
 
 @loops.callback(invoke_without_command=True)
 def list_loops(
     context: Context,
     limit: Limit = 50,
-    state: Annotated[
-        LoopState | None, Option(help="Only loops in this state; failed are open.")
-    ] = None,
+    state: Annotated[LoopState | None, Option(help="Only loops in this state.")] = None,
 ) -> int:
-    """List the newest loops, one a line. An open loop still runs, or was interrupted.
+    """List the newest loops, one a line. An open loop still runs, or was interrupted; a
+    failed one was left open by an exception.
 
     Every command takes an id as shown here, or its beginning if no other id begins so.
     For loops with several generators, the list shows the rung that answered. Runs of
@@ -399,7 +390,7 @@ def list_loops(
     if kinds.keys() == {"loop"}:
         del shown_columns["kind"]
     failures = [
-        f"loop {short_id(row['id'])}: {row['failure']}"
+        f"{row['kind']} {short_id(row['id'])}: {row['failure']}"
         for row in rows
         if row["failure"]
     ]

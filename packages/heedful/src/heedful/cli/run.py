@@ -248,7 +248,7 @@ async def _drive(task_run: TaskRun) -> None:
 async def _report_of(task_run: TaskRun, store: Store, scope: Scope) -> Report:
     """Return the report of a run of tasks; each task is a stage of it."""
     ids = [task.id for task in task_run.tasks]
-    stages_by_task = await runs.stages_of(store, scope, task_run.name, ids)
+    stages_by_task = await runs.tasks_of(store, scope, task_run.name, ids)
 
     stages = []
     for task in task_run.tasks:

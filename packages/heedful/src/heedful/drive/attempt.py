@@ -7,6 +7,7 @@ its `state` has what was reached: an answer that is not judged yet, and what was
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
@@ -33,13 +34,14 @@ from heedful.drive.journal import (
 from heedful.drive.judgement import Judges, find_repeat
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
-from heedful.loop.runs import StageHead, with_stage_feedback
+from heedful.loop.runs import Failure, StageHead, with_stage_feedback
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import ladders
 from heedful.store.records import JournalEntry
 
 # Writes the hint for the next attempt of a stage, from the advice of its memory.
+_log = logging.getLogger("heedful")
 StageFeedback = Callable[
     [record.Evaluation, tuple[record.Goal, ...], tuple[Match, ...]], Awaitable[str]
 ]
@@ -76,7 +78,8 @@ class NextAttempt:
     """The next attempt of a loop, for which `verdict` asks.
 
     `context` is what generators and checks may know. `initial` has the candidate that
-    the caller gave for this attempt, if any. `timeout` limits the attempt, in seconds.
+    the caller gave for this attempt, if any. `timeout` limits the attempt, in seconds,
+    with the `wait` before each further call after an error of `retry_on`.
     Only the loop of a stage has a `stage`, and writes its own `feedback`. The loop had
     `resumed_after` attempts when this process opened it. `reserved_at` is when the last
     call was reserved: what it uses counts on the same day.
@@ -90,6 +93,8 @@ class NextAttempt:
     journal: Journal
     policy: decide.Policy
     timeout: float | None
+    retry_on: tuple[type[Exception], ...]
+    wait: Sequence[float]
     initial: CandidateBatch | None
     revise: Revise | None
     stage: StageHead | None
@@ -137,25 +142,28 @@ class NextAttempt:
     async def _reserve(self) -> RunState | None:
         """Reserve a call of a rung with a limit of the day, before it is made.
 
-        Returns the next state if it is refused. No call is needed for a candidate that
-        the caller gave.
+        Returns the next state if it is refused.
+        """
+        why = await self._reserve_call()
+        if not why:
+            return None
+        name = self._producer.name
+        loop, verdict = decide.close_rung(self.state.loop, self.verdict, why, name=name)
+        return await self._leave_rung(loop, verdict)
+
+    async def _reserve_call(self) -> str:
+        """Reserve a call of the rung; return "", or which limit of the day refuses it.
+
+        No call is needed for a candidate that the caller gave.
         """
         allowance = self._producer.allowance
         store = self.journal.store
         if allowance is None or store is None or self.initial is not None:
-            return None
-
+            return ""
         scope = self.journal.scope
         self.reserved_at = time.time()
         spent = await store.write(scope, ladders.reserve, allowance, self.reserved_at)
-        if spent is None:
-            return None
-
-        why = spent.spent_of(allowance)
-        loop, verdict = decide.close_rung(
-            self.state.loop, self.verdict, why, name=allowance.name
-        )
-        return await self._leave_rung(loop, verdict)
+        return "" if spent is None else spent.spent_of(allowance)
 
     async def _make_in_time(self) -> RunState:
         """Make the attempt within the time that is left for it."""
@@ -242,7 +250,7 @@ class NextAttempt:
 
     async def _generate(self, began: float) -> CandidateBatch:
         """Make the candidates of the attempt, and write them if judging may fail."""
-        answer = self.initial or await self._produce()
+        answer = self.initial or await self._produce_with_retries()
         usage = answer.usage.lasting(time.perf_counter() - began)
         answer = replace(answer, usage=usage)
         # Pure checks are quick and repeatable: then the attempt's entry is enough.
@@ -261,6 +269,44 @@ class NextAttempt:
             answer=answer,
         )
         return answer
+
+    async def _produce_with_retries(self) -> CandidateBatch:
+        """Ask for candidates; after an error of `retry_on`, wait and ask again.
+
+        Each call counts. The last number of `wait` or a spent budget ends them.
+        """
+        calls = 1
+        while True:
+            try:
+                return await self._produce()
+            except (errors.GenerateFailed, errors.ModelError) as error:
+                if not await self._may_ask_again(error, calls):
+                    raise
+                seconds = self.wait[calls - 1]
+                _log.warning("heedful: %s; called again in %g s", error, seconds)
+            calls += 1
+            await asyncio.sleep(seconds)
+
+    async def _may_ask_again(self, error: errors.HeedfulError, calls: int) -> bool:
+        """Return whether another call follows an error; if so, the failed one counts.
+
+        If none follows several `calls`, the error gets their number.
+        """
+        causes = (error, error.__cause__)
+        if not any(isinstance(cause, self.retry_on) for cause in causes):
+            return False
+        usage = getattr(error, "usage", None) or record.Usage(calls=1)
+        loop = replace(self.state.loop, extra=self.state.loop.extra + usage)
+        is_last = calls > len(self.wait)
+        is_spent = any(rule(loop) for rule in self.policy.budgets)
+        if is_last or is_spent or await self._reserve_call():
+            if calls > 1:
+                error.calls = calls
+                error.args = (f"{error} at the last of {calls} calls",)
+            return False
+        self.state = replace(self.state, loop=loop)
+        self.journal.must_write_extra = True
+        return True
 
     async def _produce(self) -> CandidateBatch:
         """Ask the generator, or `revise` if there is a candidate to revise.
@@ -395,7 +441,9 @@ class NextAttempt:
 
         cost = (usage or record.NO_USAGE).lasting(seconds)
         loop = replace(loop, extra=loop.extra + cost)
-        await self.journal.write(replace(entry, failure=why, extra=loop.extra), loop)
+        failure = Failure(error=why, at=time.time())
+        entry = replace(entry, failure=failure, extra=loop.extra)
+        await self.journal.write(entry, loop)
         self.state = replace(self.state, loop=loop)
 
     async def _close_failed_rung(self, error: Exception) -> RunState | None:

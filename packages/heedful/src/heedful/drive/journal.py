@@ -221,9 +221,9 @@ class Journal:
         # The new ladder of a resumed loop whose rungs have changed; None once an entry
         # has written it.
         self.ladder: Ladder | None = None
-        # True for a resumed loop in which processes died during a call, until an entry
-        # has counted these calls.
-        self.must_count_died: bool = False
+        # True if calls without an answer were made, as before a crash, until an entry
+        # has counted them.
+        self.must_write_extra: bool = False
         self._writer = writer
 
     async def write(self, entry: JournalEntry, loop: Loop) -> None:
@@ -238,7 +238,7 @@ class Journal:
             memory_entry = await memory.entry_for(entry, loop)
         if self.ladder is not None and entry.ladder is None:
             entry = replace(entry, ladder=self.ladder)
-        if self.must_count_died and entry.extra is None:
+        if self.must_write_extra and entry.extra is None:
             entry = replace(entry, extra=loop.extra)
 
         outcome_number = 0
@@ -255,7 +255,7 @@ class Journal:
                 )
             self._writer.note_written(entry)
             self.ladder = None
-            self.must_count_died = False
+            self.must_write_extra = False
 
         if memory is not None:
             await memory.note_written(entry, loop, outcome_number)

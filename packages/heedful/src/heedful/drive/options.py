@@ -31,7 +31,13 @@ from heedful.redact import redact
 from heedful.store import DEFAULT_STORE, UnchosenName, open_beside
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
-from heedful.validation import check_name, check_options, require
+from heedful.validation import (
+    MAX_SCORE,
+    check_name,
+    check_number,
+    check_options,
+    require,
+)
 
 if TYPE_CHECKING:  # slow to import, and an extra
     from heedful.client import Client
@@ -41,6 +47,11 @@ T = TypeVar("T")
 P = ParamSpec("P")
 # Where the memory of loops is: a Memory, its store, or a service.
 MemoryPlace: TypeAlias = "Memory | Store | Client | str | None"
+
+
+# Before the second, third and fourth call of an attempt: a provider that restarts is
+# back within half a minute.
+RETRY_SECONDS = (1.0, 5.0, 25.0)
 
 
 class LoopOptions(TypedDict, total=False):
@@ -55,7 +66,9 @@ class LoopOptions(TypedDict, total=False):
     to prompts: "rules", "examples" or "both". With "rules" it never stores or shows
     outputs, only errors and fixes. A ValueError, an AssertionError or an error of these
     further classes, `refuse`, that a check or generator raises is no fault: it refuses
-    the answer, and its text is the feedback.
+    the answer, and its text is the feedback. After an error of the classes `retry_on`,
+    the generator is called again in the same attempt, once for each of the seconds
+    `wait`, which pass before the call.
     """
 
     scope: Scope | None
@@ -65,6 +78,8 @@ class LoopOptions(TypedDict, total=False):
     model: str
     tell: Tell
     refuse: Refusing
+    retry_on: Sequence[type[Exception]]
+    wait: Sequence[float]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,6 +109,8 @@ class LoopSettings(Generic[C]):
     model: str = ""
     tell: Tell = "both"
     refuse: Refusing = ()
+    retry_on: Sequence[type[Exception]] = ()
+    wait: Sequence[float] = RETRY_SECONDS
     output: Any = None
 
     def __post_init__(self) -> None:
@@ -130,6 +147,12 @@ class LoopSettings(Generic[C]):
         check_name("memory_key", self.memory_key or "")
         check_name("model", self.model)
         validate_refusing(self.refuse)
+        _validate_classes("retry_on", self.retry_on, "retry_on=[ConnectionError]")
+        is_list = isinstance(self.wait, list | tuple)
+        allowed = "a list of seconds, one for each further call, as in wait=[1, 5]"
+        require(is_list, "wait", self.wait, allowed)
+        for seconds in self.wait:
+            check_number("wait", seconds, low=0, high=MAX_SCORE)
         allowed = f"one of {', '.join(PROMPT_FORMS)}"
         require(self.tell in PROMPT_FORMS, "tell", self.tell, allowed)
 
@@ -174,14 +197,20 @@ def _validate_checks(checks: Sequence[Check]) -> None:
 
 def validate_refusing(refuse: Refusing) -> None:
     """Raise InvalidInput unless all items are exception classes of other programs."""
-    allowed = "a list of exception classes, as in refuse=[requests.HTTPError]"
-    require(isinstance(refuse, list | tuple), "refuse", refuse, allowed)
+    _validate_classes("refuse", refuse, "refuse=[requests.HTTPError]")
     for kind in refuse:
-        is_class = isinstance(kind, type) and issubclass(kind, Exception)
-        require(is_class, "refuse", kind, allowed)
         allowed_kind = "an exception of yours: an error of heedful refuses no answer"
         is_own = issubclass(kind, errors.HeedfulError)
         require(not is_own, "refuse", kind, allowed_kind)
+
+
+def _validate_classes(name: str, kinds: Any, example: str) -> None:
+    """Raise InvalidInput unless the argument `name` is a list of exception classes."""
+    allowed = f"a list of exception classes, as in {example}"
+    require(isinstance(kinds, list | tuple), name, kinds, allowed)
+    for kind in kinds:
+        is_class = isinstance(kind, type) and issubclass(kind, Exception)
+        require(is_class, name, kind, allowed)
 
 
 def add_resume_hint(error: errors.HeedfulError, lease: journal.Lease) -> None:

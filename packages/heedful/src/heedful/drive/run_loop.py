@@ -372,7 +372,7 @@ class Run(LoopSettings[C]):
     def _state_of(self, stored_loop: StoredLoop) -> RunState:
         """Return the state of a stored loop; its candidates are objects again."""
         loop = count_died_calls(stored_loop, has_initial=self.initial is not None)
-        self._journal.must_count_died = loop.died > 0
+        self._journal.must_write_extra = loop.died > 0
         loop = replace(
             loop,
             goals=self.loop_goals,
@@ -447,6 +447,8 @@ class Run(LoopSettings[C]):
             journal=self._journal,
             policy=self.policy,
             timeout=self.timeout,
+            retry_on=tuple(self.retry_on),
+            wait=self.wait,
             initial=initial,
             revise=self.revise,
             stage=self.stage,

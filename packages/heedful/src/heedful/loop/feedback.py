@@ -49,8 +49,10 @@ def feedback(
     length = _line_length(shown_lines, room)
     parts = [head, *(clean(line, length) for line in lines if line in shown_lines)]
 
-    if len(lines) > len(shown_lines):
-        parts.append(f"- and {len(lines) - len(shown_lines)} more.")
+    others = len(lines) - len(shown_lines)
+    others += sum(finding.more for finding in evaluation.findings)
+    if others:
+        parts.append(f"- and {others} more.")
     if corrected:
         parts.append(CORRECTED_HEADING)
     parts += [clean(_finding_line(error), length) for error in corrected]

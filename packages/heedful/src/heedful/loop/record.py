@@ -151,8 +151,10 @@ class Finding:
     particulars of this task. `raised` has the type and the place of the exception that
     refused the candidate; it is "" if a check returned the finding. `off_by` is how far
     a measure is beyond its limit, as a share of the limit, or as the distance if the
-    limit is 0; None if nothing was measured. `check_id` is the same for all functions
-    that the check guards, and memory shows its rules to each of them. Loops set it.
+    limit is 0; None if nothing was measured. `more` is how many further findings of an
+    attempt are not kept: the last one that is has it. `check_id` is the same for all
+    functions that the check guards, and memory shows its rules to each of them. Loops
+    set it.
     """
 
     check: str
@@ -168,6 +170,7 @@ class Finding:
     rule: str = ""
     raised: str = ""
     off_by: float | None = None
+    more: int = 0
     check_id: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -306,6 +309,11 @@ class Evaluation:
         return tuple(f for f in self.findings if f.level == "error")
 
     @property
+    def misfits_output(self) -> bool:
+        """True if the candidate is not of the declared type: no check judged it."""
+        return any(error.check == OUTPUT_CHECK for error in self.errors)
+
+    @property
     def raised(self) -> tuple[str, ...]:
         """The types and places of the exceptions that refused the candidate."""
         return tuple(dict.fromkeys(f.raised for f in self.errors if f.raised))
@@ -400,8 +408,8 @@ class Evaluation:
                 for g in goals
             ]
             self._ranks[goals] = (
-                any(error.check == OUTPUT_CHECK for error in self.errors),
-                len(self.errors),
+                self.misfits_output,
+                sum(1 + error.more for error in self.errors),
                 sum(margin < 0 for margin in margins),
                 -min(margins, default=0),
                 -sum(margins),

@@ -48,7 +48,9 @@ from heedful.validation import Document, Fields
 Status = Literal["passed", "warning", "failed", "not_validated"]
 # A status as faces show it.
 ShownStatus = Status | Literal["unchecked"]
-Action = Literal["passed", "continued", "best", "halted", "stopped", "open", "not_run"]
+Action = Literal[
+    "passed", "continued", "best", "halted", "stopped", "open", "not_run", "raised"
+]
 Exhausted = Literal["continue", "halt", "best"]
 # The level of a finding -> the status and the severity of its check.
 LEVEL_STATUSES: Mapping[str, tuple[Status, str]] = {
@@ -78,14 +80,27 @@ def loop_id(run: str, stage: str) -> str:
     return f"{run}/{stage}"
 
 
+def next_loop_id(run: str, stage: str, last: str) -> str:
+    """Return the id of the next loop of a stage that runs again, after the `last` one.
+
+    >>> next_loop_id("r", "sum", "r/sum"), next_loop_id("r", "sum", "r/sum/2")
+    ('r/sum/2', 'r/sum/3')
+    """
+    first = loop_id(run, stage)
+    number = int(last.removeprefix(f"{first}/")) if last != first else 1
+    return f"{first}/{number + 1}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageHead:
     """The description of a pipeline's stage, stored with the loop of the stage.
 
     `run` is the id of the run, `name` the name of the stage. `checks` has the names
     that findings use for its checks. `model` is the model that writes the output, "" if
-    a function writes it. The run does what `on_exhausted` says if no attempt passed,
-    and what `on_unvalidated` says if a check raised an error.
+    a function writes it. `output` is the declaration of its output. The run does what
+    `on_exhausted` says if no attempt passed, and what `on_unvalidated` says if a check
+    raised an error. `input` is a digest of what the stages before had made of the
+    state.
     """
 
     run: str
@@ -95,6 +110,20 @@ class StageHead:
     on_exhausted: str = "continue"
     on_unvalidated: str = "continue"
     model: str = ""
+    output: str = ""
+    input: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The exception that left a loop open: its type, its text and its place.
+
+    `at` is its time in seconds since 1970. `stage` is that of a run, else "".
+    """
+
+    error: str
+    at: float
+    stage: str = ""
 
 
 class MemoryNotes(Protocol):
@@ -220,11 +249,12 @@ class StageReport:
     `kept` is the number of the attempt whose output is in the state of the run; that of
     a stage that halted went no further. `action` says how the stage ended: passed,
     continued (failed, the run used the last attempt), best (failed, the run used the
-    best attempt), halted, stopped (a task that failed), open (interrupted) or not_run.
+    best attempt), halted, stopped (a task that failed), raised (an exception), open
+    (interrupted) or not_run.
     `briefing` says what memory showed the stage. `climb` has the attempts of a stage
     with several rungs. `closed` says which rungs failed or reached a limit, and what
     the stage did instead. `prompt` is what its model was asked; "" if a function writes
-    the output.
+    the output. A stage that `raised` ended its run by the exception in `failure`.
     """
 
     name: str
@@ -237,6 +267,7 @@ class StageReport:
     climb: Climb | None = None
     closed: tuple[str, ...] = ()
     prompt: str = ""
+    failure: Failure | None = None
 
     @property
     def degraded(self) -> bool:
@@ -252,7 +283,7 @@ class StageReport:
 
         "best" if a task ended without passing, "" if the stage was halted or is open.
         """
-        ends = {"halted": "", "open": "", "stopped": "best"}
+        ends = {"halted": "", "open": "", "raised": "", "stopped": "best"}
         return ends.get(self.action, "its output went on")
 
     @property
@@ -269,6 +300,7 @@ class StageReport:
             "kept": self.kept,
             "briefing": self.briefing and self.briefing.plain(),
             "closed": list(self.closed),
+            "failure": self.failure and asdict(self.failure),
             "attempts": [
                 {**attempt.plain(), "output": attempt.output}
                 for attempt in self.attempts
@@ -280,10 +312,10 @@ class StageReport:
 class Report:
     """The report of one run of a pipeline, or of a run of tasks; `noun` says which.
 
-    `status` is passed, degraded (the run continued in spite of failures), halted or
-    open (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0
-    while the run is open. `state` is the final state if the run happened in this
-    process.
+    `status` is passed, degraded (the run continued in spite of failures), halted,
+    failed (a stage raised) or open (interrupted). `began` and `ended` are in seconds
+    since 1970; `ended` is 0 while the run is open. `state` is the final state if the
+    run happened in this process.
     """
 
     pipeline: str
@@ -318,9 +350,11 @@ class Report:
         return screen_text(lines)
 
     @property
-    def status(self) -> Literal["passed", "degraded", "halted", "open"]:
+    def status(self) -> Literal["passed", "degraded", "halted", "failed", "open"]:
         """The status of the whole run."""
         actions = {stage.action for stage in self.stages}
+        if "raised" in actions:
+            return "failed"
         if "halted" in actions:
             return "halted"
         if actions & {"open", "not_run"}:
@@ -641,12 +675,16 @@ def _finding_result(finding: Finding) -> CheckResult:
         details["span"] = list(finding.span)
     if finding.off_by is not None:
         details["off_by"] = finding.off_by
+    message = finding.message
+    if finding.more:
+        details["more"] = finding.more
+        message += f" (and {finding.more:,} more)"
 
     return CheckResult(
         finding.check,
         status,
         severity=severity,
-        message=finding.message,
+        message=message,
         suggestion=finding.fix,
         details=details,
     )

@@ -67,6 +67,12 @@ def finding_of(attempt: StageAttempt) -> str:
     return ""
 
 
+def hidden_checks(attempt: StageAttempt, shown: int) -> int:
+    """Return how many results are not among the first `shown`, nor kept at all."""
+    others = attempt.checks[shown:]
+    return sum(1 + check.details.get("more", 0) for check in others)
+
+
 def compared(before: StageAttempt | None, attempt: StageAttempt) -> Difference:
     """Return the output of an attempt, with what changed and what a check points at."""
     output = readable(attempt.output)

@@ -155,6 +155,7 @@ def describe_run(report: Report) -> str:
     ending = {
         "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
+        "failed": f"failed; run it again with id={report.run!r} to continue",
         "open": (
             f"is open: it was interrupted (run it again with id={report.run!r}) or "
             "still runs"

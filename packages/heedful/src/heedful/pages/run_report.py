@@ -32,6 +32,7 @@ from heedful.pages.attempt_table import (
     compared,
     finding_of,
     first_equal,
+    hidden_checks,
     opened,
     read_lines,
     worked,
@@ -62,7 +63,8 @@ _END_SIGNS = {
     "not_run": "–",
 }
 STATUS_SIGNS: Mapping[str, str] = _CHECK_SIGNS | _END_SIGNS
-SAID_DETAILS = ("span", "score", "threshold", "direction")  # said elsewhere
+# Said elsewhere.
+SAID_DETAILS = ("span", "score", "threshold", "direction", "more")
 
 
 def html(report: Report, sentence: str = "", *, with_data: bool = False) -> str:
@@ -210,6 +212,7 @@ def environment() -> "Environment":
         finding_of,
         first_equal,
         happened,
+        hidden_checks,
         iso,
         lasted,
         marked,
@@ -346,6 +349,7 @@ def verdict(report: Report) -> str:
         "passed": _passed(report),
         "degraded": f"Degraded: the run went on after {failing}",
         "halted": f"Halted: {failing}",
+        "failed": f"Failed: {failing}",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
 
@@ -358,14 +362,17 @@ def verdict(report: Report) -> str:
 
 
 def find_failing(report: Report) -> StageReport | None:
-    """Return the stage that halted a run, or else the first that did not pass."""
+    """Return the stage that ended a run, or else the first that did not pass."""
     troubled = [stage for stage in report.stages if stage.degraded]
-    halted = [stage for stage in report.stages if stage.action == "halted"]
+    halted = [stage for stage in report.stages if stage.action in ("halted", "raised")]
     return next(iter([*halted, *troubled]), None)
 
 
 def describe_failing(stage: StageReport) -> str:
-    """Return in words by which check a stage failed, and what this said."""
+    """Return in words by which check or exception a stage failed."""
+    if stage.failure is not None:
+        error = cut(stage.failure.error)
+        return f"{cut(stage.name)} raised {error}, {moment(stage.failure.at)}"
     finding = finding_of(stage.attempts[-1]) if stage.attempts else ""
     name = cut(stage.name)
     return f"{name} failed by {cut(finding)}" if finding else f"{name} failed"
@@ -408,6 +415,7 @@ def happened(stage: StageReport) -> str:
         "best": f"{unjudged}continued degraded {tries}, with attempt {stage.kept}",
         "halted": f"{unjudged}halted {tries}",
         "stopped": f"stopped {tries}",
+        "raised": f"failed {tries}",
         "open": f"interrupted {tries}",
         "not_run": "not run",
     }[stage.action]

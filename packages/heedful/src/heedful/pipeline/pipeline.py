@@ -54,8 +54,7 @@ from heedful.store import (
     patterns,
     search,
 )
-from heedful.store.records import Head, StoredLoop
-from heedful.store.runs import stages_of
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_NAME_CHARS,
@@ -140,8 +139,8 @@ class Pipeline:
 
         Stages run in the order in which they are added. The options are `name`,
         `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `then`,
-        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun`, `memory_key`, `refuse`
-        and `output`.
+        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun`, `memory_key`, `refuse`,
+        `retry_on`, `wait` and `output`.
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
@@ -206,6 +205,8 @@ class Pipeline:
             evaluate=stage.evaluate,
             memory_key=stage.memory_key,
             refuse=stage.refuse,
+            retry_on=stage.retry_on,
+            wait=stage.wait,
         )
         self.stages += (replace(stage, policy=loop.policy, goals=loop.loop_goals),)
 
@@ -345,6 +346,8 @@ class PipelineRun:
         self._lease = Lease(pipeline.store, pipeline.scope, self.id, may_exist=True)
         self._journal = Journal(pipeline.store, pipeline.scope, self._lease)
         self._reports: list[runs.StageReport] = []
+        # A digest of each field that the stages before the next one have changed.
+        self._changed_fields: dict[str, str] = {}
 
         self._began = time.time()
         self._active = False  # True once a stage has run in this process
@@ -368,8 +371,8 @@ class PipelineRun:
             run = await self._lease.open(head)
             by_name: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
-                by_name = await stages_of(
-                    pipeline.store, pipeline.scope, self.id, names
+                by_name = await pipeline.store.read(
+                    pipeline.scope, loops.read_stages, self.id
                 )
             if run is not None and run.head.context is not None:
                 self._check_state(run.head.context["state"], digests, by_name)
@@ -379,13 +382,38 @@ class PipelineRun:
                 f"{counted(len(names), 'stage')}"
             )
 
+            if run is not None:
+                self._say_changes(run.head.task["stages"], names)
+
             for number, stage in enumerate(pipeline.stages, 1):
-                report = await self._stage(number, stage, by_name.get(stage.name))
+                try:
+                    report = await self._stage(number, stage, by_name.get(stage.name))
+                except errors.HeedfulError as error:
+                    await self._record_failure(stage.name, error)
+                    raise
                 self._add_report(report)
                 if report.action == "halted":
                     break
 
             return await self._end_run(run)
+
+    def _say_changes(self, before: Sequence[str], now: Sequence[str]) -> None:
+        """Say how the stages of a resumed run differ from those that it had before."""
+        changes = [f"stage {name} is new" for name in now if name not in before]
+        changes += [f"stage {name} is gone" for name in before if name not in now]
+        if not changes and list(before) != list(now):
+            changes = ["the order of its stages has changed"]
+        if changes:
+            self.say(f"run {self.id}: {', '.join(changes)}", logging.WARNING)
+
+    async def _record_failure(self, stage: str, error: errors.HeedfulError) -> None:
+        """Write that an exception in a stage ended the run, which can be resumed."""
+        if isinstance(error, errors.StoreError):
+            return  # nothing can be written, or another process has the run
+        text = getattr(error, "reason", errors.describe(error))
+        failure = runs.Failure(error=text, at=time.time(), stage=stage)
+        entry = JournalEntry(id=self.id, epoch=0, failure=failure)
+        await self._journal.write(entry, record.Loop(self.id))
 
     def _check_state(
         self,
@@ -420,22 +448,32 @@ class PipelineRun:
     async def _stage(
         self, number: int, stage: Stage, stored: StoredLoop | None
     ) -> runs.StageReport:
-        """Run a stage, or restore it if it has ended."""
+        """Run a stage, or restore it if it has ended and its input is what it was."""
+        place = f"[{number}/{len(self.pipeline.stages)}] stage {stage.name}"
+        head = self._stage_head(stage)
+        loop = runs.loop_id(self.id, stage.name)
+        began = stored.head.stage if stored is not None else None
+        if stored is not None and began is not None and began.input != head.input:
+            self.say(f"{place}: its input has changed, so it runs again")
+            loop = runs.next_loop_id(self.id, stage.name, stored.id)
+            stored = None
+
         attempts = StageState(
             stage=stage,
             state=self.state,
             run=self.id if self.pipeline.store is not None else "",
-            candidates=stored.values if stored is not None else (),
-            rungs=[attempt.rung for attempt in stored.loop.attempts]
-            if stored is not None
-            else (),
         )
-        place = f"[{number}/{len(self.pipeline.stages)}] stage {stage.name}"
+        if stored is not None:
+            loop = stored.id
+            attempts.candidates = stored.values
+            attempts.attempts = stored.loop.attempts
+            attempts.declaration = began.output if began is not None else ""
         if stored is not None and stored.ended:
             report = stored.stage_report(self.id)
             self.say(f"{place}: done before, attempt {report.kept}")
         else:
-            report = await self._run_stage(place, attempts)
+            runner = StageRunner(self, place, attempts, head=head, loop=loop)
+            report = await self._run_stage(runner, attempts)
 
         # The feedback that each attempt got, and the one that would come next.
         hints = ["", *(attempt.feedback_for_agent for attempt in report.attempts)]
@@ -443,11 +481,12 @@ class PipelineRun:
             kept_context = Context(
                 None,
                 report.kept,
-                loop_id=runs.loop_id(self.id, report.name),
+                loop_id=loop,
                 hint=hints[report.kept - 1],
                 data=self.state,
             )
             await attempts.restore(kept_context)
+            self._changed_fields |= attempts.digests(report.kept)
 
         # `hints[-1]` is for an attempt that is not made: the last one got `hints[-2]`.
         last_hint = hints[-2] if len(hints) > 1 else ""
@@ -455,10 +494,26 @@ class PipelineRun:
         attempts.close()
         return report
 
-    async def _run_stage(self, place: str, attempts: StageState) -> runs.StageReport:
+    def _stage_head(self, stage: Stage) -> runs.StageHead:
+        """Return the description of a stage, with its input."""
+        return runs.StageHead(
+            run=self.id,
+            name=stage.name,
+            pipeline=self.pipeline.name,
+            checks=stage.names,
+            on_exhausted=stage.on_exhausted,
+            on_unvalidated=stage.on_unvalidated,
+            model=stage.writer.model.name if stage.writer else "",
+            output=stage.output.declaration if stage.output else "",
+            input=record.Candidate.of(self._changed_fields).digest,
+        )
+
+    async def _run_stage(
+        self, runner: "StageRunner", attempts: StageState
+    ) -> runs.StageReport:
         """Run a stage to its end; undo its changes if it does not end."""
         try:
-            report = await StageRunner(self, place, attempts).finish()
+            report = await runner.finish()
         except BaseException as error:  # nothing is handled here
             attempts.close()
             attempts.undo()
@@ -548,26 +603,28 @@ class PipelineRun:
 
 
 class StageRunner:
-    """Runs one stage of a run to its end; `place` is its number and name in words."""
+    """Runs one stage of a run to its end; `place` is its number and name in words.
 
-    def __init__(self, run: PipelineRun, place: str, attempts: StageState) -> None:
+    The stage is stored as `head` says, under the id `loop`.
+    """
+
+    def __init__(
+        self,
+        run: PipelineRun,
+        place: str,
+        attempts: StageState,
+        *,
+        head: runs.StageHead,
+        loop: str,
+    ) -> None:
         self._run = run
         self._pipeline = run.pipeline
         self._attempts = attempts
         self._stage = attempts.stage
         self._place = place
-        self.loop: str = runs.loop_id(run.id, attempts.stage.name)
+        self.loop = loop
+        self._head = head
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
-        stage = self._stage
-        self._head = runs.StageHead(
-            run=run.id,
-            name=stage.name,
-            pipeline=run.pipeline.name,
-            checks=stage.names,
-            on_exhausted=stage.on_exhausted,
-            on_unvalidated=stage.on_unvalidated,
-            model=stage.writer.model.name if stage.writer else "",
-        )
 
     @telemetry.stage
     async def finish(self) -> runs.StageReport:
@@ -620,6 +677,8 @@ class StageRunner:
             stage=self._head,
             judges=list_judges(stage.checks, stage.evaluate),
             refuse=stage.refuse,
+            retry_on=stage.retry_on,
+            wait=stage.wait,
         )
 
     def _limit_words(self) -> str:
@@ -639,7 +698,7 @@ class StageRunner:
             return await run.step()
         except errors.GenerateFailed as error:
             cause = error.__cause__ or error
-            raise self._failed_error(cause) from cause
+            raise self._failed_error(cause, calls=error.calls) from cause
         except errors.ModelTimeout as error:
             timeout = self._stage.timeout
             if timeout is None:
@@ -673,10 +732,14 @@ class StageRunner:
         )
         return str(prompt)
 
-    def _failed_error(self, error: BaseException) -> errors.StageFailed:
-        """Return the error for a stage whose function raised `error`."""
+    def _failed_error(self, error: BaseException, calls: int = 1) -> errors.StageFailed:
+        """Return the error for a stage whose function raised `error` in each call."""
         return errors.StageFailed(
-            self._stage.name, self._attempts.run, error, state=self._attempts.state
+            self._stage.name,
+            self._attempts.run,
+            error,
+            state=self._attempts.state,
+            calls=calls,
         )
 
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:

@@ -34,17 +34,24 @@ from heedful.checks.evaluate import (
     key_of,
     read_iterator,
 )
-from heedful.checks.output import Output, differences, to_stored
+from heedful.checks.output import Output, differences, from_stored, to_stored
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.drive.judgement import judge_names
-from heedful.errors import InvalidInput, NotJournalable, StageFailed
+from heedful.drive.options import RETRY_SECONDS
+from heedful.errors import (
+    InvalidInput,
+    NotJournalable,
+    OutputChanged,
+    StageFailed,
+)
 from heedful.faults import kind_and_size
 from heedful.lessons.render import as_text
 from heedful.loop.decide import Policy
-from heedful.loop.record import Candidate, Goal
+from heedful.loop.record import Attempt, Candidate, Goal
 from heedful.loop.runs import Exhausted
 from heedful.models.contract import Answer
+from heedful.redact import redact_data
 from heedful.validation import Document, Fields, require
 
 # The field of the state that has the reports and the feedback.
@@ -79,6 +86,8 @@ class Stage:
     rerun: bool = False
     memory_key: str | None = None
     refuse: Refusing = ()
+    retry_on: Sequence[type[Exception]] = ()
+    wait: Sequence[float] = RETRY_SECONDS
     output: Output | None = None
 
     @property
@@ -339,10 +348,10 @@ def set_feedback(state: Any, stage: str, feedback: str) -> None:
 class StageState:
     """The state of a run while the attempts of one stage change it, and are undone.
 
-    `run` is the id of a durable run, else "". `candidates` are the stored ones of an
-    earlier process, and `rungs` are the numbers of the rungs that made them. `unstored`
-    is the message about a result of the latest attempt that is not stored, "" if all
-    are.
+    `run` is the id of a durable run, else "". Its user sets what an earlier process has
+    stored: `candidates`, their `attempts`, and the `declaration` that the output had.
+    `unstored` is the message about a result of the latest attempt that
+    is not stored, "" if all are.
     """
 
     def __init__(
@@ -350,14 +359,13 @@ class StageState:
         stage: Stage,
         state: Any,
         run: str,
-        candidates: Sequence[Any] = (),
-        rungs: Sequence[int] = (),
     ) -> None:
         self.stage = stage
         self.state = state
         self.run = run
-        self.candidates: tuple[Any, ...] = tuple(candidates)
-        self.rungs: tuple[int, ...] = tuple(rungs)
+        self.candidates: Sequence[Any] = ()
+        self.attempts: Sequence[Attempt] = ()
+        self.declaration: str = ""
         self.unstored: str = ""
 
         self._before = StateBefore(state)
@@ -494,19 +502,51 @@ class StageState:
         self._changes[attempt] = replace(change, changed=changed)
         put(self.state, self.stage.name, value)
 
-    def _as_declared(self, change: StateChange) -> StateChange:
-        """Return a stored change with its output as the declared type."""
+    def _as_declared(self, change: StateChange, number: int) -> StateChange:
+        """Return a stored change with its output as the declared type.
+
+        `number` is that of its attempt. Raises OutputChanged.
+        """
         name = self.stage.name
-        output = self.stage.output
-        if output is None or name not in change.changed:
+        if name not in change.changed:
             return change
-        data = change.changed[name]
-        if change.type_name:
-            value = output.restore(data, change.type_name)
-        else:
-            value, _ = output.read(data)
+        try:
+            value = self._restore_output(change, number)
+        except OutputChanged as error:
+            place = f"stage {name!r} of run {self.run!r}"
+            raise OutputChanged(f"{place}: {error}") from error.__cause__
         changed = {**change.changed, name: value}
         return replace(change, changed=changed, type_name="")
+
+    def _restore_output(self, change: StateChange, number: int) -> Any:
+        """Return the output in a stored change as what it was. Raises OutputChanged."""
+        data = change.changed[self.stage.name]
+        output = self.stage.output
+        if change.type_name:
+            functions = [self.stage.function]
+            return from_stored(data, change.type_name, output, functions)
+
+        # What did not fit at the time was kept as it was.
+        evaluation = self.attempts[number - 1].evaluation
+        was_refused = evaluation is not None and evaluation.misfits_output
+        if output is None or was_refused:
+            return data
+        return output.read_stored(data, self.declaration)
+
+    def digests(self, attempt: int) -> dict[str, str]:
+        """Return a digest of each field that an attempt changed, by the field's name.
+
+        It is "" for what is removed or no JSON, and for a stage that always runs again.
+        """
+        change = self._changes[attempt]
+        digests = dict.fromkeys(change.names, "")
+        for name, value in change.changed.items():
+            data = value
+            if name == self.stage.name and self.stage.output is not None:
+                data = self.stage.output.plain(value)
+            if not self.stage.rerun and json_text(data) is not None:
+                digests[name] = Candidate.of(redact_data(data)).digest
+        return digests
 
     def _describe(self, name: str, value: Any, attempt: int) -> str:
         """Return a description of a value that is not stored.
@@ -544,7 +584,7 @@ class StageState:
         """Restore the state as it was after an attempt.
 
         `candidate` is that of the attempt, None if only its number is known. Raises
-        StageFailed, NotJournalable.
+        StageFailed, NotJournalable, OutputChanged.
         """
         attempt = at.attempt
         if self._latest == attempt:
@@ -564,7 +604,8 @@ class StageState:
             self._changes[attempt] = change
 
         if is_stored or self._changes[attempt].type_name:
-            self._changes[attempt] = self._as_declared(self._changes[attempt])
+            change = self._changes[attempt]
+            self._changes[attempt] = self._as_declared(change, attempt)
 
         self.undo()
         set_feedback(self.state, self.stage.name, at.hint)
@@ -587,8 +628,8 @@ class StageState:
             raise NotJournalable(self._unstorable_message(name, kind))
         failed = partial(StageFailed, self.stage.name, self.run)
         rung = 1
-        if context.attempt <= len(self.rungs):
-            rung = self.rungs[context.attempt - 1]
+        if context.attempt <= len(self.attempts):
+            rung = self.attempts[context.attempt - 1].rung
         work: Any = (self.stage.function, *self.stage.then)[rung - 1]
         if isinstance(work, Rung):
             work = work.generate

@@ -7,7 +7,7 @@ needs no connection, so what is large can be converted before the transaction.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -121,8 +121,9 @@ def entry_columns(entry: JournalEntry) -> EntryColumns:
         key, record = entry.step
         statements.append(("insert_step", {"key": key, "record": dump(record)}))
     # Why an attempt has no result is one step, which the next reason replaces.
-    if entry.failure:
-        failure = dump(storable(entry.failure)[:MAX_SHOWN_TEXT_CHARS])
+    if entry.failure is not None:
+        error = storable(entry.failure.error)[:MAX_SHOWN_TEXT_CHARS]
+        failure = dump_record(replace(entry.failure, error=error))
         statements.append(("replace_step", {"key": FAILURE_STEP, "record": failure}))
     if entry.spending is not None:
         rung, usage, reserved_at = entry.spending

@@ -56,6 +56,7 @@ from heedful.store.loop_columns import (
     head_from,
 )
 from heedful.store.records import (
+    FAILURE_STEP,
     Head,
     JournalEntry,
     LoopState,
@@ -248,7 +249,8 @@ def claim(
     The loop is created if it does not exist, with this `head`. The claim counts the
     call that follows it, which may kill its process: `died` of the returned loop is how
     many calls did so since the last entry. `at` is the time of the claim, by default
-    now; the same claim again, of the same driver and time, changes nothing. Raises
+    now; the same claim again, of the same driver and time, changes nothing. A run gets
+    the stages that its pipeline has now, and is returned with those that it had. Raises
     LeaseLost if another driver is working on the loop, Conflict if its task differs.
     """
     key = {**key_of(scope), "id": id}
@@ -266,11 +268,18 @@ def claim(
     else:
         if row["owner"] != owner and alive(row["owner"], row["held_for"]):
             raise LeaseLost(driven_message(id, row["owner"]))
-        _check_same(row, head, ("task",))
+        _check_task(row, head)
         db.send("claim_loop", {"n": row["n"], **driver})
+        # It runs again, so it has not failed.
+        db.delete("step", {"loop": row["n"], "key": FAILURE_STEP})
+        if head.kind == "run":
+            db.update("loop", {"n": row["n"]}, {"task": head_columns(head)["task"]})
         died = row["unanswered"]
 
     stored_loop = read(db, scope, id)
+    if row is not None and head.kind == "run":
+        began = replace(stored_loop.head, task=json.loads(row["task"]))
+        stored_loop = replace(stored_loop, head=began)
     return replace(stored_loop, loop=replace(stored_loop.loop, died=died))
 
 
@@ -449,6 +458,13 @@ def read_many(
             )
             stored_loops.append(_stored_loop(row, parts, outputs, task))
     return stored_loops
+
+
+def read_stages(db: Db, scope: Scope, run: str) -> dict[str, StoredLoop]:
+    """Return the newest loop of each stage of a run that has begun, by its name."""
+    ids = {row["stage"]: row["id"] for row in db.all("loops_of_stages", scope, run=run)}
+    names = {id: name for name, id in ids.items()}
+    return {names[loop.id]: loop for loop in read_many(db, scope, names)}
 
 
 def _read_rows(
@@ -694,6 +710,15 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
                 f"loop {row['id']!r} is about another {field}: {row[field][:80]}; "
                 "give another id"
             )
+
+
+def _check_task(row: Row, head: Head) -> None:
+    """Raise Conflict unless a loop has the task of `head`, or a run its pipeline."""
+    if head.kind == "run" and row["kind"] == "run":
+        pipeline = json.loads(row["task"])["pipeline"]
+        if pipeline == head.task["pipeline"]:
+            return
+    _check_same(row, head, ("task",))
 
 
 def _renew_or_create(

@@ -36,8 +36,9 @@ class RecentLoop:
     The `state` is as every face shows it. `checks` had an error in one of its attempts;
     `first_error` is the first one of its first attempt, and `error` that of its last
     one, or its check that raised an error instead of judging: None if these have none.
-    `stops` are the rules that stopped it. `size` is that of its records, in characters;
-    above `MAX_READ_BYTES`, its errors are unknown.
+    `failure` is the exception that left it open, or "". `stops` are the rules that
+    stopped it. `size` is that of its records, in characters; above `MAX_READ_BYTES`,
+    its errors are unknown.
     """
 
     n: int
@@ -54,11 +55,14 @@ class RecentLoop:
     checks: tuple[str, ...]
     first_error: Finding | None
     error: Finding | None
+    failure: str
     stops: tuple[str, ...]
 
     @property
     def why(self) -> str:
-        """What was wrong in its last attempt, or else why it stopped."""
+        """What left it open, what was wrong in its last attempt, or why it stopped."""
+        if self.failure:
+            return self.failure
         if self.error:
             return self.error.message
         if self.state != "stopped":
@@ -135,6 +139,10 @@ def _recent_loop(row: Row, records: Sequence[str]) -> RecentLoop:
     # "passed" may mean that nothing has judged the answer: then the attempt says so.
     if attempts and state == "passed":
         state = attempts[-1].doubt_state or state
+    failure = ""
+    if row["failure"]:
+        state = "failed"
+        failure = json.loads(row["failure"])["error"]
 
     evaluations = [attempt.evaluation or Evaluation() for attempt in attempts]
     # The errors of a loop whose records are very large count as unknown.
@@ -162,6 +170,7 @@ def _recent_loop(row: Row, records: Sequence[str]) -> RecentLoop:
         checks=tuple(dict.fromkeys(error.check for error in errors)),
         first_error=_first_shortened(first.errors),
         error=_first_shortened([*last.errors, *last.unvalidated]),
+        failure=failure,
         stops=tuple(dict.fromkeys(stop["rule"] for stop in stops)),
     )
 
@@ -253,7 +262,7 @@ def sum_loops(loops: Iterable[RecentLoop], key: str = "") -> LoopFigures:
         passed=Share(passed, ended),
         stopped=stopped,
         unjudged=sum(map(states.count, DOUBT_STATES)),
-        open=states.count("open"),
+        open=states.count("open") + states.count("failed"),
         **add_costs([loop.usage for loop in loops]),
     )
 

@@ -19,7 +19,7 @@ from heedful.loop.decide import (
 )
 from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
-from heedful.loop.runs import StageHead, StageReport, report_stage
+from heedful.loop.runs import Failure, StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
 from heedful.validation import Document, Fields
 
@@ -94,10 +94,23 @@ class StoredLoop:
         return replace(explanation, failure=self.failure)
 
     @property
+    def last_failure(self) -> Failure | None:
+        """How the current attempt, or the run, failed the last time; None if it has not
+        failed.
+        """
+        document = self.journal.get(FAILURE_STEP)
+        return None if document is None else codec.from_document(Failure, document)
+
+    @property
     def failure(self) -> str:
-        """How the current attempt failed the last time; "" if it has not failed."""
-        why = self.journal.get(FAILURE_STEP)
-        return f"Attempt {len(self.loop.attempts) + 1} failed: {why}" if why else ""
+        """What failed, and how, in words; "" if nothing has failed."""
+        failure = self.last_failure
+        if failure is None:
+            return ""
+        part = f"Attempt {len(self.loop.attempts) + 1}"
+        if failure.stage:
+            part = f"Stage {failure.stage}"
+        return f"{part} failed: {failure.error}"
 
     @property
     def awaits_judgement(self) -> bool:
@@ -108,11 +121,14 @@ class StoredLoop:
     def shown_state(self) -> str:
         """Its state as pages and the terminal show it.
 
-        A loop that passed is shown as "unchecked" if no check judged it, and as
+        An open loop or run is shown as "failed" if an exception left it open. A loop
+        that passed is shown as "unchecked" if no check judged it, and as
         "not_validated" if a check raised an error instead of judging. A run of a
         pipeline stays "passed", as each of its stages is a loop that is judged.
         """
         state = state_after(self.verdict)
+        if state == "open" and self.last_failure is not None:
+            return "failed"
         if state != "passed" or self.is_run:
             return state
         return self.loop.attempts[-1].doubt_state or state
@@ -194,22 +210,23 @@ class JournalEntry:
     attempt.
 
     Set `head` for a loop that may be new. The `failure` says why the current attempt
-    has none: it is kept until the attempt is recorded. A `verdict` that continues only
-    because of overrides uses up one decision of each of them. `standing` says how close
-    the loop was to its limits at the decision. `decided` is the time of the decision in
-    seconds since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it
-    was read. A `ladder` replaces that of the loop, `climb` is how it ended, and
-    `spending` is what an attempt of the rung with this name has used, if its first call
-    was reserved. With `goes_on`, the next call follows at once and counts now: its
-    process may not survive it. The `columns` of a large entry were made before the
-    transaction to keep it short. The `answer` is what the caller of an override gets.
+    has none: it is kept until the attempt is recorded or the loop is resumed. A
+    `verdict` that continues only because of overrides uses up one decision of each of
+    them. `standing` says how close the loop was to its limits at the decision.
+    `decided` is the time of the decision in seconds since 1970, 0 for now. For a loop
+    without a driver, `seen` is the loop as it was read. A `ladder` replaces that of the
+    loop, `climb` is how it ended, and `spending` is what an attempt of the rung with
+    this name has used, if its first call was reserved. With `goes_on`, the next call
+    follows at once and counts now: its process may not survive it. The `columns` of a
+    large entry were made before the transaction to keep it short. The `answer` is what
+    the caller of an override gets.
     """
 
     id: str
     epoch: int
     head: Head | None = None
     step: tuple[str, Any] | None = None
-    failure: str = ""
+    failure: Failure | None = None
     attempt: Attempt | None = None
     value: Any = None
     verdict: Verdict | None = None

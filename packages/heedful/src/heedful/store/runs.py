@@ -26,13 +26,16 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         )
 
     names = stored_loop.head.task["stages"]
-    stages = await stages_of(store, scope, run, names)
+    stages = await store.read(scope, loops.read_stages, run)
+    failure = stored_loop.last_failure
     reports = []
     for name in names:
+        report = StageReport(name, "not_run", action="not_run")
         if name in stages:
-            reports.append(stages[name].stage_report(run))
-        else:
-            reports.append(StageReport(name, "not_run", action="not_run"))
+            report = stages[name].stage_report(run)
+        if failure is not None and failure.stage == name:
+            report = replace(report, status="failed", action="raised", failure=failure)
+        reports.append(report)
 
     ended = 0.0  # the run is still open
     if stored_loop.ended:
@@ -73,13 +76,10 @@ async def report_any(store: Store, scope: Scope, id: str) -> tuple[Report, str]:
     return report, f"{words}{stored_loop.explain().sentence}"
 
 
-async def stages_of(
-    store: Store, scope: Scope, run: str, stages: Sequence[str]
+async def tasks_of(
+    store: Store, scope: Scope, run: str, tasks: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Return the stored loops of the stages that have begun, by the name of the stage.
-
-    `run` is the id of the run, and `stages` are the names that its pipeline has.
-    """
-    names = {loop_id(run, name): name for name in stages}
+    """Return the stored loops of a run of `tasks` that have begun, by the task's id."""
+    names = {loop_id(run, name): name for name in tasks}
     stored_loops = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in stored_loops}

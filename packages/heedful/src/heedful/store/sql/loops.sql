@@ -69,6 +69,12 @@ where tenant = :tenant and project = :project and id between :prefix and :last
   and case when :ending = '' then run = '' or run not between :prefix and :last else id like '%-%' || :ending end
 order by n + 0 desc limit :limit;
 
+-- name: loops_of_stages
+-- The loops of the stages of a run, oldest first: a stage has another one for each time that its input changed.
+select id, stage from loop
+where tenant = :tenant and project = :project and run = :run and id between :run || '/' and :run || '0'
+order by n;
+
 -- name: insert_attempt
 insert into attempt (loop, number, record, text, value, via, created)
 values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;
@@ -116,13 +122,14 @@ where tenant = :tenant and project = :project and substr(key, 1, length(:prefix)
 
 -- name: recent_loops
 -- The newest loops below one, perhaps some of them only, with the size of their records: that of each, and of all up to it.
-select n, id, kind, state, memory_key, created, updated, extra, stops, size, sum(size) over (order by n desc) as total
+select n, id, kind, state, memory_key, created, updated, extra, stops, failure, size, sum(size) over (order by n desc) as total
 from (
   select n, id, kind, state, memory_key, created, updated, extra,
          (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
          case when state = 'stopped' then (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
-           from decision where loop = loop.n order by seq desc limit 1) end as stops
+           from decision where loop = loop.n order by seq desc limit 1) end as stops,
+         case when state = 'open' then (select record from step where loop = loop.n and key = 'failure') end as failure
   from loop where tenant = :tenant and project = :project and kind <> 'run' and n < :before and n >= :least
     and (:numbers = '' or n in (select atom from json_each(case :numbers when '' then '[]' else :numbers end)))
   order by n desc limit :limit
