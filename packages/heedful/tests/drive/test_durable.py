@@ -10,9 +10,11 @@ import pytest
 
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
+from heedful.drive.generate import Rung
 from heedful.drive.run_loop import Run, run
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Scope
+from heedful.loop.decide import Done
 from heedful.loop.record import Finding, Usage
 from heedful.models.contract import Answer
 from heedful.store import exposures, loops
@@ -86,7 +88,76 @@ async def test_a_loop_goes_on_where_it_was_left(store):
         await Run[Any]("another task", generate=third, store=store, id="a").step()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "passes"),
+    [
+        pytest.param({"max_attempts": 1}, {"max_attempts": 2}, True, id="attempts"),
+        pytest.param(
+            {"policy": "default, budget.calls=1"},
+            {"policy": "default, budget.calls=2"},
+            True,
+            id="a budget",
+        ),
+        pytest.param(
+            {"rung": Rung, "calls": 1}, {"rung": Rung, "calls": 2}, True, id="a day"
+        ),
+        pytest.param(
+            {"max_attempts": 1}, {"max_attempts": 1}, False, id="the same limit"
+        ),
+        pytest.param({"max_attempts": 2}, {"max_attempts": 1}, False, id="a lower one"),
+    ],
+)
+async def test_a_loop_that_a_limit_stopped_goes_on_under_a_larger_one(
+    store, before, after, passes
+):
+    def begin(*answers: str, **limits: Any) -> Run[Any]:
+        generate: Any = Generator(*answers)
+        if limits.pop("rung", None):
+            generate = Rung(generate, name="only", calls=limits.pop("calls"))
+        limits.setdefault("policy", "default")
+        return session(store, generate=generate, **limits)
+
+    stopped = await begin("one", "two", **before).finish()
+    assert not stopped.passed
+
+    result = await begin(WANTED, **after).finish()
+    assert result.passed == passes
+    assert result.loop.attempts[: len(stopped.loop.attempts)] == stopped.loop.attempts
+    if not passes:
+        assert result.loop.attempts == stopped.loop.attempts
+
+
+async def test_a_loop_that_was_cancelled_stays_so_under_other_limits(store):
+    loop = session(store, "one")
+    await loop.step()
+    await loop.cancel(by="ana")
+    result = await session(store, WANTED, policy="default, attempts.limit=9").finish()
+    assert result.stopped_by[0].rule == "cancelled"
+
+
 # -- two drivers
+
+
+async def test_a_loop_that_has_ended_is_read_by_any_number_of_drivers(store):
+    await session(store, WANTED).finish()
+    await session(store, "never").finish()
+    results = await asyncio.gather(*(session(store, "no").finish() for _ in range(5)))
+    assert [result.candidate for result in results] == [WANTED] * 5
+    assert not (await store.read(SCOPE, loops.state, "a")).driver
+
+
+async def test_of_two_drivers_that_open_an_ended_loop_again_one_gets_it(store):
+    await session(store, "one", policy="default, attempts.limit=1").finish()
+    first = session(store, "two", policy="default, attempts.limit=1")
+    second = session(store, "three", policy="default, attempts.limit=1")
+    for driver in (first, second):
+        assert isinstance(await driver.step(), Done)
+    await first.override("attempts", by="ana")
+    with pytest.raises(LeaseLost):
+        await second.override("attempts", by="bo")
+    await first.step()
+    texts = [attempt.candidate.text for attempt in (await reread(store)).loop.attempts]
+    assert texts == ["one", "two"]
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(

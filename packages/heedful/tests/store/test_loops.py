@@ -40,8 +40,10 @@ async def read(store: Store, id: str) -> StoredLoop:
     return await store.read(SCOPE, loop_store.read, id)
 
 
-async def claim(store: Store, id: str, head: Head, owner: str) -> StoredLoop:
-    return await store.write(SCOPE, loop_store.claim, id, head, owner)
+async def claim(
+    store: Store, id: str, head: Head, owner: str, **options: Any
+) -> StoredLoop:
+    return await store.write(SCOPE, loop_store.claim, id, head, owner, **options)
 
 
 @pytest.fixture
@@ -235,7 +237,11 @@ async def test_an_ended_loop_is_free_at_once(store, owner):
     with pytest.raises(LeaseLost):
         await claim(store, "a", Head(task="task"), owner)
     await commit(store, report("a", 2, verdict=Done(1, True), head=None), elsewhere)
-    assert (await claim(store, "a", Head(task="task"), owner)).epoch == 2
+    assert (await claim(store, "a", Head(task="task"), owner)).epoch == 1
+    reopened = await claim(store, "a", Head(task="task"), owner, reopens=1)
+    assert reopened.epoch == 2
+    with pytest.raises(LeaseLost):
+        await claim(store, "a", Head(task="task"), elsewhere, reopens=1)
 
 
 # -- reading back

@@ -343,12 +343,31 @@ class Lease:
                 at=time.time(),
             )
             self._epoch = stored_loop.epoch
-            self._claimed = True
+            self._claimed = not stored_loop.ended
 
         self._head = head
         if stored_loop is not None and _is_same_head(stored_loop.head, head):
             self._head = None
         return stored_loop
+
+    async def reopen(self, head: Head) -> None:
+        """Claim a loop that had ended when it was read.
+
+        Raises LeaseLost if another driver has opened it since.
+        """
+        if self.store is None:
+            return
+        stored_loop = await self.store.write(
+            self.scope,
+            loops.claim,
+            self.id,
+            head,
+            owner=self.owner,
+            at=time.time(),
+            reopens=self._epoch,
+        )
+        self._epoch = stored_loop.epoch
+        self._claimed = True
 
     async def echoes(self) -> Mapping[str, int]:
         """Count, by a finding's key, the attempts with it in other recent loops."""

@@ -96,6 +96,8 @@ class Run(LoopSettings[C]):
         self._began = 0.0
         # When the last call was reserved: what it uses counts on the same day.
         self._reserved_at = 0.0
+        # True for a stored loop that was not decided under the limits of this run yet.
+        self._has_new_limits = False
 
     def _prepare_functions(self) -> None:
         """Find out what the functions of the caller are: the rungs and the judges."""
@@ -257,22 +259,7 @@ class Run(LoopSettings[C]):
             after, verdict = decide.apply_override(
                 before, self.policy, state.verdict, override
             )
-            verdict = await word_verdict(
-                verdict,
-                after,
-                feedback=self.feedback,
-                advice=self.briefing.advice if self.briefing else (),
-            )
-
-            if isinstance(state.verdict, decide.Done) and self._memory is not None:
-                # The loop opens again, so it needs lessons.
-                await self._memory.brief(self.id, begins=False)
-
-            entry = journal.override_entry(
-                before, after, policy=self.policy, last=state.verdict, verdict=verdict
-            )
-            await self._journal.write(entry, before)
-            return replace(state, loop=after, verdict=verdict)
+            return await self._go_on(state, before, after=after, verdict=verdict)
 
         async def lifted() -> decide.Verdict:
             """Write the override; return the new verdict."""
@@ -286,6 +273,50 @@ class Run(LoopSettings[C]):
         return await journal.override_once(
             store, self._lease.scope, self.id, override, key=key, lift=lifted
         )
+
+    async def _go_on(
+        self,
+        state: RunState,
+        before: record.Loop,
+        *,
+        after: record.Loop,
+        verdict: decide.Verdict,
+    ) -> RunState:
+        """Write the new `verdict` of a loop that goes on, and return its state.
+
+        `after` has overrides that `before` does not.
+        """
+        verdict = await word_verdict(
+            verdict,
+            after,
+            feedback=self.feedback,
+            advice=self.briefing.advice if self.briefing else (),
+        )
+        if isinstance(state.verdict, decide.Done):
+            await self._lease.reopen(self._head())
+            if self._memory is not None:
+                # The loop opens again, so it needs lessons.
+                await self._memory.brief(self.id, begins=False)
+
+        entry = journal.override_entry(
+            before, after, policy=self.policy, last=state.verdict, verdict=verdict
+        )
+        await self._journal.write(entry, before)
+        return replace(state, loop=after, verdict=verdict)
+
+    async def _under_new_limits(self, state: RunState) -> RunState:
+        """Open a loop again that the limits of an earlier run have stopped.
+
+        Limits of a day are asked again, as another day has others.
+        """
+        loop = replace(state.loop, at=time.time())
+        if loop.ladder is not None:
+            loop = replace(loop, ladder=replace(loop.ladder, closings=()))
+        verdict = decide.decide(loop, self.policy)
+        if isinstance(verdict, decide.Done):
+            return state
+        self._journal.ladder = loop.ladder
+        return await self._go_on(state, loop, after=loop, verdict=verdict)
 
     async def _change_state(
         self, work: Callable[[RunState], Awaitable[RunState]]
@@ -336,6 +367,7 @@ class Run(LoopSettings[C]):
                 self._journal.ladder = state.loop.ladder
             self._began = self._began or stored_loop.created
             self._stored_briefing = stored_loop.briefing
+            self._has_new_limits = _has_new_limits(stored_loop, self.policy)
 
             if self.data is None:
                 self.data: Any = stored_loop.head.context
@@ -403,6 +435,9 @@ class Run(LoopSettings[C]):
     @telemetry.attempt
     async def _attempt(self, state: RunState) -> RunState:
         """Return the state after the next attempt; `state` if the loop has ended."""
+        if self._has_new_limits:
+            self._has_new_limits = False
+            state = await self._under_new_limits(state)
         if isinstance(state.verdict, decide.Done):
             return state
 
@@ -456,6 +491,18 @@ class Run(LoopSettings[C]):
             resumed_after=self._resumed_after or 0,
             reserved_at=self._reserved_at,
         )
+
+
+def _has_new_limits(stored_loop: StoredLoop, policy: decide.Policy) -> bool:
+    """Return whether limits stopped a loop that may not stop it now.
+
+    It stopped under another policy, or because a rung had spent what it may in a day.
+    """
+    verdict = stored_loop.verdict
+    if not isinstance(verdict, decide.Done) or verdict.passed:
+        return False
+    is_closed = any(item.rule == "closed" for item in verdict.stopped_by)
+    return is_closed or codec.policy_to(policy) != stored_loop.head.policy
 
 
 def count_died_calls(stored_loop: StoredLoop, *, has_initial: bool) -> record.Loop:

@@ -242,16 +242,26 @@ def _policy_from(text: str) -> Policy:
 
 @holds(by=_locks_of_loop)
 def claim(
-    db: Db, scope: Scope, id: str, head: Head, owner: str, at: float | None = None
+    db: Db,
+    scope: Scope,
+    id: str,
+    head: Head,
+    owner: str,
+    at: float | None = None,
+    reopens: int | None = None,
 ) -> StoredLoop:
     """Claim a loop for the driver `owner`, so that no other one makes its attempts.
+
+    A loop that has ended is only read, by any number of drivers at once. One that wants
+    to open it again gives the epoch at which it has read it in `reopens`.
 
     The loop is created if it does not exist, with this `head`. The claim counts the
     call that follows it, which may kill its process: `died` of the returned loop is how
     many calls did so since the last entry. `at` is the time of the claim, by default
     now; the same claim again, of the same driver and time, changes nothing. A run gets
     the stages that its pipeline has now, and is returned with those that it had. Raises
-    LeaseLost if another driver is working on the loop, Conflict if its task differs.
+    LeaseLost if another driver is working on the loop, or has opened it meanwhile, and
+    Conflict if its task differs.
     """
     key = {**key_of(scope), "id": id}
     row = db.first("read_loop", key)
@@ -266,12 +276,13 @@ def claim(
         # This claim was made before, and counted its own call then.
         died = row["unanswered"] - 1
     else:
-        if row["owner"] != owner and alive(row["owner"], row["held_for"]):
-            raise LeaseLost(driven_message(id, row["owner"]))
         _check_task(row, head)
-        db.send("claim_loop", {"n": row["n"], **driver})
-        # It runs again, so it has not failed.
-        db.delete("step", {"loop": row["n"], "key": FAILURE_STEP})
+        is_driven = row["state"] == "open" or reopens is not None
+        if is_driven:
+            _check_free(row, owner, reopens)
+            db.send("claim_loop", {"n": row["n"], **driver})
+            # It runs again, so it has not failed.
+            db.delete("step", {"loop": row["n"], "key": FAILURE_STEP})
         if head.kind == "run":
             db.update("loop", {"n": row["n"]}, {"task": head_columns(head)["task"]})
         died = row["unanswered"]
@@ -710,6 +721,14 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
                 f"loop {row['id']!r} is about another {field}: {row[field][:80]}; "
                 "give another id"
             )
+
+
+def _check_free(row: Row, owner: str, reopens: int | None) -> None:
+    """Raise LeaseLost if another driver has the loop, or opened it after that epoch."""
+    if row["owner"] != owner and alive(row["owner"], row["held_for"]):
+        raise LeaseLost(driven_message(row["id"], row["owner"]))
+    if reopens is not None and row["epoch"] != reopens:
+        raise _lease_lost(row["id"])
 
 
 def _check_task(row: Row, head: Head) -> None:
