@@ -30,6 +30,7 @@ from google.genai import types
 
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
+    COUNTED_UNITS,
     ID_KEY,
     Adapter,
     Attempts,
@@ -71,6 +72,9 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
     before does not run: the model reads what happened. When the model makes the same
     call again, it runs.
     """
+
+    framework = "Google ADK"
+    kept_units = COUNTED_UNITS
 
     def __init__(
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()
@@ -141,7 +145,7 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
         if llm_response.partial:
             return
 
-        run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
+        run.run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         run.hear(text)

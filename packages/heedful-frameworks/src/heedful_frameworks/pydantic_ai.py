@@ -7,8 +7,9 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 `run_id` of an earlier one, which may have been killed, goes on with it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic_ai import (
     CallToolsNode,
@@ -42,6 +43,7 @@ from heedful.integrations.attempts import (
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
+from heedful.loop.ladder import COST_UNITS
 from heedful.loop.record import Usage
 
 
@@ -55,11 +57,13 @@ class Heedful(AbstractCapability[Any]):
     model reads what happened. When the model makes the same call again, it runs.
     """
 
+    framework: ClassVar[str] = "pydantic-ai"
+    kept_units: ClassVar[Collection[str]] = COST_UNITS
     host: Host
     hold_back: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_host(self.host)
+        checked_host(self.host, self.framework, self.kept_units)
 
     async def for_run(self, ctx: RunContext[Any]) -> "Heedful":
         """Return the capability of one run."""
@@ -161,6 +165,7 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
+        self.attempts.count(_usage_of(ctx))
         self.closing = self.attempts.early_answer(
             message.text or ""
             for message in ctx.messages

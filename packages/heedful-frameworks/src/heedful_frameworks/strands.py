@@ -31,6 +31,7 @@ from strands.types.tools import ToolResult
 
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
+    COUNTED_UNITS,
     ID_KEY,
     Adapter,
     place_of,
@@ -54,6 +55,8 @@ class HeedfulPlugin(Adapter, Plugin):
     happened. When the model makes the same call again, it runs.
     """
 
+    framework = "Strands"
+    kept_units = COUNTED_UNITS
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
@@ -118,7 +121,7 @@ class HeedfulPlugin(Adapter, Plugin):
         message = response.message
         usage: Any = message["metadata"].get("usage") or {}
         parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-        run.spent += Usage(
+        run.run.spent += Usage(
             1,
             sum(usage.get(part) or 0 for part in parts),
             completion_tokens=usage.get("outputTokens") or 0,

@@ -55,8 +55,9 @@ class Ticket(BaseModel):
 
 
 def grade(candidate: Any, context: Any) -> Any:
-    """Judge the severity of a ticket."""
-    return severity(candidate["severity"], context)
+    """Judge the severity of a ticket, which is an object or data."""
+    ticket = Ticket.model_validate(candidate)
+    return severity(ticket.severity, context)
 
 
 def shell_of(
