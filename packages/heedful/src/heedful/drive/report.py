@@ -72,9 +72,9 @@ class AttemptReport:
     JSON data of the report, such as the arguments of the checks; it is part of the
     `name`. Checks get what is `judged` in place of the output, such as the object
     whose JSON data it is. A `fault` says what is wrong with how a provider ended the
-    output; by default, the answer says it. If its evaluation is not `measured` by trusted judges,
-    or the loop has other goals than `goals`, its lessons wait in quarantine. Raises
-    InvalidInput, UsageError.
+    output; by default, the answer says it. If its evaluation is not `measured` by
+    trusted judges, or the loop has other goals than `goals`, its lessons wait in
+    quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None

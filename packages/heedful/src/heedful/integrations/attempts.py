@@ -8,6 +8,7 @@ the calls of tools that run.
 
 import asyncio
 import secrets
+import time
 from collections.abc import (
     Awaitable,
     Callable,
@@ -116,6 +117,8 @@ class Attempts:
         """
         self.run.asks_for_budget = True
         self.recalled = (await self.run.recall()).text
+        # What heedful took to look up lessons is no time of the agent.
+        self.run.attempt_began = time.monotonic()
         loop = self.run.loop
         if loop is None or not loop.loop.attempts:
             return
