@@ -296,8 +296,9 @@ class _Attempts(Attempts):
 
     async def read(self, items: Items, *, at_limit: bool = False) -> str:
         """Keep results of calls; return the answer that ends the run early, or ""."""
-        if self.sdk_context is not None:
-            self.run.spent = usage_of(self.sdk_context.usage) or self.run.spent
+        usage = getattr(self.sdk_context, "usage", None)
+        if usage is not None and usage.requests:
+            self.run.spent = usage_of(usage) or self.run.spent
         await self.keep_results(items)
         answers = [item for item in items if item.get("role") == "assistant"]
         texts = [text_in(answer.get("content", "")) for answer in answers]

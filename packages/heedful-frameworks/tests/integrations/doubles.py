@@ -25,6 +25,7 @@ __all__ = [
     "ERROR",
     "OK",
     "Call",
+    "PAGES",
     "Driven",
     "ModelDown",
     "Results",
@@ -45,6 +46,8 @@ Turn = Say | Call | ModelDown
 Script = Sequence[Turn]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
+# An agent that calls its tool again and again, each time with something else.
+PAGES: Script = [Call(f"page {number}") for number in range(30)]
 ERROR = 'Error: Cannot find module "pads"'
 
 

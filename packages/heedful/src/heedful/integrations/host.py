@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from heedful.checks.refusal import Refusing
 
 __all__ = ["Advice", "Host", "HostRun"]
-REPORT_USAGE = "count each answer of the model: run.spend(heedful.Usage(…))"
+REPORT_USAGE = (
+    "let the model report its usage, or after each of its answers call "
+    "run.spend(heedful.Usage(…))"
+)
 
 
 @refuses_unknown_options

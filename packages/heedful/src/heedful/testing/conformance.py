@@ -109,8 +109,14 @@ class Drive(Protocol):
 
 TASK = "Give the severity of the ticket: the pump leaks"
 CURE = "answer with one of P0 to P3"
-# The requests to the model that a budget allows at most; a tick is over at once.
-BUDGETS = {"calls=3": 3, "tokens=1": 1, "cost=0.000001": 1, "seconds=0.000001": 1}
+# The requests to the model that a budget allows; a microsecond is over at once.
+BUDGETS = {
+    "calls=1": (1,),
+    "calls=3": (3,),
+    "tokens=1": (1,),
+    "cost=0.000001": (1,),
+    "seconds=0.000001": (0, 1),
+}
 
 
 def severity(candidate: Any, _: Any) -> Sequence[Finding]:
@@ -198,7 +204,7 @@ async def host_keeps_a_budget_or_refuses_it(drive: Drive) -> None:
     A host that cannot count a unit raises UsageUnknown.
     """
     script = [ScriptedCall(f"page {number}") for number in range(30)]
-    for limit, most in BUDGETS.items():
+    for limit, allowed in BUDGETS.items():
         budget = f"default, budget.{limit}"
         for options in ({}, {"checks": [severity]}):
             try:
@@ -210,7 +216,7 @@ async def host_keeps_a_budget_or_refuses_it(drive: Drive) -> None:
                 )
                 continue
             requests = len(driven.prompts)
-            _expect(requests <= most, f"{limit} ends a run in time", requests)
+            _expect(requests in allowed, f"{limit} ends a run in time", requests)
             _expect("'budget'" in repr(driven.verdict), "by its rule", driven.verdict)
             _expect(driven.answer, "the run ends with an answer", driven.answer)
 
