@@ -30,7 +30,6 @@ from google.genai import types
 
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     ID_KEY,
     Adapter,
     Attempts,
@@ -74,7 +73,6 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
     """
 
     framework = "Google ADK"
-    kept_units = COUNTED_UNITS
 
     def __init__(
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()

@@ -40,7 +40,6 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     Adapter,
     Attempts,
     Role,
@@ -65,7 +64,6 @@ class HeedfulAgentMiddleware(Adapter, AgentMiddleware):
     """
 
     framework = "Microsoft Agent Framework"
-    kept_units = COUNTED_UNITS
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:
         """Run the agent until its answer passes or a rule stops the run."""

@@ -30,7 +30,6 @@ from pydantic import ValidationError
 
 from heedful.errors import UsageUnknown
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     ID_KEY,
     Attempts,
     checked_host,
@@ -41,7 +40,6 @@ from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
 T = TypeVar("T", bound=Task)
-KEPT_UNITS = COUNTED_UNITS
 # What CrewAI writes before the error of a tool.
 TOOL_ERROR = "Error executing tool: "
 # What a model without calls of its provider writes before its answer.
@@ -57,7 +55,7 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     call of a tool that failed before does not run: the model reads what happened. When
     the model makes the same call again, it runs.
     """
-    checked_host(host, "CrewAI", KEPT_UNITS)
+    checked_host(host, "CrewAI")
     own_guardrail = task._guardrail
 
     def new_run(id: str, executed_task: Any) -> _TaskRun:

@@ -21,7 +21,6 @@ from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.episodes.signals import canonical_json
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     ID_KEY,
     Adapter,
     Role,
@@ -81,7 +80,6 @@ class _Watch(Adapter):
     """What the hooks do at each point of a run."""
 
     framework = "Haystack"
-    kept_units = COUNTED_UNITS
 
     def __init__(self, host: Host, *, hold_back: bool) -> None:
         super().__init__(host, hold_back=hold_back)

@@ -27,7 +27,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     Adapter,
     Attempts,
     Role,
@@ -67,7 +66,6 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
     """
 
     framework = "LangChain"
-    kept_units = COUNTED_UNITS
     state_schema = HeedfulState
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
@@ -234,7 +232,9 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
         """
         run = self.runs.get(state.get(RESULT_KEY, {}).get("id"))
         if run is not None:
-            messages = [answer] if isinstance(answer, AIMessage) else answer.result
+            messages: Any = [answer]
+            if not isinstance(answer, AIMessage):
+                messages = answer.result
             run.run.spent += _usage_in(messages)
 
     async def _prepare(self, request: Request) -> Request | AIMessage:

@@ -21,7 +21,6 @@ from agents.stream_events import StreamEvent
 from heedful.drive import portal
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     EMPTY_ANSWER,
     Attempts,
     Role,
@@ -41,7 +40,6 @@ Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
-KEPT_UNITS = COUNTED_UNITS
 # With one of these, the server of the model keeps the conversation.
 _SERVER_OPTIONS = (
     "conversation_id",
@@ -176,7 +174,7 @@ async def _begin(
     agent: Agent, prompt: Input, host: Host, id: str, options: Document
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
-    checked_host(host, "OpenAI Agents", KEPT_UNITS)
+    checked_host(host, "OpenAI Agents")
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)

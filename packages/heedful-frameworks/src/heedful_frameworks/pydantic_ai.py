@@ -7,9 +7,8 @@ neither that nor rejected answers. The id of a run is its `run_id`: a run with t
 `run_id` of an earlier one, which may have been killed, goes on with it.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic_ai import (
     CallToolsNode,
@@ -57,13 +56,11 @@ class Heedful(AbstractCapability[Any]):
     model reads what happened. When the model makes the same call again, it runs.
     """
 
-    framework: ClassVar[str] = "pydantic-ai"
-    kept_units: ClassVar[Collection[str]] = COST_UNITS
     host: Host
     hold_back: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_host(self.host, self.framework, self.kept_units)
+        checked_host(self.host, "pydantic-ai", COST_UNITS)
 
     async def for_run(self, ctx: RunContext[Any]) -> "Heedful":
         """Return the capability of one run."""

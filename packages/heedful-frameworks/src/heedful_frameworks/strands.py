@@ -31,7 +31,6 @@ from strands.types.tools import ToolResult
 
 from heedful.episodes.episode import json_data
 from heedful.integrations.attempts import (
-    COUNTED_UNITS,
     ID_KEY,
     Adapter,
     place_of,
@@ -56,7 +55,6 @@ class HeedfulPlugin(Adapter, Plugin):
     """
 
     framework = "Strands"
-    kept_units = COUNTED_UNITS
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:

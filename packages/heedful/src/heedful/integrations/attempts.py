@@ -56,7 +56,7 @@ MAX_OPEN_RUNS = 1_000
 
 
 def checked_host(
-    host: Any, framework: str = "", kept_units: Collection[str] = COST_UNITS
+    host: Any, framework: str = "", kept_units: Collection[str] = COUNTED_UNITS
 ) -> Host:
     """Return `host`, for a framework that can keep budgets of these units.
 
@@ -404,14 +404,13 @@ class Adapter:
     """What the plugins of all frameworks have: the host, and the runs of this process.
 
     `runs` has those that are open. With `hold_back`, a call of a tool that failed
-    before does not run at first. A `framework` keeps budgets of its `kept_units`.
+    before does not run at first. Budgets that the `framework` cannot keep are refused.
     """
 
     framework: ClassVar[str] = ""
-    kept_units: ClassVar[Collection[str]] = COST_UNITS
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host: Host = checked_host(host, self.framework, self.kept_units)
+        self.host: Host = checked_host(host, self.framework)
         self.hold_back = hold_back
         self.runs: MutableMapping[Any, Any] = {}
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Arguments, Ended, Event
 from heedful.episodes.reading import read
-from heedful.errors import NotFound, UsageUnknown
+from heedful.errors import InvalidInput, NotFound, UsageUnknown
 from heedful.integrations.call_host import Advice
 from heedful.integrations.reminders import measure_checks, settle_reminders
 from heedful.integrations.task_host import PromptRun, TaskHost
@@ -131,9 +131,9 @@ class HostRun(PromptRun):
         InvalidInput, and UsageUnknown as `spent_budget` does.
         """
         counted = usage_of(usage)
-        allowed = "a Usage, or the usage of an SDK"
-        require(counted is not None, "usage", usage, allowed)
-        self.spent += counted or NO_USAGE
+        if counted is None:
+            raise InvalidInput("usage", usage, "a Usage, or the usage of an SDK")
+        self.spent += counted
         return self.spent_budget()
 
     def spent_budget(self, *, has_answered: bool = False) -> Stop | None:
