@@ -72,6 +72,8 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
     call again, it runs.
     """
 
+    framework = "Google ADK"
+
     def __init__(
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()
     ) -> None:
@@ -141,7 +143,7 @@ class HeedfulAdkPlugin(Adapter, BasePlugin):
         if llm_response.partial:
             return
 
-        run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
+        run.run.spent += usage_of(llm_response.usage_metadata) or Usage(1)
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         run.hear(text)

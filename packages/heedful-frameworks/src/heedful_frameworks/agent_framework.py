@@ -24,6 +24,9 @@ from agent_framework import (
     AgentResponseUpdate,
     AgentSession,
     ChatContext,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
     FunctionInvocationContext,
     FunctionTool,
     HistoryProvider,
@@ -36,7 +39,13 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from heedful.integrations.attempts import Adapter, Attempts, Role, place_of, text_in
+from heedful.integrations.attempts import (
+    Adapter,
+    Attempts,
+    Role,
+    place_of,
+    text_in,
+)
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
 
@@ -53,6 +62,8 @@ class HeedfulAgentMiddleware(Adapter, AgentMiddleware):
     `hold_back`, a call of a tool that failed before does not run: the model reads what
     happened. When the model makes the same call again, it runs.
     """
+
+    framework = "Microsoft Agent Framework"
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:
         """Run the agent until its answer passes or a rule stops the run."""
@@ -163,12 +174,7 @@ class _MiddlewareRun(Attempts):
             self.ended = True
             return
 
-        details = response.usage_details or {}
         self.usage = add_usage_details(self.usage, response.usage_details)
-        self.spent += Usage(
-            prompt_tokens=details.get("input_token_count") or 0,
-            completion_tokens=details.get("output_token_count") or 0,
-        )
         if response.user_input_requests:
             # A call waits for the user: the run goes on with the approval.
             self.ended = True
@@ -239,8 +245,10 @@ class _MiddlewareRun(Attempts):
 
     async def watch_request(self, context: ChatContext, call_next: CallNext) -> None:
         """Show the model what memory has, and the last rejected answer."""
-        self.spent += Usage(1)
-        self.closing()
+        closing = self.closing()
+        if closing:
+            context.result = _response_of(closing, is_stream=context.stream)
+            return
         is_task = [
             _is_prompt(message) and message.text == self.run.task
             for message in context.messages
@@ -253,7 +261,19 @@ class _MiddlewareRun(Attempts):
             calls=_result_calls,
             message=_message,
         )
+        self.run.spent += Usage(1)
+        context.stream_result_hooks.append(self.count_tokens)
         await call_next()
+        if isinstance(context.result, ChatResponse):
+            self.count_tokens(context.result)
+
+    def count_tokens(self, response: ChatResponse[Any]) -> None:
+        """Count the tokens of an answer of the model."""
+        details = response.usage_details or {}
+        self.run.spent += Usage(
+            prompt_tokens=details.get("input_token_count") or 0,
+            completion_tokens=details.get("output_token_count") or 0,
+        )
 
     async def watch_call(
         self, context: FunctionInvocationContext, call_next: CallNext
@@ -276,13 +296,24 @@ class _MiddlewareRun(Attempts):
             # Neither is a failure of the tool.
             others=(MiddlewareException, UserInputRequiredException),
         )
-        if self.repeats.stopped:
+        if self.stopped:
             raise MiddlewareTermination
 
 
 def _message(role: Role, text: str) -> Message:
     """Return a message of a text."""
     return Message(role, [text])
+
+
+def _response_of(text: str, *, is_stream: bool) -> Any:
+    """Return a response with a text, in place of that of the model."""
+    if not is_stream:
+        return ChatResponse(messages=[_message("assistant", text)])
+
+    async def updates() -> AsyncIterator[ChatResponseUpdate]:
+        yield ChatResponseUpdate(role="assistant", contents=[Content.from_text(text)])
+
+    return ResponseStream(updates(), finalizer=ChatResponse.from_updates)
 
 
 def _is_prompt(message: Message) -> bool:

@@ -14,11 +14,27 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewai import Task
-from crewai.agents.parser import AgentFinish
-from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
+from crewai.agents.parser import (
+    AgentAction,
+    AgentFinish,
+    OutputParserError,
+    parse,
+)
+from crewai.hooks.dispatch import (
+    HookAborted,
+    InterceptionPoint,
+    get_global_hook_list,
+    on,
+)
 from pydantic import ValidationError
 
-from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
+from heedful.errors import UsageUnknown
+from heedful.integrations.attempts import (
+    ID_KEY,
+    Attempts,
+    checked_host,
+    run_now,
+)
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
 from heedful.loop.record import Usage
@@ -39,7 +55,7 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     call of a tool that failed before does not run: the model reads what happened. When
     the model makes the same call again, it runs.
     """
-    checked_host(host)
+    checked_host(host, "CrewAI")
     own_guardrail = task._guardrail
 
     def new_run(id: str, executed_task: Any) -> _TaskRun:
@@ -105,8 +121,9 @@ class _TaskRun(Attempts):
 
         CrewAI itself shows the answer that was rejected in this process.
         """
-        self.spent += Usage(1)
+        self.count(_tokens_of(self.task))
         self.closing()
+        self.run.spent += Usage(1)
         texts = [self.recalled]
         if self.feedback and not self.run.outputs:
             texts += [self.rejected, self.feedback]
@@ -118,9 +135,13 @@ class _TaskRun(Attempts):
     def hear_answer(self, context: Any) -> str | None:
         """Keep the last text of the model.
 
-        Return the last answer in its place if the run ends because a call repeats.
+        Return the last answer in its place if the run ends: before a call of a tool
+        that the model writes as text, its budget may be spent.
         """
-        closing = self.closing()
+        self.count(_tokens_of(self.task))
+        if _calls_tool(context.response):
+            self.must_stop()
+        closing = self.closing() if self.stopped else ""
         self.hear(context.response)
         return f"{FINAL_ANSWER}{closing}" if closing else None
 
@@ -136,9 +157,10 @@ class _TaskRun(Attempts):
     def note_result(self, context: Any) -> str:
         """Keep the result of a call, or ask about its error; add what is known."""
         call = str(id(context.tool_input))
+        self.count(_tokens_of(self.task))
+        if self.must_stop():
+            _finish(context.agent, self.closing())
         if call in self.hold_reasons:
-            if self.repeats.stopped:
-                _finish(context.agent, self.closing())
             return self.hold_reasons.pop(call)
 
         text = str(context.tool_result)
@@ -178,7 +200,11 @@ def _watched(work: Callable[[_TaskRun, Any], Any]) -> Callable[[Any], Any]:
 
     def hook(context: Any) -> Any:
         run = _run_of(context.task)
-        return work(run, context) if run else None
+        try:
+            return work(run, context) if run else None
+        except UsageUnknown as error:
+            # CrewAI ignores any other exception of a hook.
+            raise HookAborted(str(error)) from error
 
     return hook
 
@@ -204,6 +230,14 @@ def _run_id(task: Any) -> str:
         if crew_task is task and number > 1:
             return f"{id}:{number}"
     return id
+
+
+def _calls_tool(text: str) -> bool:
+    """Return True if a text of the model is a call of a tool."""
+    try:
+        return isinstance(parse(text), AgentAction)
+    except OutputParserError:
+        return False
 
 
 def _finish(agent: Any, text: str) -> None:

@@ -79,6 +79,8 @@ def _as_hook(work: Callable[[State], Coroutine[Any, Any, None]]) -> FunctionHook
 class _Watch(Adapter):
     """What the hooks do at each point of a run."""
 
+    framework = "Haystack"
+
     def __init__(self, host: Host, *, hold_back: bool) -> None:
         super().__init__(host, hold_back=hold_back)
         self.runs = WeakKeyDictionary()
@@ -107,6 +109,7 @@ class _Watch(Adapter):
         """Show the model what memory has, and the last rejected answer."""
         run = self.runs[state]
         messages = _own(state)
+        run.count(_usage(state))
         answer = run.early_answer()
         if answer:
             _put(state, [*messages, ChatMessage.from_assistant(answer)])

@@ -60,10 +60,12 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
     When the policy ends the run, the best answer is the last message of the state. Put
     it before other middleware: it sees what they add. With `hold_back`, a call that
     failed in earlier runs is answered with the advice once, and runs when the model
-    makes it again. The id of a run is the thread's id, with the number of the user's
+    makes it again. A request that an inner middleware repeats counts as one call. The
+    id of a run is the thread's id, with the number of the user's
     turn from the second turn on.
     """
 
+    framework = "LangChain"
     state_schema = HeedfulState
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
@@ -109,14 +111,22 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
     ) -> Answer:
         """Show the model what memory tells."""
         prepared = run_now(self._prepare(request))
-        return prepared if isinstance(prepared, AIMessage) else handler(prepared)
+        if isinstance(prepared, AIMessage):
+            return prepared
+        answer = handler(prepared)
+        self._count(request.state, answer)
+        return answer
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Answer:
         """Show the model what memory tells."""
         prepared = await self._prepare(request)
-        return prepared if isinstance(prepared, AIMessage) else await handler(prepared)
+        if isinstance(prepared, AIMessage):
+            return prepared
+        answer = await handler(prepared)
+        self._count(request.state, answer)
+        return answer
 
     def wrap_tool_call(
         self,
@@ -176,12 +186,6 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
         removals = [RemoveMessage(message.id) for message in answer]
         if answer:
             output = str(answer[0].text) if parsed is None else parsed
-            start = place_of([message.id for message in messages], record["last"])
-            answers = _answers_in(messages[start:])
-            usages = [
-                usage_of(message.usage_metadata) or Usage(1) for message in answers
-            ]
-            run.spent = sum(usages, NO_USAGE)
             if await run.judge(output, record["next"]):
                 rest = messages[: -len(answer)]
                 last = rest[-1].id if rest else None
@@ -215,8 +219,23 @@ class HeedfulMiddleware(Adapter, AgentMiddleware[HeedfulState, Any, Any]):
             # Another process has begun it.
             run = self.attempts(record["id"], record["task"])
             await run.begin()
+            messages = state["messages"]
+            start = place_of([message.id for message in messages], record["last"])
+            run.run.spent = _usage_in(messages[start:])
             self.keep_open(record["id"], run)
         return run
+
+    def _count(self, state: Any, answer: Answer) -> None:
+        """Count an answer of the model in the open run of a state.
+
+        The state is no place to count at the end: middleware may remove messages.
+        """
+        run = self.runs.get(state.get(RESULT_KEY, {}).get("id"))
+        if run is not None:
+            messages: Any = [answer]
+            if not isinstance(answer, AIMessage):
+                messages = answer.result
+            run.run.spent += _usage_in(messages)
 
     async def _prepare(self, request: Request) -> Request | AIMessage:
         """Return the request with what memory has, or the answer that ends the run."""
@@ -257,6 +276,14 @@ def _thread_id() -> str:
 def _answers_in(messages: Sequence[AnyMessage]) -> list[AIMessage]:
     """Return the messages of the model."""
     return [message for message in messages if isinstance(message, AIMessage)]
+
+
+def _usage_in(messages: Sequence[AnyMessage]) -> Usage:
+    """Return what the answers of the model among messages have used."""
+    usages = [
+        usage_of(answer.usage_metadata) or Usage(1) for answer in _answers_in(messages)
+    ]
+    return sum(usages, NO_USAGE)
 
 
 def _last_answer(messages: Sequence[AnyMessage], parsed: Any) -> Sequence[AnyMessage]:

@@ -151,6 +151,7 @@ async def _ask(
     attempts = getattr(input_filter, "__self__", None)
     text = ""
     if isinstance(attempts, _Attempts):
+        attempts.sdk_context = attempts.sdk_context or context
         text = await attempts.ask(
             context.tool_name,
             json_data(context.tool_arguments),
@@ -173,7 +174,7 @@ async def _begin(
     agent: Agent, prompt: Input, host: Host, id: str, options: Document
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
-    checked_host(host)
+    checked_host(host, "OpenAI Agents")
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)
@@ -227,6 +228,7 @@ async def _begin(
     )
     _watch_tools(agent)
     await attempts.begin()
+    attempts.begin_attempt()
     return attempts
 
 
@@ -237,8 +239,8 @@ class _Attempts(Attempts):
     `items` are the input and the work so far, without rejected answers; the session
     will get those that are `unsaved`. With `on_server`, the server of the model keeps
     requests and answers. `anchor` is the item with the task. `best_result` is the
-    result of the best attempt. `failed` is an attempt whose output is not of the
-    agent's type, and `misfit` says why.
+    result of the best attempt. The `sdk_context` of an attempt has its usage. `failed`
+    is an attempt whose output is not of the agent's type, and `misfit` says why.
     """
 
     agent: Agent
@@ -252,8 +254,18 @@ class _Attempts(Attempts):
     anchor: Any
     usage: agents.Usage = field(default_factory=agents.Usage)
     best_result: Any = None
+    sdk_context: Any = None
     failed: Any = None
     misfit: str = ""
+
+    def begin_attempt(self) -> None:
+        """Give the SDK a context for the next attempt; a state brings its own."""
+        if not isinstance(self.input, agents.RunState):
+            context = self.options.get("context")
+            if isinstance(context, agents.RunContextWrapper):
+                context = context.context
+            self.sdk_context = agents.RunContextWrapper(context)
+            self.options["context"] = self.sdk_context
 
     async def add_advice(self, data: CallModelData[Any]) -> ModelInputData:
         """Add what memory has to the input of the model; keep results of calls.
@@ -282,13 +294,20 @@ class _Attempts(Attempts):
 
     async def read(self, items: Items, *, at_limit: bool = False) -> str:
         """Keep results of calls; return the answer that ends the run early, or ""."""
+        usage = getattr(self.sdk_context, "usage", None)
+        if usage is not None and usage.requests:
+            self.run.spent = usage_of(usage) or self.run.spent
+        await self.keep_results(items)
+        answers = [item for item in items if item.get("role") == "assistant"]
+        texts = [text_in(answer.get("content", "")) for answer in answers]
+        return self.early_answer(texts, at_limit=at_limit)
+
+    async def keep_results(self, items: Items) -> None:
+        """Keep the results of calls among items."""
         for item in items:
             for call in _result_calls(item):
                 result = text_in(item.get("output", ""))
                 await self.keep(self.running.get(call, ""), result, call)
-        answers = [item for item in items if item.get("role") == "assistant"]
-        texts = [text_in(answer.get("content", "")) for answer in answers]
-        return self.early_answer(texts, at_limit=at_limit)
 
     async def keep_error(self, failed: ToolErrorFormatterArgs[Any]) -> Any:
         """Keep the error of a call and ask about it; format it as the user does."""
@@ -338,11 +357,11 @@ class _Attempts(Attempts):
         self.usage.add(usage)
         prompt = agents.ItemHelpers.input_to_new_input_list(result.input)
         work: Items = result.to_input_list()[len(prompt) :]
-        await self.read(work)
+        await self.keep_results(work)
         if result.interruptions:
             return result
 
-        self.spent = usage_of(usage) or self.spent
+        self.run.spent = usage_of(usage) or self.run.spent
         is_rejected = await self.judge(result.final_output, misfit=self.misfit)
         if self.run.best is result.final_output:
             self.best_result = result
@@ -355,6 +374,7 @@ class _Attempts(Attempts):
                 # The server has all but the feedback.
                 self.input = [_message("user", self.feedback)]
                 self.place = 0
+            self.begin_attempt()
             self.agent = result.last_agent
             self.failed = None
             self.misfit = ""
@@ -364,7 +384,7 @@ class _Attempts(Attempts):
         if self.has_better:
             result = self.best_result or result
             result.final_output = self.best_as(self.kind())
-        if self.has_better or self.misfit or self.repeats.stopped:
+        if self.has_better or self.misfit or self.stopped:
             _drop_answer(work)
             text = Candidate.of(result.final_output).text or ""
             work.append(_message("assistant", text))

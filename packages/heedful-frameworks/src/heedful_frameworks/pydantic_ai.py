@@ -42,6 +42,7 @@ from heedful.integrations.attempts import (
 )
 from heedful.integrations.host import Host
 from heedful.integrations.results import RESULT_KEY
+from heedful.loop.ladder import COST_UNITS
 from heedful.loop.record import Usage
 
 
@@ -59,7 +60,7 @@ class Heedful(AbstractCapability[Any]):
     hold_back: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_host(self.host)
+        checked_host(self.host, "pydantic-ai", COST_UNITS)
 
     async def for_run(self, ctx: RunContext[Any]) -> "Heedful":
         """Return the capability of one run."""
@@ -161,6 +162,7 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
+        self.attempts.count(_usage_of(ctx))
         self.closing = self.attempts.early_answer(
             message.text or ""
             for message in ctx.messages

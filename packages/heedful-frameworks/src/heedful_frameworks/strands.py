@@ -54,6 +54,7 @@ class HeedfulPlugin(Adapter, Plugin):
     happened. When the model makes the same call again, it runs.
     """
 
+    framework = "Strands"
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
@@ -118,7 +119,7 @@ class HeedfulPlugin(Adapter, Plugin):
         message = response.message
         usage: Any = message["metadata"].get("usage") or {}
         parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-        run.spent += Usage(
+        run.run.spent += Usage(
             1,
             sum(usage.get(part) or 0 for part in parts),
             completion_tokens=usage.get("outputTokens") or 0,

@@ -58,7 +58,8 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     async def updates(
         self, messages: Sequence[Message]
     ) -> AsyncIterator[ChatResponseUpdate]:
-        yield ChatResponseUpdate(role="assistant", contents=self.next(messages))
+        contents = [*self.next(messages), Content.from_usage(USAGE)]
+        yield ChatResponseUpdate(role="assistant", contents=contents)
 
     def next(self, messages: Sequence[Message]) -> list[Content]:
         """Return the next turn; keep the texts of the request."""

@@ -10,6 +10,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from heedful.integrations import Host, verdict_of
@@ -40,6 +41,9 @@ class Scripted(GenericFakeChatModel):
         return super()._generate(messages, *rest, **options)
 
 
+USAGE = UsageMetadata(input_tokens=10, output_tokens=5, total_tokens=15)
+
+
 def message(number: int, turn: Turn | AIMessage) -> AIMessage:
     if isinstance(turn, ModelDown):
         raise turn
@@ -51,8 +55,10 @@ def message(number: int, turn: Turn | AIMessage) -> AIMessage:
         }
         block = {"type": "web_fetch_tool_result", "content": turn.provided}
         content: Any = [block] if turn.provided else turn.text
-        return AIMessage(content, tool_calls=[call])
-    return AIMessage(turn.text) if isinstance(turn, Say) else turn.model_copy()
+        return AIMessage(content, tool_calls=[call], usage_metadata=USAGE)
+    if isinstance(turn, Say):
+        return AIMessage(turn.text, usage_metadata=USAGE)
+    return turn.model_copy()
 
 
 def scripted(script: Sequence[Any]) -> Scripted:

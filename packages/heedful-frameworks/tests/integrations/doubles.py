@@ -25,6 +25,7 @@ __all__ = [
     "ERROR",
     "OK",
     "Call",
+    "PAGES",
     "Driven",
     "ModelDown",
     "Results",
@@ -45,6 +46,8 @@ Turn = Say | Call | ModelDown
 Script = Sequence[Turn]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
+# An agent that calls its tool again and again, each time with something else.
+PAGES: Script = [Call(f"page {number}") for number in range(30)]
 ERROR = 'Error: Cannot find module "pads"'
 
 
@@ -55,8 +58,9 @@ class Ticket(BaseModel):
 
 
 def grade(candidate: Any, context: Any) -> Any:
-    """Judge the severity of a ticket."""
-    return severity(candidate["severity"], context)
+    """Judge the severity of a ticket, which is an object or data."""
+    ticket = Ticket.model_validate(candidate)
+    return severity(ticket.severity, context)
 
 
 def shell_of(

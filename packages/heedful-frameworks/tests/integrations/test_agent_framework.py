@@ -22,6 +22,7 @@ from heedful.testing.conformance import CURE as RULE, TASK
 from heedful_frameworks.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import (
+    PAGES,
     Call,
     Driven,
     ModelDown,
@@ -87,7 +88,7 @@ async def test_the_best_of_an_earlier_process_is_returned(tmp_path: Any) -> None
         "none is right": (["high", "urgent"], "high"),
     },
 )
-async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
+async def test_an_object_is_judged(answers: list[str], last: str) -> None:
     driven = Driven()
     script = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
     host = host_that_judges(
@@ -257,3 +258,15 @@ async def test_a_history_elsewhere_gets_the_feedback_as_a_message(
         assert lines.count("high") == 1
         assert prompt.count(RULE) == 1
     assert [message.text for message in history.messages][::3] == [TASK, "P1"]
+
+
+async def test_a_stream_ends_when_its_budget_of_tokens_is_spent() -> None:
+    driven = Driven()
+    host = host_that_judges(None, policy="default, budget.tokens=20")
+    middleware = [HeedfulAgentMiddleware(host)]
+    agent = shell_agent(PAGES, driven, middleware=middleware)
+    response = await agent.run(TASK, stream=True).get_final_response()
+    assert len(driven.prompts) == 3
+    verdict = verdict_of(response)
+    assert verdict is not None
+    assert verdict.stopped_by[0].rule == "budget"

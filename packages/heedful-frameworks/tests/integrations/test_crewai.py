@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from crewai.hooks.dispatch import HookAborted
 
 from heedful import Done, policy, run_sync
 from heedful.integrations import verdict_of
@@ -12,8 +13,9 @@ from heedful.integrations.attempts import ID_KEY
 from heedful.store import episodes, loops
 from heedful.testing.conformance import CURE as RULE, TASK
 from heedful_frameworks.crewai import watch
-from tests.integrations.double_crewai import crew_of, shell_task
+from tests.integrations.double_crewai import Scripted, crew_of, shell_task
 from tests.integrations.doubles import (
+    PAGES,
     Call,
     Driven,
     ModelDown,
@@ -23,6 +25,33 @@ from tests.integrations.doubles import (
     grade,
 )
 from tests.integrations.test_hosts import host_that_judges, memory_in
+from tests.tables import cases
+
+
+class TextOnly(Scripted):
+    """A model that knows no calls of tools of its provider."""
+
+    @classmethod
+    def of(cls, model: Any) -> Any:
+        """Return a model with the script of another one."""
+        copy = cls(model="scripted")
+        copy._script = model._script
+        copy._driven = model._driven
+        return copy
+
+    def supports_function_calling(self) -> bool:
+        return False
+
+
+class Silent(TextOnly):
+    """A model that does not say what it uses."""
+
+    def supports_function_calling(self) -> bool:
+        return True
+
+    def _track_token_usage_internal(self, usage: Any) -> None:
+        pass
+
 
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
 
@@ -92,3 +121,29 @@ async def test_a_run_that_fails_is_over(tmp_path: Any) -> None:
     with pytest.raises(ModelDown):
         await crew_of(task).kickoff_async(inputs={ID_KEY: "one"})
     assert not await memory.store.read(memory.scope, episodes.session_events, "one")
+
+
+@cases("limit", {"calls": "calls=3", "tokens": "tokens=45"})
+def test_a_model_that_writes_its_calls_as_text_ends_with_its_budget(limit: str) -> None:
+    driven = Driven()
+    lines = 'Thought: I look.\nAction: shell\nAction Input: {{"command": "{}"}}'
+    script = [Say(lines.format(number)) for number in range(30)]
+    host = host_that_judges(None, policy=f"default, budget.{limit}")
+    task = watch(shell_task(TASK, script, driven), host)
+    assert task.agent is not None
+    task.agent.llm = TextOnly.of(task.agent.llm)
+    result = crew_of(task).kickoff()
+    assert len(driven.prompts) == 3
+    assert driven.commands == ["0", "1"]
+    verdict = verdict_of(result)
+    assert verdict is not None
+    assert verdict.stopped_by[0].rule == "budget"
+
+
+def test_a_model_that_reports_no_tokens_is_refused() -> None:
+    host = host_that_judges(None, policy="default, budget.tokens=45")
+    task = watch(shell_task(TASK, PAGES, Driven()), host)
+    assert task.agent is not None
+    task.agent.llm = Silent.of(task.agent.llm)
+    with pytest.raises(HookAborted, match="reports no tokens"):
+        crew_of(task).kickoff()

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from heedful import Done, Finding, Memory, policy
-from heedful.errors import Conflict, HeedfulError
+from heedful.errors import Conflict, HeedfulError, UsageUnknown
 from heedful.integrations import Host
+from heedful.loop.ladder import COST_UNITS
 from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.testing import conformance
@@ -74,6 +75,45 @@ async def test_a_host(double: Any, case: Any) -> None:
 
 def name_of(double: Any) -> str:
     return str(double.__name__.rpartition("double_")[2])
+
+
+def table_below(heading: str) -> list[list[str]]:
+    """Return the rows of the table below a heading of docs/integrations.md."""
+    page = Path("docs/integrations.md").read_text("utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [line.strip("| ").split(" | ") for line in lines[2:]]
+
+
+BUDGET_ROWS = table_below("Budgets")
+# As that table names them.
+TITLES = {
+    "adk": "Google ADK",
+    "agent_framework": "Microsoft Agent Framework",
+    "crewai": "CrewAI",
+    "haystack": "Haystack",
+    "langchain": "LangChain",
+    "openai_agents": "OpenAI Agents",
+    "pydantic_ai": "pydantic-ai",
+    "strands": "Strands",
+}
+
+
+@pytest.mark.parametrize("unit", COST_UNITS)
+async def test_a_host_keeps_the_budgets_that_the_docs_name(
+    double: Any, unit: str
+) -> None:
+    title = TITLES[name_of(double)]
+    [units] = [row[1] for row in BUDGET_ROWS if title in row[0].split(", ")]
+    host = host_that_judges(None, policy=f"default, budget.{unit}=1000")
+    work = double.drive(host, TASK, [Say("P1")], id="one")
+    if unit in units.split(", "):
+        driven = await work
+        assert driven.answer == "P1"
+        assert driven.verdict == Done(1, passed=True)
+    else:
+        with pytest.raises(UsageUnknown, match=f"{title} reports no {unit}"):
+            await work
 
 
 async def test_retries_keep_the_work_and_send_one_rejected_answer(

@@ -156,7 +156,7 @@ async def test_the_best_answer_is_last_and_rejected_ones_are_gone(
     assert best.content == "bad"
 
 
-def test_structured_answers_are_judged_as_data_and_usage_is_counted(
+def test_structured_answers_are_judged_and_usage_is_counted(
     tmp_path: Path,
 ) -> None:
     memory = memory_in(tmp_path)

@@ -18,7 +18,16 @@ from heedful.testing.conformance import CURE as FEEDBACK, TASK
 from heedful_frameworks.openai_agents import Judged, hold_back, run, run_streamed
 from tests.hosts import patient_host
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
-from tests.integrations.doubles import ERROR, Call, Driven, Say, Ticket, Turn, grade
+from tests.integrations.doubles import (
+    ERROR,
+    PAGES,
+    Call,
+    Driven,
+    Say,
+    Ticket,
+    Turn,
+    grade,
+)
 from tests.integrations.test_hosts import host_that_judges, memory_in
 from tests.tables import cases
 
@@ -242,3 +251,37 @@ async def test_streamed() -> None:
     _, retry, last = prompts(model)
     assert FEEDBACK in retry
     assert FEEDBACK not in last
+
+
+@cases(
+    "waits",
+    {"a stream that goes on": False, "a run that waits for approvals": True},
+)
+async def test_a_budget_of_tokens_ends(waits: bool) -> None:
+    driven = Driven()
+    host = host_that_judges(None, policy="default, budget.tokens=45")
+    agent, model = shell_agent(PAGES, driven, needs_approval=waits)
+    options: Any = {"host": host, "run_config": CONFIG}
+    if waits:
+        result = await run_approved(agent, id="one", **options)
+    else:
+        stream = run_streamed(agent, TASK, **options)
+        judged = [event async for event in stream if isinstance(event, Judged)]
+        result = judged[-1].result
+    assert len(model.calls) == 3
+    verdict = verdict_of(result)
+    assert verdict is not None
+    assert verdict.stopped_by[0].rule == "budget"
+
+
+async def test_agents_that_hand_over_to_each_other_spend_one_budget() -> None:
+    models = [scripted([Call("")], tool="transfer_to_other") for _ in range(2)]
+    first = Agent("other", model=models[0])
+    second = Agent("other", model=models[1], handoffs=[first])
+    first.handoffs.append(second)
+    host = host_that_judges(None, policy="default, budget.tokens=45")
+    result = await run(first, TASK, host=host, run_config=CONFIG)
+    assert sum(len(model.calls) for model in models) == 3
+    verdict = verdict_of(result)
+    assert verdict is not None
+    assert verdict.stopped_by[0].rule == "budget"

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry, TextPart, ToolOutput, UnexpectedModelBehavior
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    ModelResponse,
+    ModelRetry,
+    TextPart,
+    ToolCallPart,
+    ToolOutput,
+    UnexpectedModelBehavior,
+)
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from heedful import Done, policy
@@ -125,3 +135,34 @@ async def test_streams() -> None:
     assert last.result.output == "P1"
     assert verdict_of(last.result) == Done(2, passed=True)
     assert "answer with one of P0 to P3" in driven.prompts[1]
+
+
+class Refund(BaseModel):
+    order: str
+
+
+class Escalation(BaseModel):
+    order: str
+
+
+async def test_a_check_gets_the_class_of_a_union() -> None:
+    judged = list[Any]()
+
+    def is_escalated(answer: Any, context: Any) -> bool:
+        judged.append(answer)
+        return isinstance(answer, Escalation)
+
+    def answer(messages: Any, info: Any) -> ModelResponse:
+        tool = info.output_tools[len(judged)]
+        return ModelResponse([ToolCallPart(tool.name, {"order": "7"})])
+
+    host = host_that_judges(None, checks=[is_escalated])
+    agent: Any = Agent(
+        FunctionModel(answer),
+        output_type=[Refund, Escalation],
+        capabilities=[Heedful(host)],
+    )
+    result = await agent.run(TASK)
+    assert judged == [Refund(order="7"), Escalation(order="7")]
+    assert result.output == Escalation(order="7")
+    assert verdict_of(result) == Done(2, passed=True)

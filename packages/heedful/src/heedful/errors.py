@@ -265,22 +265,25 @@ class Changed(UsageError):
 
 
 class UsageUnknown(UsageError):
-    """A limit of tokens or of cost cannot be kept: no answer of `name` reports them.
+    """A limit cannot be kept, because `name` does not report what it limits.
 
-    The loop keeps its answers. `units` are "tokens", "cost" or both.
+    The loop keeps its answers. `units` are those of `Budget` that are not reported. A
+    `cure` says how to report them.
     """
 
-    def __init__(self, name: str, units: Sequence[str]) -> None:
+    def __init__(self, name: str, units: Sequence[str], cure: str = "") -> None:
         self.name = name
         self.units: tuple[str, ...] = tuple(units)
         counts = " and ".join(units)
-        price = ""
-        if "cost" in units:
-            price = "; or name the price of a token, heedful.Rung(…, price=…)"
+        if not cure:
+            cure = (
+                "return the answer of your SDK, or the candidate with a heedful.Usage"
+            )
+            if "cost" in units:
+                cure += "; or name the price of a token, heedful.Rung(…, price=…)"
         super().__init__(
             f"{name or 'the function'} reports no {counts}, so the limit of {counts} "
-            "cannot be kept; return the answer of your SDK, or the candidate with a "
-            f"heedful.Usage{price}; or leave the limit out"
+            f"cannot be kept; {cure}; or leave the limit out"
         )
 
 

@@ -94,10 +94,8 @@ def test_polls_are_a_list_of_names() -> None:
 def test_the_end_is_a_sentence_about_the_call_or_the_last_text() -> None:
     run = run_of()
     play(run, [LOOK] * 6)
-    sentence = (
-        'The run ended because look {"id": "A-1"} kept giving the same: no order A-1'
-    )
-    assert run.closing() == sentence
+    sentence = 'look {"id": "A-1"} kept giving the same: no order A-1'
+    assert run.closing() == f"The run ended: {sentence}"
     assert run.closing(["I look for it.", ""]) == "I look for it."
     assert run.done is not None
     assert run.done.stopped_by[0].rule == "repeat"

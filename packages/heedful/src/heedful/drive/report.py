@@ -70,10 +70,11 @@ class AttemptReport:
     model that wrote the output; by default, the answer or the loop names it. heedful
     also runs `checks` on the output; `refuse` is that of `run`. `request` is further
     JSON data of the report, such as the arguments of the checks; it is part of the
-    `name`. A `fault` says what is wrong with how a provider ended the output; by
-    default, the answer says it. If its evaluation is not `measured` by trusted judges,
-    or the loop has other goals than `goals`, its lessons wait in quarantine. Raises
-    InvalidInput, UsageError.
+    `name`. Checks get what is `judged` in place of the output, such as the object
+    whose JSON data it is. A `fault` says what is wrong with how a provider ended the
+    output; by default, the answer says it. If its evaluation is not `measured` by
+    trusted judges, or the loop has other goals than `goals`, its lessons wait in
+    quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None
@@ -90,6 +91,7 @@ class AttemptReport:
     goals: Sequence[record.Goal] | None = None
     model: str = ""
     fault: record.Finding | None = None
+    judged: Any = None
 
     def __post_init__(self) -> None:
         output = self.output
@@ -786,7 +788,7 @@ async def _evaluate(
 
     evaluate = None if reported is None else as_reported
     return await evaluated(
-        report.output,
+        report.output if report.judged is None else report.judged,
         _next_context(stored_loop),
         report.checks,
         evaluate,

@@ -8,9 +8,11 @@ the calls of tools that run.
 
 import asyncio
 import secrets
+import time
 from collections.abc import (
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterable,
     MutableMapping,
@@ -20,20 +22,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from heedful.drive.portal import run_sync
 from heedful.episodes.episode import Ended, Event
 from heedful.episodes.signals import canonical_json
-from heedful.errors import Conflict
+from heedful.errors import Conflict, UsageUnknown
 from heedful.integrations.host import Host, HostRun
 from heedful.integrations.repeats import Repeats
 from heedful.integrations.results import PASSED_OUTCOMES
 from heedful.lessons.render import MAX_MOMENT_CHARS
+from heedful.loop import policies
 from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.ladder import COST_UNITS
 from heedful.loop.record import NO_USAGE, Candidate, Usage
+from heedful.loop.stop import Budget, Stop
 from heedful.models.answers import value_at
 from heedful.models.call import count_cancels, current_task
 from heedful.validation import require
@@ -44,13 +49,28 @@ Role = Literal["user", "assistant"]
 ID_KEY = "heedful_id"
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
+# The budgets that most frameworks can keep: they know no price.
+COUNTED_UNITS = ("calls", "tokens", "seconds")
 # The runs of an adapter that are open in this process.
 MAX_OPEN_RUNS = 1_000
 
 
-def checked_host(host: Any) -> Host:
-    """Return `host`. Raises InvalidInput if it is no host."""
+def checked_host(
+    host: Any, framework: str = "", kept_units: Collection[str] = COUNTED_UNITS
+) -> Host:
+    """Return `host`, for a framework that can keep budgets of these units.
+
+    Raises InvalidInput if it is no host, and UsageUnknown if a budget limits another
+    unit.
+    """
     require(isinstance(host, Host), "host", host, "a Host: Host(checks=[…])")
+    parts = policies.policy(host.policy).parts
+    budgets = [part for part in parts if isinstance(part, Budget)]
+    for unit in COST_UNITS:
+        is_limited = any(getattr(budget, unit) is not None for budget in budgets)
+        if is_limited and unit not in kept_units:
+            cure = f"limit {' or '.join(kept_units)} instead"
+            raise UsageUnknown(framework, [unit], cure)
     return cast("Host", host)
 
 
@@ -59,18 +79,18 @@ class Attempts:
     """The attempts of one run: what each request shows, and the best answer.
 
     An adapter awaits `begin`, before each request asks for the `early_answer`, and
-    sends what `advised` returns. It adds the usage of the request to `spent` (or
-    calls `count` with the total), gives a text to `hear`, an answer to `judge`, and
-    runs a call by `watch`, or between `ask` and `keep`. When the run is over, also by
-    an error, it awaits `end`.
+    sends what `advised` returns. It adds the usage of the request to `run.spent` (or
+    calls `count` with the total) before the next one, gives a text to `hear`, an answer
+    to `judge`, and runs a call by `watch`, or between `ask` and `keep`. When the run is
+    over, also by an error, it awaits `end`.
 
     `recalled` is what memory has for the task. `rejected` is the last answer if it was
-    rejected, `feedback` what is wrong with it. `spent` is the usage of the current
-    attempt, `counted` that of the run before it. `running` has the tools of calls
-    without a result, by the ids of these calls. With `hold_back`, a call with advice
-    does not run at first; `held_back` has these calls. `place` is the number of
-    messages in a request before the rejected answer, None before the first request of
-    an attempt.
+    rejected, `feedback` what is wrong with it. `counted` is the usage that `run.spent`
+    has already. `spent_budget` is the stop of a budget while the agent works. `running`
+    has the tools of calls without a result, by the ids of these calls. With
+    `hold_back`, a call with advice does not run at first; `held_back` has these calls.
+    `place` is the number of messages in a request before the rejected answer, None
+    before the first request of an attempt.
     """
 
     run: HostRun
@@ -78,9 +98,9 @@ class Attempts:
     recalled: str = ""
     rejected: str = ""
     feedback: str = ""
-    spent: Usage = NO_USAGE
     counted: Usage = NO_USAGE
     verdict: Verdict | None = None
+    spent_budget: Stop | None = None
     running: dict[str, str] = field(default_factory=dict)
     held_back: set[str] = field(default_factory=set)
     last_text: str = ""
@@ -95,7 +115,10 @@ class Attempts:
 
         If that process ended the run, its best answer is the `early_answer`.
         """
+        self.run.asks_for_budget = True
         self.recalled = (await self.run.recall()).text
+        # What heedful took to look up lessons is no time of the agent.
+        self.run.attempt_began = time.monotonic()
         loop = self.run.loop
         if loop is None or not loop.loop.attempts:
             return
@@ -133,8 +156,8 @@ class Attempts:
         """The verdict that ends the run, None while it goes on or without checks."""
         loop = self.run.loop
         best = loop.loop.best if loop else None
-        if self.repeats.stopped:
-            return Done(best, passed=False, stopped_by=(self.repeats.stopped,))
+        if self.stopped:
+            return Done(best, passed=False, stopped_by=(self.stopped,))
         return self.verdict if isinstance(self.verdict, Done) else self.run.unjudged
 
     @property
@@ -157,14 +180,30 @@ class Attempts:
         """Keep the last text of the model, unless it says nothing."""
         self.last_text = text or self.last_text
 
+    @property
+    def stopped(self) -> Stop | None:
+        """Why the run ends while the agent works: its budget is spent, or it repeats a
+        call.
+        """
+        return self.spent_budget or self.repeats.stopped
+
+    def must_stop(self) -> bool:
+        """Ask whether a budget is spent; return True if the run ends, also by a repeat.
+
+        Raises UsageUnknown as `HostRun.spent_budget` does.
+        """
+        if self.stopped is None:
+            self.spent_budget = self.run.spent_budget()
+        return self.stopped is not None
+
     def closing(self, heard: Iterable[str] = (), *, at_limit: bool = False) -> str:
-        """Return the answer that ends the run because a call repeats, or "".
+        """Return the answer that ends the run because it `must_stop`, or "".
 
         Ask before each request to the model, which the answer replaces, and `at_limit`
         when the framework itself would end the run. `heard` are texts of the model that
         `hear` did not get. It is the best answer of the run, else its last text, else a
-        sentence about the call. Raises CancelledError if a client of the model has
-        swallowed one.
+        sentence about the reason. Raises UsageUnknown, and CancelledError if a client
+        of the model has swallowed one.
         """
         if count_cancels(current_task()) > self._cancels:
             raise asyncio.CancelledError
@@ -172,11 +211,11 @@ class Attempts:
         for text in heard:
             self.hear(text)
         self.repeats.before_request(at_limit=at_limit)
-        if self.repeats.stopped is None:
+        if not self.must_stop():
             return ""
         if self.run.best is not None:
             return self.best_text
-        return self.last_text or self.repeats.stopped.detail
+        return self.last_text or f"The run ended: {self.stopped}"
 
     def early_answer(self, heard: Iterable[str] = (), *, at_limit: bool = False) -> str:
         """Return the answer that ends the run without a request to the model, or "".
@@ -193,7 +232,7 @@ class Attempts:
         """Count what the run has used so far, of which `counted` is counted already."""
         before = self.counted
         self.counted = total
-        self.spent += Usage(
+        self.run.spent += Usage(
             total.calls - before.calls,
             total.prompt_tokens - before.prompt_tokens,
             completion_tokens=total.completion_tokens - before.completion_tokens,
@@ -207,15 +246,14 @@ class Attempts:
 
         The arguments are those of `HostRun.verdict`.
         """
-        if self.repeats.stopped:
+        if self.stopped:
             self.verdict = self.done
             return False
 
         # The agent goes on from what is wrong, perhaps with the same calls.
         self.repeats.forget()
         number = attempt or self.run.next
-        self.verdict = await self.run.verdict(output, self.spent, number, misfit=misfit)
-        self.spent = NO_USAGE
+        self.verdict = await self.run.verdict(output, attempt=number, misfit=misfit)
         if not isinstance(self.verdict, Again):
             return False
         self._reject(output, self.verdict.feedback)
@@ -366,11 +404,13 @@ class Adapter:
     """What the plugins of all frameworks have: the host, and the runs of this process.
 
     `runs` has those that are open. With `hold_back`, a call of a tool that failed
-    before does not run at first.
+    before does not run at first. Budgets that the `framework` cannot keep are refused.
     """
 
+    framework: ClassVar[str] = ""
+
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host: Host = checked_host(host)
+        self.host: Host = checked_host(host, self.framework)
         self.hold_back = hold_back
         self.runs: MutableMapping[Any, Any] = {}
 

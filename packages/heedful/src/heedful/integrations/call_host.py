@@ -60,7 +60,8 @@ class Advice:
     9,500 characters. `examples` are worked examples as chat turns, for hosts that can
     place turns before the task; `text` has them, too. `silence` is the reason if
     nothing is said. A person reads `notes`, such as the rule that was just stored. If
-    it `denies` the call, a rule of the user forbids it, and the call must not run.
+    it `denies` the call, the call must not run: a rule of the user forbids it, or the
+    budget of the run is spent.
     """
 
     text: str = ""

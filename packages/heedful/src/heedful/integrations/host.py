@@ -17,19 +17,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heedful.drive.report import ReportedLoop, open_loop
-from heedful.episodes.episode import Ended, Event
+from heedful.episodes.episode import Arguments, Ended, Event
 from heedful.episodes.reading import read
-from heedful.errors import NotFound
+from heedful.errors import InvalidInput, NotFound, UsageUnknown
 from heedful.integrations.call_host import Advice
 from heedful.integrations.reminders import measure_checks, settle_reminders
 from heedful.integrations.task_host import PromptRun, TaskHost
 from heedful.lessons.scope import DAY_SECONDS
+from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.loop.record import NO_USAGE, Candidate, Evaluation, Finding, Goal
-from heedful.loop.stop import Stop
+from heedful.loop.record import NO_USAGE, Candidate, Evaluation, Finding, Goal, Usage
+from heedful.loop.stop import Budget, Stop
 from heedful.memory.memory import Memory
 from heedful.memory.session_brief import tool_mistakes
 from heedful.memory.sessions import Learned, learn_session
+from heedful.models.answers import usage_of
 from heedful.store import episodes, loops
 from heedful.validation import Document, refuses_unknown_options, require
 
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from heedful.checks.refusal import Refusing
 
 __all__ = ["Advice", "Host", "HostRun"]
+REPORT_USAGE = (
+    "let the model report its usage, or after each of its answers call "
+    "run.spend(heedful.Usage(…))"
+)
 
 
 @refuses_unknown_options
@@ -47,7 +53,8 @@ class Host(TaskHost):
 
     Outputs are judged by `checks`, `refuse`, `goals`, `policy`, `memory_key`, `model`
     and `context`, which are those of `open_loop`; without checks and goals no run gets
-    a verdict. Tools in `polls` wait for something, so an agent may repeat their calls.
+    a verdict. The budgets of the `policy` bind while an agent works, also then. Tools
+    in `polls` wait for something, so an agent may repeat their calls.
 
     The other fields are the same for each kind of host. `memory` is a Memory, a Store,
     its name, or None. `everywhere` is the database of the user's own memory, whose
@@ -65,9 +72,11 @@ class Host(TaskHost):
     model: str = ""
     context: Any = None
     polls: Collection[str] = ()
+    budgets: tuple[Budget, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.budgets = policies.policy(self.policy).budgets
         require(
             not isinstance(self.polls, str),
             "polls",
@@ -102,12 +111,73 @@ class HostRun(PromptRun):
     `call_advice` has the advice about calls, by their ids. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
+    `spent` is what the current attempt has used, which began at `attempt_began`, in
+    seconds of the monotonic clock. An adapter that asks before each request whether a
+    budget is spent sets `asks_for_budget`.
     """
 
     host: Host
     loop: ReportedLoop | None = None
     outputs: list[Any] = field(default_factory=list)
     unjudged: Done | None = None
+    spent: Usage = NO_USAGE
+    attempt_began: float = field(default_factory=time.monotonic)
+    asks_for_budget: bool = False
+
+    def spend(self, usage: Any) -> Stop | None:
+        """Count what an answer of the model has used: a Usage, or the usage of an SDK.
+
+        Returns why the run must end, None while a budget has something left. Raises
+        InvalidInput, and UsageUnknown as `spent_budget` does.
+        """
+        counted = usage_of(usage)
+        if counted is None:
+            raise InvalidInput("usage", usage, "a Usage, or the usage of an SDK")
+        self.spent += counted
+        return self.spent_budget()
+
+    def spent_budget(self, *, has_answered: bool = False) -> Stop | None:
+        """Return why the run must end: the budget that it has spent; None without one.
+
+        Raises UsageUnknown if the model of the agent `has_answered`, or a call of it is
+        counted, and nothing that a budget limits is reported.
+        """
+        usage = self.spent.lasting(time.monotonic() - self.attempt_began)
+        if self.loop is not None:
+            usage += self.loop.loop.usage
+
+        for budget in self.host.budgets:
+            stop = budget.reached(usage)
+            if stop is not None:
+                return stop
+            unreported = budget.unreported(usage)
+            if unreported and (has_answered or usage.calls):
+                raise UsageUnknown("the model of the agent", unreported, REPORT_USAGE)
+        return None
+
+    async def before(
+        self,
+        tool: str,
+        arguments: Arguments,
+        call: str = "",
+        agent: str = "",
+        deny: bool = False,
+    ) -> Advice:
+        """Return how calls like this one failed, and what fixed them.
+
+        The arguments are those of `CallRun.before`. If a budget is spent, the advice
+        denies the call. Raises UsageUnknown if `spend` was not called with what a
+        budget limits.
+        """
+        stop = None
+        if not self.asks_for_budget:
+            stop = self.spent_budget(has_answered=True)
+        if stop is None:
+            return await super().before(tool, arguments, call, agent, deny)
+
+        text = f"The run must end: {stop.detail}. Answer with what you know."
+        self.call_advice.setdefault(call, []).append(text)
+        return Advice(text=text, denies=True)
 
     async def _advise(self, task: str) -> Advice:
         """Return the hint of the loop if there is one, else lessons on the task.
@@ -144,10 +214,12 @@ class HostRun(PromptRun):
         """Check an output and decide; None without checks and goals, or on a failure.
 
         A `misfit` says why the output is not of the type that the agent must answer
-        with: no check reads such an output, it is refused. Checks have no time limit
-        here. After the end of the loop, return the last verdict. An output with which
-        an earlier process stopped also returns it when it is reported again: the output
-        with the same number or, if the host does not count its `attempt`, an equal one.
+        with: no check reads such an output, it is refused. Checks get the output as it
+        is, and have no time limit here; its JSON data are stored. The `usage` is that
+        of the attempt, by default what `spend` has counted. After the end of the loop,
+        return the last verdict. An output with which an earlier process stopped also
+        returns it when it is reported again: the output with the same number or, if the
+        host does not count its `attempt`, an equal one.
         """
         if not self.judges:
             return None
@@ -178,12 +250,17 @@ class HostRun(PromptRun):
         if is_new and loop.ended:
             return loop.verdict
 
-        fields: Document = {"usage": NO_USAGE if usage is None else usage}
+        spent = self.spent if usage is None else usage_of(usage)
+        if spent is not None and not spent.seconds:
+            usage = spent.lasting(time.monotonic() - self.attempt_began)
+        fields: Document = {"usage": usage, "judged": output}
         if misfit:
             finding = Finding("output type", misfit, fix="answer with this type only")
             fields.update(evaluation=Evaluation(findings=(finding,)), checks=())
         if is_new:
             await loop.report(data, **fields)
+            self.spent = NO_USAGE
+            self.attempt_began = time.monotonic()
 
         self.outputs.append(output)
         return loop.verdict
@@ -310,4 +387,4 @@ def _plain_data(value: Any) -> Any:
 
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=repr)
+    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)

@@ -118,7 +118,7 @@ class Repeats:
         """End the run because of a call."""
         results = [step.result for step in self._steps if step.action == action]
         called = clean(redact(action), MAX_SHOWN_TEXT_CHARS)
-        reason = f"The run ended because {called} kept giving the same: {results[-1]}"
+        reason = f"{called} kept giving the same: {results[-1]}"
         self.stopped = Stop(Repeat.name, reason)
 
     def _find_open(self, call: str) -> _Step | None:

@@ -25,6 +25,7 @@ from heedful.loop.record import (
     Attempt,
     Evaluation,
     Loop,
+    Usage,
     format_score,
     thousandths,
 )
@@ -189,9 +190,10 @@ def died_out(rules: Iterable[StopRule], loop: Loop) -> bool:
 class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
-    None means no limit. The last attempt may exceed the limit. Failed calls count, too.
-    If no answer reports limited tokens or cost, `UsageUnknown` is raised before the
-    second call.
+    None means no limit. Calls, tokens and cost are counted when an answer is there, so
+    the last one may exceed the limit; `seconds` end an attempt that still runs. Failed
+    calls count, too. If no answer reports limited tokens or cost, `UsageUnknown` is
+    raised before the second call.
     """
 
     tokens: int | None = None
@@ -232,12 +234,21 @@ class Budget:
         return join_spent(figures["spent"], figures["limits"])
 
     def __call__(self, loop: Loop) -> Stop | None:
+        return self.reached(loop.usage)
+
+    def reached(self, usage: Usage) -> Stop | None:
+        """Return the stop of a loop that has used so much, None while it may go on."""
         limits = self._limits()
-        spent = {unit: getattr(loop.usage, unit) for unit in limits}
+        spent = {unit: getattr(usage, unit) for unit in limits}
         reached = {unit: n for unit, n in limits.items() if spent[unit] >= n}
         if not reached:
             return None
         return Stop(self.name, figures={"spent": spent, "limits": reached})
+
+    def unreported(self, usage: Usage) -> list[str]:
+        """Return the limited units of which a usage has nothing, but for seconds."""
+        units = self._limits().keys() - {"seconds"}
+        return sorted(unit for unit in units if not getattr(usage, unit))
 
 
 def uncounted(

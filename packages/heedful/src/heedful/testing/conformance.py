@@ -25,6 +25,7 @@ from heedful import (
     Finding,
     Memory,
 )
+from heedful.errors import UsageUnknown
 from heedful.integrations.host import Host
 from heedful.store import loops
 from heedful.testing import FixedEmbedder
@@ -108,6 +109,14 @@ class Drive(Protocol):
 
 TASK = "Give the severity of the ticket: the pump leaks"
 CURE = "answer with one of P0 to P3"
+# The requests to the model that a budget allows; a microsecond is over at once.
+BUDGETS = {
+    "calls=1": (1,),
+    "calls=3": (3,),
+    "tokens=1": (1,),
+    "cost=0.000001": (1,),
+    "seconds=0.000001": (0, 1),
+}
 
 
 def severity(candidate: Any, _: Any) -> Sequence[Finding]:
@@ -188,9 +197,45 @@ async def host_stops_a_call_that_repeats(drive: Drive) -> None:
     _expect("no order" in driven.answer, "the answer has the result", driven.answer)
 
 
+async def host_keeps_a_budget_or_refuses_it(drive: Drive) -> None:
+    """A spent budget ends a run with its last answer before the next request.
+
+    It does so in each unit, also without checks, and while the agent still calls tools.
+    A host that cannot count a unit raises UsageUnknown.
+    """
+    script = [ScriptedCall(f"page {number}") for number in range(30)]
+    for limit, allowed in BUDGETS.items():
+        budget = f"default, budget.{limit}"
+        for options in ({}, {"checks": [severity]}):
+            try:
+                host = _host(policy=budget, **options)
+                driven = await drive(host, "search", script, id=limit)
+            except UsageUnknown as error:
+                _expect(
+                    limit.startswith(tuple(error.units)), "it names the unit", error
+                )
+                continue
+            requests = len(driven.prompts)
+            _expect(requests in allowed, f"{limit} ends a run in time", requests)
+            _expect("'budget'" in repr(driven.verdict), "by its rule", driven.verdict)
+            _expect(driven.answer, "the run ends with an answer", driven.answer)
+
+
+async def host_accepts_the_last_answer_of_a_budget(drive: Drive) -> None:
+    """An answer that passes ends the run well, also if it has spent the budget."""
+    host = _host(checks=[severity], policy="default, budget.calls=3")
+    turns: list[Turn] = [ScriptedCall("ls"), ScriptedCall("cat"), Say("P1")]
+    driven = await drive(host, TASK, turns, id="one")
+    _expect_equal(driven.answer, "P1", "the third answer comes back")
+    _expect_equal(driven.verdict, Done(1, passed=True), "it passes")
+    _expect_equal(driven.commands, ["ls", "cat"], "all calls run")
+
+
 HOST: tuple[Case, ...] = (
     host_asks_again_and_recalls,
     host_returns_the_best_answer,
     host_warns_of_a_call_that_failed,
     host_stops_a_call_that_repeats,
+    host_keeps_a_budget_or_refuses_it,
+    host_accepts_the_last_answer_of_a_budget,
 )
