@@ -4,6 +4,7 @@ judge.
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,6 +123,26 @@ def test_a_critic_lists_issues_with_suggestions():
     assert [finding.severity for finding in blamed] == [0.9, 0.4]
     assert {finding.level for finding in blamed} == {"error"}
     assert evaluation.scores == {"severity": 0.9}
+
+
+@cases(
+    ("issues", "wanted"),
+    {
+        "a list of texts": (["It is blunt.", "No date."], ["It is blunt.", "No date."]),
+        "one text": ("It is blunt.", ["It is blunt."]),
+        "an empty text": (" ", []),
+        "other keys": (
+            [{"problem": "It is blunt.", "where": "line 1", "severity": 0.5}],
+            ["It is blunt.; line 1"],
+        ),
+    },
+)
+def test_issues_are_read_as_judges_write_them(issues, wanted):
+    model = ScriptedModel(answer_json(issues=issues))
+    evaluation = judge_candidate(checks.critic("issues", model))
+    assert [error.message for error in evaluation.errors] == wanted
+    assert evaluation.scores == {"severity": 0.5 if wanted else 0.0}
+    assert evaluation.usage.calls == 1
 
 
 def test_a_role_of_ones_own_may_be_data():
@@ -366,25 +387,55 @@ def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
     assert invalid.level == level
 
 
+# A judge that fails
+
+BROKEN: dict[str, Any] = {
+    "cannot judge": ScriptedModel("I cannot judge this.", "Sorry."),
+    "out of range": ScriptedModel(*[answer_json(alignment=9)] * 2),
+    "away": ScriptedModel(ModelError("away")),
+    "late": Function(lambda messages: time.sleep(60), timeout=0.01),
+}
+
+
+def panel_with(broken: Any, **options: Any) -> Any:
+    """A panel of two that answer 0.4 and 0.8, and of one that fails, the first."""
+    models = [broken, *(ScriptedModel(answer_json(alignment=x)) for x in (0.4, 0.8))]
+    members = [checks.critic("alignment", model) for model in models]
+    return checks.critics(members, **options)
+
+
+@cases("broken", BROKEN)
+def test_those_that_answer_decide_and_the_one_that_failed_is_named(broken):
+    evaluation = judge_candidate(panel_with(broken, quorum=2))
+    assert evaluation.scores["alignment"] == pytest.approx(0.6)
+    [note] = [found for found in evaluation.findings if "no vote" in found.message]
+    assert note.level == "note"
+    assert broken.name in note.message
+    assert evaluation.usage.calls >= 3
+
+
 @cases(
-    "error",
-    {"an error of the model": ModelError("away"), "any other error": KeyError("odd")},
+    ("error", "quorum"),
+    {
+        "all have to vote": (ModelError("away"), None),
+        "one vote less than the quorum": (ModelError("away"), 3),
+    },
 )
-def test_the_error_of_one_is_raised_and_the_others_are_cancelled(error):
-    cancelled: list[bool] = []
-
-    async def waiting(messages: Sequence[Any]) -> str:
-        try:
-            return str(await asyncio.Future[str]())
-        except asyncio.CancelledError:
-            cancelled.append(True)
-            raise
-
-    members = [
-        checks.critic("alignment", Function(waiting)),
-        checks.critic("drift", ScriptedModel(error)),
-    ]
-    with pytest.raises(type(error)) as raised:
-        judge_candidate(checks.critics(members))
+def test_without_a_quorum_the_error_has_what_the_others_said(error, quorum):
+    with pytest.raises(
+        ModelError, match=r"away.*alignment 0.4.*name it.*alignment 0.8"
+    ) as raised:
+        judge_candidate(panel_with(ScriptedModel(error), quorum=quorum))
     assert raised.value is error
-    assert cancelled == [True]
+    assert raised.value.usage.calls == 3
+
+
+def test_a_fault_of_a_model_is_no_missing_vote():
+    with pytest.raises(KeyError):
+        judge_candidate(panel_with(ScriptedModel(KeyError("odd")), quorum=2))
+
+
+@cases("quorum", {"none": 0, "more than there are": 4, "a text": "2"})
+def test_a_quorum_that_cannot_be_is_refused(quorum):
+    with pytest.raises(InvalidInput, match="quorum"):
+        panel_with(ScriptedModel(), quorum=quorum)

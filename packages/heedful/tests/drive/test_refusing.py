@@ -1,8 +1,10 @@
 """Exceptions that refuse an answer: what the next attempt hears, and how loops end."""
 
+import asyncio
+import enum
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
@@ -16,6 +18,7 @@ from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.loop.record import NO_CANDIDATE, Evaluation
 from heedful.memory.memory import Memory
+from heedful.models.function import Function
 from tests.completions import completion
 from tests.drive.support import WANTED, Generator, reread, session
 from tests.tables import cases
@@ -39,6 +42,16 @@ class Weight(ValueError):
 
 class Busy(OSError):
     """An exception that is none of an answer, unless a caller says so."""
+
+
+class Colour(enum.Enum):
+    """Values that an answer may have."""
+
+    RED = "red"
+
+
+def raise_(error: Exception) -> NoReturn:
+    raise error
 
 
 RIGHT = Voyage(ship="Erna", legs=[Leg(harbour="Bergen", miles=80)])
@@ -104,18 +117,125 @@ async def test_the_refused_answer_is_the_candidate_where_it_is_known(raising, te
     assert (candidate == NO_CANDIDATE) is (text is None)
 
 
-async def test_the_same_raised_twice_running_is_a_fault_of_the_function(any_store):
-    def generate(task: Any, hint: str) -> str:
-        hints.append(hint)
-        raise Weight("no scales")
+# What a function makes of the same answer of its model.
+SAME: dict[str, Callable[[], Any]] = {
+    "an error of the function": lambda: raise_(Weight("no scales")),
+    "an assertion without a text": lambda: raise_(AssertionError()),
+    "a text that is no number": lambda: float("twelve"),
+    "a value of no enumeration": lambda: Colour("mauve"),
+    "a class that the caller names": lambda: raise_(Busy("later")),
+}
 
+
+@pytest.mark.parametrize("revises", [False, True], ids=["generate", "revise"])
+@cases("make", SAME)
+async def test_a_function_that_raises_the_same_again_only_refuses(
+    any_store, make, revises
+):
+    calls: list[int] = []
+
+    def generate(task: Any, hint: str) -> str:
+        calls.append(1)
+        return WANTED if len(calls) == 4 else make()
+
+    options: dict[str, Any] = {"generate": generate}
+    if revises:
+        options = {
+            "initial": "a draft",
+            "revise": lambda task, draft, findings: generate(task, ""),
+            "policy": "attempts.limit=5",
+        }
+    result = await session(any_store, refuse=[Busy], **options).finish()
+    assert result.passed is True
+    assert len(calls) == 4
+
+
+async def test_a_loop_in_which_every_attempt_refuses_the_same_ends_by_its_policy():
+    result = await session(None, Weight("no scales")).finish()
+    assert len(result.loop.attempts) == 4
+    assert [stop.rule for stop in result.stopped_by] == ["attempts"]
+    assert isinstance(result.refused_by, Weight)
+
+
+@cases("error", {"a key": KeyError("scales"), "a type": TypeError("no scales")})
+async def test_a_fault_of_the_function_ends_the_loop_at_once(error):
+    generate = Generator(error, WANTED)
+    with pytest.raises(errors.GenerateFailed) as caught:
+        await session(None, generate=generate).finish()
+    assert caught.value.__cause__ is error
+    assert generate.calls == 1
+
+
+# -- an attempt that is late
+
+
+def late_once(place: str) -> dict[str, Any]:
+    """Options of a loop whose first attempt is late."""
     hints: list[str] = []
-    driver = session(any_store, generate=generate)
-    with pytest.raises(errors.GenerateFailed, match="twice running") as caught:
+
+    async def write(task: Any, hint: str = "") -> str:
+        hints.append(hint)
+        if len(hints) == 1:
+            await asyncio.Event().wait()
+        return WANTED
+
+    if place == "model":
+        return {"generate": Function(lambda messages: write(messages), timeout=0.05)}
+    return {"generate": write, "timeout": 0.05}
+
+
+@cases("place", {"the loop's limit": "loop", "the model's limit": "model"})
+async def test_a_late_attempt_is_made_again_if_the_caller_refuses_time_outs(
+    any_store, place
+):
+    driver = session(any_store, refuse=[TimeoutError], **late_once(place))
+    result = await driver.finish()
+    assert [attempt.has_candidate for attempt in result.loop.attempts] == [False, True]
+    assert result.passed is True
+    assert result.usage.calls == 2
+
+
+@cases("place", {"the loop's limit": "loop", "the model's limit": "model"})
+async def test_a_late_attempt_is_an_error_otherwise(place):
+    with pytest.raises(errors.ModelTimeout):
+        await session(None, **late_once(place)).finish()
+
+
+async def test_a_late_judge_is_no_fault_of_the_answer():
+    async def check(candidate: Any) -> None:
+        await asyncio.Event().wait()
+
+    driver = session(None, WANTED, checks=[check], timeout=0.05, refuse=[TimeoutError])
+    with pytest.raises(errors.ModelTimeout):
         await driver.finish()
-    assert isinstance(caught.value.__cause__, Weight)
-    assert "test_refusing.py:" in str(caught.value)
-    assert len(hints) == 2
+
+
+async def test_a_budget_of_seconds_ends_a_loop_that_refuses_time_outs():
+    options = late_once("loop") | {"timeout": None, "policy": "budget.seconds=0.05"}
+    result = await session(None, refuse=[TimeoutError], **options).finish()
+    assert [stop.rule for stop in result.stopped_by] == ["budget"]
+
+
+# -- a function that judges its own answers
+
+
+async def test_a_function_that_refused_once_judges_what_it_returns_then(
+    any_store, caplog
+):
+    driver = session(any_store, Weight("9 kg"), WANTED, checks=[])
+    result = await driver.finish()
+    assert result.passed is True
+    assert result.loop.attempts[-1].unjudged is False
+    assert result.explain().unjudged is False
+    assert caplog.messages == []
+    if any_store is not None:
+        assert (await reread(any_store)).shown_state == "passed"
+
+
+async def test_a_function_that_never_refused_is_not_known_to_judge():
+    result = await session(None, WANTED, checks=[], refuse=[Busy]).finish()
+    assert result.judged is False
+    assert result.explain().unjudged is True
 
 
 @cases(("refuse", "attempts"), {"named": ([Busy], 2), "not named": ([], 0)})

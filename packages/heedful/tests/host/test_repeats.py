@@ -1,8 +1,6 @@
 """Calls that repeat in a run: what is noted, what does not run, what ends the run."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -109,26 +107,3 @@ def test_a_limit_of_the_framework_ends_a_run_that_repeats(
     run = run_of()
     play(run, [LOOK] * calls)
     assert bool(run.closing(at_limit=True)) is ends
-
-
-async def test_a_cancelled_run_makes_no_further_call_of_the_model() -> None:
-    run = run_of()
-    began = asyncio.Event()
-    requests: list[str] = []
-
-    async def call_model() -> None:
-        requests.append(run.closing())
-        began.set()
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-
-    async def run_agent() -> None:
-        while True:
-            await call_model()
-
-    task = asyncio.create_task(run_agent())
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert requests == [""]

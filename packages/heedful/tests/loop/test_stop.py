@@ -250,6 +250,21 @@ def test_a_rule_names_what_it_saw(rule, loop, words):
     assert rule(loop).detail == words
 
 
+@cases(
+    ("texts", "stops"),
+    {
+        "another answer": (["a", "b"], False),
+        "a copy of the last": (["a", "a"], True),
+        "another, after a copy": (["a", "a", "b"], False),
+        "a copy of an earlier one": (["a", "b", "a"], True),
+    },
+)
+def test_a_copy_that_is_judged_milder_is_no_gain_for_a_plateau(texts, stops):
+    severities = (0.9, 0.7, 0.5)[: len(texts)]
+    milder = [Evaluation((finding("blunt", severity=s),)) for s in severities]
+    assert (Plateau(1)(loop_from(milder, texts)) is not None) is stops
+
+
 def test_an_echo_names_its_findings_in_bounded_words():
     stop = Echo(1)(
         loop_of(Evaluation(tuple(finding(f"{n} " + "long" * 50) for n in range(9))))

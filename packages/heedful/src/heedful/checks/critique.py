@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context, over_http
 from heedful.checks.json_values import ask_for_json
-from heedful.errors import MalformedAnswer, UnknownName
+from heedful.errors import MalformedAnswer, ModelError, UnknownName
 from heedful.loop import record
 from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model
@@ -434,13 +434,35 @@ def _read_biases(role: Role, answer: Fields, candidate: str) -> Iterator[Finding
 
 
 def _read_issues(role: Role, answer: Fields) -> Iterator[Finding]:
-    """Yield an error for each issue in an answer. Raises InvalidInput."""
-    for entry in _entries_in(answer, "issues"):
-        issue = _read_line(entry, "issue")
-        require(issue != "", "issue", entry["issue"], "text that is not empty")
+    """Yield an error for each issue in an answer. Raises InvalidInput.
+
+    Many judges write a text for the list or for an entry, or choose other keys: then
+    all texts of an entry are the issue.
+    """
+    issues: Any = answer.get("issues")
+    if isinstance(issues, str):
+        issues = [issues] if issues.strip() else []
+    is_list = isinstance(issues, list)
+    require(is_list, "issues", issues, "a list, empty if there is none")
+
+    for issue in issues:
+        entry = issue if isinstance(issue, dict) else {"issue": issue}
+        texts = [
+            text
+            for key, text in entry.items()
+            if isinstance(text, str) and key not in ("suggestion", "severity")
+        ]
+        entry = {
+            "issue": "; ".join(texts),
+            "suggestion": "",
+            "severity": record.DEFAULT_SEVERITY,
+            **entry,
+        }
+        message = _read_line(entry, "issue")
+        require(message != "", "issue", issue, "text that is not empty")
         yield Finding(
             role.name,
-            issue,
+            message,
             fix=_read_line(entry, "suggestion"),
             severity=_read_share(entry, "severity"),
         )
@@ -477,11 +499,12 @@ def _read_line(answer: Fields, name: str) -> str:
 class Critic:
     """A check that asks one or more judges; also an evaluator.
 
-    Create one with `critic` or `critics`.
+    It judges if `quorum` of them do. Create one with `critic` or `critics`.
     """
 
     judges: tuple[Judge, ...]
     name: str = "critic"
+    quorum: int = 1
     pure: ClassVar[bool] = False
 
     @property
@@ -490,24 +513,51 @@ class Critic:
         return tuple(dict.fromkeys(judge.role.name for judge in self.judges))
 
     async def __call__(self, candidate: Any, context: Context) -> Evaluation:
-        """Ask all judges and combine their opinions.
+        """Ask all judges and combine the opinions of those that answer.
 
-        Raises MalformedAnswer, ModelError.
+        Notes name the others. If fewer than the quorum answer, raises the first
+        MalformedAnswer or ModelError, with what the other judges said.
         """
         import asyncio
 
-        tasks = []
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks += [
-                    group.create_task(judge.opinion(candidate, context))
-                    for judge in self.judges
-                ]
-        except ExceptionGroup as failed:
-            # Callers handle the error of one judge; the first one cancels the others.
-            raise failed.exceptions[0] from None
+        answers = await asyncio.gather(
+            *(judge.opinion(candidate, context) for judge in self.judges),
+            return_exceptions=True,
+        )
+        opinions: list[Evaluation] = []
+        failures: list[ModelError] = []
+        notes: list[Finding] = []
+        usage = record.NO_USAGE
+        for judge, answer in zip(self.judges, answers, strict=True):
+            if isinstance(answer, Evaluation):
+                opinions.append(answer)
+            elif isinstance(answer, ModelError):
+                failures.append(answer)
+                why = f"no vote of model {judge.model.name!r}: {answer}"
+                notes.append(Finding(judge.role.name, why, level="note", severity=0.0))
+            else:
+                raise answer
+            usage += answer.usage or record.NO_USAGE
 
-        return combine([task.result() for task in tasks])
+        if len(opinions) < self.quorum:
+            raise _without_quorum(failures[0], opinions, usage)
+        evaluation = combine(opinions)
+        findings = (*evaluation.findings, *notes)
+        return replace(evaluation, findings=findings, usage=usage)
+
+
+def _without_quorum(
+    failure: ModelError, opinions: Sequence[Evaluation], usage: record.Usage
+) -> ModelError:
+    """Return the failure of a judge with what the others said, and the usage of all."""
+    said = []
+    for opinion in opinions:
+        scores = [f"{name} {score:g}" for name, score in opinion.scores.items()]
+        said.append(f"{', '.join(scores)} ({opinion.findings[0].message})")
+    if said:
+        failure.args = (f"{failure}; the other judges said: {'; '.join(said)}",)
+    failure.usage = usage
+    return failure
 
 
 @over_http("judge")
@@ -562,7 +612,8 @@ def critic(
 
 
 @over_http("judge")
-def critics(members: Sequence[Critic | Fields]) -> Critic:
+@refuses_unknown_options
+def critics(members: Sequence[Critic | Fields], quorum: int | None = None) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 
     A member is a critic or a mapping of arguments of `critic`. A score is the median
@@ -571,8 +622,9 @@ def critics(members: Sequence[Critic | Fields]) -> Critic:
     severe remains. If most members answer a verdict with true, the error of the others
     becomes a warning. `preference` (0..1) is the mean of the members' mean scores:
     at_most scores count as 1 minus their value, and low confidence moves the mean of a
-    member towards 0.5. If a member raises an exception, the other calls are cancelled.
-    Raises InvalidInput, UnknownName.
+    member towards 0.5. A member that raises, is late, or answers nothing usable has no
+    vote. `quorum` is how many members have to vote, by default all; with fewer votes
+    the panel fails as a single critic does. Raises InvalidInput, UnknownName.
     """
     are_members = isinstance(members, Sequence) and members
     require(are_members, "members", members, "a list of critics, one or more")
@@ -582,7 +634,12 @@ def critics(members: Sequence[Critic | Fields]) -> Critic:
         if not isinstance(member, Critic):
             member = critic(**member)
         judges += member.judges
-    return Critic(tuple(judges), "critics")
+
+    if quorum is None:
+        quorum = len(judges)
+    allowed = f"a number of judges, 1 to {len(judges)}"
+    require(quorum in range(1, len(judges) + 1), "quorum", quorum, allowed)
+    return Critic(tuple(judges), "critics", quorum)
 
 
 def combine(opinions: Sequence[Evaluation]) -> Evaluation:

@@ -26,7 +26,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial, wraps
@@ -55,7 +54,7 @@ from heedful.loop.record import (
     Finding,
 )
 from heedful.loop.stop import requirement_of, rule_name
-from heedful.models.call import HeedCancel
+from heedful.models.call import in_own_task
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_data
 from heedful.validation import (
@@ -139,16 +138,24 @@ async def call(
             else:
                 value = _call_function(function, *arguments)
 
-            # Only what waits can be cancelled; it may also return an iterator.
-            is_async = hasattr(value, "__await__") or isinstance(value, AsyncIterator)
-            with HeedCancel() if is_async else nullcontext():
-                if hasattr(value, "__await__"):
-                    value = read_iterator(await value)
-                if isinstance(value, AsyncIterator):
-                    value = Yielded([part async for part in value])
+            # Only what waits can be cancelled, and needs a task.
+            if hasattr(value, "__await__") or isinstance(value, AsyncIterator):
+                value = await in_own_task(_await_value(value))
             return value
     finally:
         _context.reset(token)
+
+
+async def _await_value(value: Any) -> Any:
+    """Return what a value of the user has when it is awaited, and read what it yields.
+
+    An awaitable may also return an iterator.
+    """
+    if hasattr(value, "__await__"):
+        value = read_iterator(await value)
+    if isinstance(value, AsyncIterator):
+        value = Yielded([part async for part in value])
+    return value
 
 
 class Yielded(list[Any]):
@@ -569,9 +576,9 @@ class _Judge:
                 if is_final or not tries:
                     raise
             except errors.ModelError as error:
-                # A judge has already asked its model again: its error counts both.
-                usage = error.usage
-                if not tries or (usage is not None and usage.calls > 1):
+                # After a malformed answer, a judge has already asked its model again.
+                has_asked = isinstance(error, errors.MalformedAnswer) and error.usage
+                if not tries or (has_asked and error.usage.calls > 1):
                     raise
             except errors.UsageError as error:
                 # For example the check made a Finding with a wrong severity.

@@ -15,12 +15,7 @@ from typing import Any, NamedTuple
 from heedful.errors import HeedfulError, place_of
 from heedful.faults import allowed_form, json_path, path_kind, word_problem
 from heedful.loop.finding_key import relative_distance
-from heedful.loop.record import (
-    ANSWER_CHECK,
-    Attempt,
-    Finding,
-    Usage,
-)
+from heedful.loop.record import ANSWER_CHECK, Finding, Usage
 from heedful.models.answers import answer_of, unfinished
 from heedful.redact import redact, redact_start
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
@@ -219,27 +214,12 @@ class RefusedAnswer:
     """The answer of a function that raised a refusing exception instead of returning.
 
     `value` is the refused text or data, None if the exception does not carry it.
-    `is_about_data` is true for an error that can only come from judging data.
     """
 
     value: Any
     findings: tuple[Finding, ...]
     usage: Usage
     model: str
-    is_about_data: bool
-
-    def repeats(self, attempts: Sequence[Attempt]) -> bool:
-        """Return True if the last attempt failed alike: then the function is at fault.
-
-        That is not known of an error that is about data, or that carries the answer.
-        """
-        if self.is_about_data or self.value is not None or not attempts:
-            return False
-        last = attempts[-1]
-        evaluation = last.evaluation
-        if last.has_candidate or evaluation is None:
-            return False
-        return evaluation.findings == self.findings
 
 
 def refused_answer(error: BaseException) -> RefusedAnswer:
@@ -265,7 +245,6 @@ def refused_answer(error: BaseException) -> RefusedAnswer:
         findings=tuple(findings),
         usage=usage,
         model=model,
-        is_about_data=_reader_of(error) is not None,
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.checks.output import to_stored
+from heedful.checks.refusal import refuses
 from heedful.drive.generate import (
     CandidateBatch,
     Producer,
@@ -31,7 +32,7 @@ from heedful.drive.journal import (
     append_attempt,
     decision_entry,
 )
-from heedful.drive.judgement import Judges, find_repeat
+from heedful.drive.judgement import FUNCTION_JUDGE, Judges, find_repeat
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
 from heedful.loop.runs import Failure, StageHead, with_stage_feedback
@@ -180,9 +181,7 @@ class NextAttempt:
         limit = min(budget_left, self.timeout or budget_left)
 
         try:
-            # No timer without a limit: it costs a tenth of an attempt.
-            async with nullcontext() if limit == inf else asyncio.timeout(limit):
-                value, attempt = await self._generate_and_judge(began)
+            value, attempt = await self._make_within(limit, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
 
@@ -205,6 +204,29 @@ class NextAttempt:
             raise
 
         return await self._decide_on(value, attempt)
+
+    async def _make_within(
+        self, limit: float, began: float
+    ) -> tuple[Any, record.Attempt]:
+        """Return the best candidate of the attempt, and the record of the attempt.
+
+        An answer that comes too late is refused if the caller's `refuse` has
+        TimeoutError. Otherwise raises TimeoutError after `limit` seconds, and
+        ModelTimeout; so it does if a judge is late, or if a budget sets the limit.
+        """
+        try:
+            # No timer without a limit: it costs a tenth of an attempt.
+            async with nullcontext() if limit == inf else asyncio.timeout(limit):
+                return await self._generate_and_judge(began)
+        except (TimeoutError, errors.ModelTimeout) as error:
+            is_over_budget = isinstance(error, TimeoutError) and limit != self.timeout
+            lateness = TimeoutError("there was no answer in time")
+            may_refuse = refuses(lateness, self.judges.refuse)
+            if is_over_budget or self.state.answer is not None or not may_refuse:
+                raise
+            failure = errors.GenerateFailed(str(lateness))
+            failure.__cause__ = lateness
+            return self._refused_attempt(failure, began)
 
     async def _generate_and_judge(self, began: float) -> tuple[Any, record.Attempt]:
         """Return the best candidate of the attempt, and the record of the attempt."""
@@ -240,7 +262,7 @@ class NextAttempt:
             usage=usage.lasting(time.perf_counter() - began),
             repeats=find_repeat(candidate, self.state.loop, rung),
             greedy=model_wrote and context.temperature == 0,
-            judged_by=self.judges.names,
+            judged_by=self.judges.names_in(self.state.loop),
             model=answer.model,
             rung=rung,
             draft=self.initial is not None,
@@ -334,13 +356,13 @@ class NextAttempt:
     ) -> tuple[Any, record.Attempt]:
         """Return the attempt of a function that refused its own answer by raising.
 
-        Raises `error` if the exception does not refuse, or if the function is at fault.
+        Raises `error` if the exception does not refuse: the function is at fault.
         A stage that never had an output raises its exception, too, instead of ending:
         the next stage could not go on without an output.
         """
         loop = self.state.loop
         rung = self.verdict.rung
-        refused = self.judges.refusal(error, loop.attempts)
+        refused = self.judges.refusal(error)
         value = refused.value
         # The candidate of a stage is its change of the state, which it has not made.
         if self.stage is not None:
@@ -355,7 +377,7 @@ class NextAttempt:
             evaluation=record.Evaluation(refused.findings, met=0.0),
             usage=refused.usage.lasting(time.perf_counter() - began),
             repeats=find_repeat(candidate, loop, rung),
-            judged_by=self.judges.names,
+            judged_by=self.judges.names or FUNCTION_JUDGE,
             model=self._producer.model or refused.model,
             rung=rung,
         )

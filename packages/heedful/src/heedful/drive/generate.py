@@ -653,7 +653,7 @@ def choose_best(
 def warn_if_unjudged(producer: Producer, loop: Loop) -> None:
     """Warn if the loop passed because nothing judged its last attempt."""
     last = loop.attempts[-1] if loop.attempts else None
-    if last is None or not last.unjudged or loop.judges_itself:
+    if last is None or not last.unjudged:
         return
     if last.evaluation is not None and last.evaluation.passes(loop.goals):
         _warn_once(producer.name, f"passed, but {UNJUDGED}. {UNJUDGED_ADVICE}")

@@ -292,6 +292,7 @@ class Lease:
             return
         loops.working_drivers.add(self.owner)
         self._driver = asyncio.current_task()
+        self._cancels_before = self._driver.cancelling() if self._driver else 0
         self._heartbeats = list[asyncio.Task[None]]()
         # Most attempts end before a lease has to be renewed.
         self._timer = asyncio.get_running_loop().call_later(
@@ -319,7 +320,9 @@ class Lease:
         # The heartbeat has cancelled the driver; the caller should see the reason.
         was_cancelled = lost is not None and isinstance(error, asyncio.CancelledError)
         driver = self._driver
-        if was_cancelled and driver is not None and driver.uncancel() == 0:
+        if not was_cancelled or driver is None:
+            return
+        if driver.uncancel() <= self._cancels_before:
             raise LeaseLost(str(lost)) from None
 
     async def open(self, head: Head) -> StoredLoop | None:

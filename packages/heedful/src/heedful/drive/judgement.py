@@ -26,6 +26,9 @@ from heedful.loop import record, stop
 from heedful.loop.similarity import find_near_repeat
 from heedful.models.answers import CALL_KEY
 
+# The judge of a loop without any other whose function refuses answers by raising.
+FUNCTION_JUDGE = (record.ANSWER_CHECK,)
+
 
 def judge_names(
     checks: Sequence[Check], evaluate: Evaluate | None, output: Output | None
@@ -63,22 +66,25 @@ class Judges:
     memory: LoopMemory | None
     refusals: list[BaseException] = field(default_factory=list)
 
-    def refusal(
-        self, error: errors.GenerateFailed, attempts: Sequence[record.Attempt]
-    ) -> RefusedAnswer:
+    def names_in(self, loop: record.Loop) -> tuple[str, ...]:
+        """Return the names of what judges the next answer of a loop.
+
+        A function that has refused an answer judges those that it returns.
+        """
+        if not self.names and loop.judges_itself:
+            return FUNCTION_JUDGE
+        return self.names
+
+    def refusal(self, error: errors.GenerateFailed) -> RefusedAnswer:
         """Return the answer that a function refused by raising.
 
-        Raises `error` if its exception does not refuse, or if the function is at fault.
+        Raises `error` if its exception does not refuse: then the function is at fault.
         """
         cause = error.__cause__
         if cause is None or not refuses(cause, self.refuse):
             raise error
-        refused = refused_answer(cause)
-        if refused.repeats(attempts):
-            message = f"{error}, twice running: correct the function"
-            raise errors.GenerateFailed(message) from cause
         self.refusals.append(cause)
-        return refused
+        return refused_answer(cause)
 
     async def best_of(
         self,

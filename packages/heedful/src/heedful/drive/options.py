@@ -66,9 +66,10 @@ class LoopOptions(TypedDict, total=False):
     to prompts: "rules", "examples" or "both". With "rules" it never stores or shows
     outputs, only errors and fixes. A ValueError, an AssertionError or an error of these
     further classes, `refuse`, that a check or generator raises is no fault: it refuses
-    the answer, and its text is the feedback. After an error of the classes `retry_on`,
-    the generator is called again in the same attempt, once for each of the seconds
-    `wait`, which pass before the call.
+    the answer, and its text is the feedback. If TimeoutError is one of them, an answer
+    that misses the `timeout` of the attempt or of its model is refused, too. After an
+    error of the classes `retry_on`, the generator is called again in the same attempt,
+    once for each of the seconds `wait`, which pass before the call.
     """
 
     scope: Scope | None

@@ -6,7 +6,6 @@ framework: what was recalled, the last rejected answer, the tokens of the attemp
 the calls of tools that run.
 """
 
-import asyncio
 import secrets
 import time
 from collections.abc import (
@@ -40,7 +39,6 @@ from heedful.loop.ladder import COST_UNITS
 from heedful.loop.record import NO_USAGE, Candidate, Usage
 from heedful.loop.stop import Budget, Stop
 from heedful.models.answers import value_at
-from heedful.models.call import count_cancels, current_task
 from heedful.validation import require
 
 T = TypeVar("T")
@@ -108,7 +106,6 @@ class Attempts:
 
     def __post_init__(self) -> None:
         self.repeats: Repeats = Repeats(self.run.host.polls)
-        self._cancels = count_cancels(current_task())
 
     async def begin(self) -> None:
         """Recall; if an earlier process was interrupted, go on after its last answer.
@@ -202,12 +199,8 @@ class Attempts:
         Ask before each request to the model, which the answer replaces, and `at_limit`
         when the framework itself would end the run. `heard` are texts of the model that
         `hear` did not get. It is the best answer of the run, else its last text, else a
-        sentence about the reason. Raises UsageUnknown, and CancelledError if a client
-        of the model has swallowed one.
+        sentence about the reason. Raises UsageUnknown.
         """
-        if count_cancels(current_task()) > self._cancels:
-            raise asyncio.CancelledError
-
         for text in heard:
             self.hear(text)
         self.repeats.before_request(at_limit=at_limit)

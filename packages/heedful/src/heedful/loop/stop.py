@@ -478,8 +478,9 @@ class Repeat:
 @dataclass(frozen=True, slots=True)
 class Plateau:
     """Stop after `patience` attempts without improvement, or when the last attempt has
-    findings and all of them are less severe than `floor` (0..1). None switches a
-    condition off.
+    findings and all of them are less severe than `floor` (0..1). An exact copy of an
+    earlier candidate is no improvement here, even if it is judged better. None switches
+    a condition off.
     """
 
     patience: int | None = 2
@@ -516,7 +517,7 @@ class Plateau:
             return None
 
         figures: dict[str, object] = {}
-        index = loop.last_improvement
+        index = self._last_gain(loop)
         later = len(loop.attempts) - index - 1
         if self._is_below_floor(last):
             worst = format_score(last.worst)
@@ -528,8 +529,18 @@ class Plateau:
 
     def meter(self, loop: Loop) -> tuple[float, float]:
         """Return the value that the rule compares, and its limit."""
-        without_gain = len(loop.attempts) - 1 - loop.last_improvement
+        without_gain = len(loop.attempts) - 1 - self._last_gain(loop)
         return max(0, without_gain), self.patience or 0
+
+    @staticmethod
+    def _last_gain(loop: Loop) -> int:
+        """Return the index of the last attempt that improved and is no copy, or 0."""
+        gains = [
+            index
+            for index, first in enumerate(loop.repeats(near=False))
+            if first is None and loop.improved[index]
+        ]
+        return max(gains, default=0)
 
     def _is_below_floor(self, last: Evaluation) -> bool:
         """Return True if there are findings, and none is as severe as the floor."""

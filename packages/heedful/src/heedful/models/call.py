@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,50 +37,23 @@ DEFAULT_CALL_OPTIONS: Document = {
 RETRY_TEMPERATURE_STEP = 0.5
 
 
-def current_task() -> asyncio.Task[Any] | None:
-    """Return the task that runs in this thread, if any."""
+async def in_own_task(work: Coroutine[Any, Any, T]) -> T:
+    """Await the work of other code in a task of its own; return its result.
+
+    What that code leaves on its task ends with it: in Python 3.11 and 3.12, a TaskGroup
+    whose failure is caught leaves the task marked as cancelled. So only somebody
+    outside can cancel the task of the caller. Raises CancelledError then, even if the
+    work swallows it: some clients catch every exception of a request and try again, or
+    raise another one, and the caller would go on with its next call.
+    """
+    caller = asyncio.current_task()
+    assert caller is not None  # a coroutine that waits runs in a task
+    cancels_before = caller.cancelling()
     try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None  # no event loop runs in this thread
-
-
-def count_cancels(task: asyncio.Task[Any] | None) -> int:
-    """Return how often a task was asked to end, and has not; 0 without a task."""
-    return task.cancelling() if task else 0
-
-
-class HeedCancel:
-    """A `with` block that raises CancelledError if its body swallowed that of its task.
-
-    Some clients catch every exception of a request and try again, or raise another one.
-    The task would go on with its next call.
-    """
-
-    __slots__ = ("_before", "_task")
-
-    def __enter__(self) -> None:
-        self._task = current_task()
-        self._before = count_cancels(self._task)
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        is_cancelled = count_cancels(self._task) > self._before
-        if is_cancelled and (error is None or _is_of_cancel(error)):
-            raise asyncio.CancelledError from error
-
-
-def _is_of_cancel(error: BaseException) -> bool:
-    """Return whether an exception was raised while a cancellation was handled.
-
-    A failed TaskGroup leaves its task marked as cancelled in Python 3.11 and 3.12; its
-    exception was not.
-    """
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, asyncio.CancelledError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
+        return await asyncio.create_task(work)
+    finally:
+        if caller.cancelling() > cancels_before:
+            raise asyncio.CancelledError
 
 
 async def complete(
@@ -94,8 +67,8 @@ async def complete(
     turns = [(message.role, message.content) for message in messages]
     span_settings = {name: settings[name] for name in settings if name != "schema"}
 
-    with HeedCancel(), telemetry.chat(model.name, turns, span_settings) as end_span:
-        answer = await model.complete(messages, **settings)
+    with telemetry.chat(model.name, turns, span_settings) as end_span:
+        answer = await in_own_task(model.complete(messages, **settings))
         used = answer.usage
         end_span(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
         return answer
