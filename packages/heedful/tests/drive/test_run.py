@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -44,6 +45,25 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     assert result.candidate == WANTED
     assert [a.candidate.text for a in result.loop.attempts] == ["a", WANTED]
     assert result.usage.calls == 5
+
+
+@pytest.mark.parametrize("waiting", ["generate", "check"])
+async def test_as_many_plain_functions_run_at_once_as_the_caller_has_loops(waiting):
+    at_once = 40
+    barrier = threading.Barrier(at_once, timeout=60)
+
+    def generate(task: Any, hint: str) -> str:
+        if waiting == "generate":
+            barrier.wait()
+        return WANTED
+
+    def check(candidate: Any, context: Context) -> None:
+        if waiting == "check":
+            barrier.wait()
+
+    loops = [drive(generate=generate, checks=[check]) for _ in range(at_once)]
+    results = await asyncio.gather(*loops)
+    assert all(result.passed for result in results)
 
 
 @cases(

@@ -26,9 +26,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextvars import ContextVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import lru_cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -134,7 +135,8 @@ async def call(
     try:
         with UserCode(failed):
             if thread:
-                value = await asyncio.to_thread(_call_function, function, *arguments)
+                job = partial(_call_function, function, *arguments)
+                value = await _in_thread(job)
             else:
                 value = _call_function(function, *arguments)
 
@@ -144,6 +146,23 @@ async def call(
             return value
     finally:
         _context.reset(token)
+
+
+async def _in_thread(job: Callable[[], Any]) -> Any:
+    """Run a job in a thread, with the context variables of the caller."""
+    run = asyncio.get_running_loop().run_in_executor
+    return await run(_threads(os.getpid()), copy_context().run, job)
+
+
+@cache
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Return the threads of a process for functions of the user.
+
+    Threads start when needed, for as many functions as the caller lets run at once. The
+    default executor of asyncio has a few more threads than there are cores, and a
+    function keeps its thread while it waits, be it for others in `run_sync`.
+    """
+    return ThreadPoolExecutor(512, "heedful-call")
 
 
 async def _await_value(value: Any) -> Any:

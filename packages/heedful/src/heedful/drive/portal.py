@@ -10,7 +10,6 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -38,9 +37,6 @@ _level: ContextVar[int] = ContextVar("heedful_level", default=0)
 def _loop(level: int) -> asyncio.AbstractEventLoop:
     """Return the background loop of a level; the first call starts it in a thread."""
     loop = asyncio.new_event_loop()
-    # A plain function keeps its thread while it waits in `run_sync`, so with too few
-    # threads such functions would wait for each other. Threads start when needed.
-    loop.set_default_executor(ThreadPoolExecutor(512, "heedful-call"))
 
     def run_forever() -> None:
         """Run the event loop until it is closed."""

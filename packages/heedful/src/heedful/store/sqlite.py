@@ -573,7 +573,7 @@ def connect(
 
         db = sqlite3.connect(
             address,
-            busy_seconds,
+            timeout=busy_seconds,
             isolation_level=None,  # `begin` and `commit` are statements of ours
             check_same_thread=False,  # another thread may close it, such as for a fork
             factory=Connection,
