@@ -139,7 +139,7 @@ def test_what_the_evidence_does_not_rule_out_is_not_found(evidence, text, verdic
     "text", ["Total 35 EUR", "North 99 USD", "Revenue 99 euros", "Growth 35 %"]
 )
 def test_a_number_behind_a_word_with_a_capital_is_judged(text):
-    assert number_verdicts(text, {"total": 312}) == ["not found"]
+    assert number_verdicts(text, {"costs": 312}) == ["not found"]
     assert number_verdicts(text, {"total": 35, "other": 99}) == ["supported"]
 
 
@@ -152,6 +152,92 @@ def test_a_figure_in_the_wrong_place_is_refused(evidence, right, wrong):
     check = grounding(evidence)
     assert [f for f in findings(check, right) if f.level == "error"] == []
     assert [f for f in findings(check, wrong) if f.level == "error"] != []
+
+
+PERMITS = [
+    {"permit": "quarry", "fee": 3_400, "page": 17, "clause": 5.2},
+    {"permit": "harbour", "fee": 9_100, "page": 230, "clause": 8.4},
+]
+
+
+@pytest.mark.parametrize(
+    "citation",
+    [
+        "(page {})",
+        "(page: {})",
+        "(page no. {})",
+        "(p. {})",
+        "(pp. {})",
+        "(pg. {})",
+        "(Fig. {})",
+        ", see p. {}",
+        "on page {} of the register",
+    ],
+)
+@pytest.mark.parametrize("fee", ["The quarry costs 3,400", "Quarry: a fee of 3,400"])
+def test_a_page_is_compared_with_the_row_whose_figure_it_follows(fee, citation):
+    right = f"{fee} {citation.format(17)}."
+    assert number_verdicts(right, PERMITS) == ["supported", "supported"]
+    wrong = f"{fee} {citation.format(230)}."
+    assert number_verdicts(wrong, PERMITS) == ["supported", "contradicted"]
+
+
+@cases(
+    "text, verdicts",
+    {
+        "its own column": (
+            "The quarry has clause 5.2 and on page 17 a fee of 3,400.",
+            ["supported"] * 3,
+        ),
+        "the column of the next figure": (
+            "The quarry stands on page 17 with a fee of 9,100.",
+            ["supported", "contradicted"],
+        ),
+        "exchanged": (
+            "The quarry costs 17 (page 3,400).",
+            ["supported", "contradicted"],
+        ),
+        "the number of another row": (
+            "The quarry costs 9,100 (page 17).",
+            ["contradicted", "supported"],
+        ),
+        "a word behind a figure": (
+            "The quarry: 17 page 3,400 fee.",
+            ["supported", "supported"],
+        ),
+    },
+)
+def test_a_word_directly_before_a_figure_names_its_column_alone(text, verdicts):
+    assert number_verdicts(text, PERMITS) == verdicts
+
+
+def test_a_word_before_a_figure_names_its_column_if_no_word_behind_does():
+    assert number_verdicts("Total 35 EUR", {"total": 312}) == ["contradicted"]
+
+
+def test_the_year_of_a_row_is_not_compared_with_a_number_before_it():
+    tides = [
+        {"port": "Brest", "year": 2019, "metres": 7.3},
+        {"port": "Brest", "year": 2020, "metres": 6.8},
+    ]
+    assert find_wrong("Brest saw 6.8 in the year 2020.", tides) == []
+    assert find_wrong("Brest saw 6.8 in the year 2019.", tides) == ["6.8"]
+
+
+def test_a_number_of_another_row_is_corrected_in_its_column():
+    (claim,) = ground("The quarry costs 9,100.", PERMITS)
+    assert claim.nearest == "3400"
+
+
+def test_the_point_of_an_abbreviated_month_ends_no_sentence():
+    levels = "date,level\n2021-01-03,3.1\n2021-01-04,1.25\n2021-01-05,2.2\n"
+    assert find_wrong("On Jan. 4, 2021 the level was 1.25.", levels) == []
+    assert find_wrong("On Jan. 4, 2021 the level was 3.1.", levels) == ["3.1"]
+
+
+def test_the_point_of_a_unit_ends_a_sentence():
+    crates = [{"crate": "Oak", "kg": 12}, {"crate": "Ash", "kg": 30}]
+    assert find_wrong("Oak has 12 kg. 30 kg are in Ash.", crates) == []
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,10 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     for table in tables:
         others = _row_cells(sentence, sentence.evidence.tables[table].rows)
         # A number with the other sign is another number.
-        if any(quantity.fits(abs(cell.value)) for cell in others):
-            return [cell for cell in cells if cell.row.table == table]
+        columns = {cell.column for cell in others if quantity.fits(abs(cell.value))}
+        if columns:
+            own = [cell for cell in cells if cell.row.table == table]
+            return [cell for cell in own if cell.column in columns] or own
     return []
 
 
@@ -240,8 +242,9 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
 
     Their rows are those of the subject of the number, or else those that are alone in
     their tables, if the words give the whole name of a column. The columns are named by
-    the words before "of" ("an RMSE of 3"), or else by the words after or before the
-    number.
+    the words after the number, or else by those directly before it ("an RMSE of 3"), or
+    else, if no word follows it, by any before it. A word directly before another number
+    names no column for this one: "3 (page 14)".
     """
     evidence = sentence.evidence
     phrases = _column_phrases(sentence, quantity)
@@ -261,7 +264,8 @@ def referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     is_lone = len(sentence.quantities) == 1 or previous_word == "between"
     is_lone = is_lone and previous_word not in WORDS.words("change")
     if is_lone and sentence.mentions:
-        return named_cells(evidence, subject, sentence.words, by_whole_name=True)
+        words = sentence.words_without(sentence.other_labels(quantity))
+        return named_cells(evidence, subject, words, by_whole_name=True)
     return []
 
 
@@ -278,9 +282,11 @@ def _column_phrases(sentence: Sentence, quantity: Quantity) -> list[Words]:
         cells = (_header_cell(sentence, quantity), first_cell)
         return [tuple(token.low for token in cell) for cell in cells]
 
-    after = sentence.phrase(quantity.last + 1, 1)
+    others = sentence.other_labels(quantity)
+    after = sentence.phrase(quantity.last + 1, 1, others)
     before = sentence.phrase(quantity.first - 1, -1)
-    return [after or before]
+    label = sentence.label(quantity)
+    return [after, label] if after else [label, before]
 
 
 def named_cells(

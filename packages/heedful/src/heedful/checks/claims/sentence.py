@@ -6,7 +6,7 @@ and makes the claims that `figures` and `heedful.checks.claims` judge.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import chain, count
@@ -28,6 +28,8 @@ from heedful.checks.claims.text_parts import (
 
 Kind = Literal["number", "date", "name", "comparison", "statement"]
 Verdict = Literal["supported", "contradicted", "not found"]
+# Between a number and the words before it: "amount of 5", "page no. 5".
+_LABEL_LINKS = frozenset(("of", "is", "was", "are", "were", "no", ":", "="))
 # Between a word such as "report" and a date.
 _DATE_LINKS = frozenset(("of", "on", ":", ",", "("))
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
@@ -234,10 +236,13 @@ class Sentence:
 
         return noun[:1].isalpha()
 
-    def phrase(self, first: int, step: Literal[1, -1]) -> Words:
+    def phrase(
+        self, first: int, step: Literal[1, -1], without: Container[int] = ()
+    ) -> Words:
         """Return the words from the token `first` on, up to a break or a number.
 
-        With a `step` of -1 the words are read backwards.
+        With a `step` of -1 the words are read backwards. The tokens at the positions
+        `without` are skipped.
         """
         phrase_words: list[str] = []
         for position in count(first, step):
@@ -245,6 +250,8 @@ class Sentence:
             if position in self._numbered or _is_break(low):
                 break
 
+            if position in without:
+                continue
             if low[0].isalpha() and any(map(str.isdigit, low)):  # "q1" is "q" and "1"
                 phrase_words += split_name(low)
             elif low[0].isalnum():
@@ -253,13 +260,57 @@ class Sentence:
         return tuple(phrase_words[:MAX_PHRASE_WORDS])
 
     @cached_property
+    def _labels(self) -> dict[int, range]:
+        """The positions of the words directly before each figure, the nearest first.
+
+        They are given by the position of the figure: a number in digits, which may be
+        the name of a row, such as a year. A word directly behind a number is not the
+        label of the next one: "24 beds 21".
+        """
+        places = {quantity.first for quantity in self.quantities}
+        places |= {mention.first for mention in self.names}
+        figures = {place for place in places if self.tokens[place].kind == "number"}
+        labels: dict[int, range] = {}
+        for figure in sorted(figures):
+            last = figure - 1
+            while self.low(last) in _LABEL_LINKS:
+                last -= 1
+            before = last
+            while self._may_label(before):
+                before -= 1
+            if before in figures or before in self._numbered:
+                last = before
+            labels[figure] = range(last, before, -1)
+        return labels
+
+    def _may_label(self, position: int) -> bool:
+        """Return whether a token is a word with a meaning, and no part of a number."""
+        low = self.low(position)
+        is_word = low[:1].isalpha() and not is_stop_word(low)
+        return is_word and position not in self._numbered
+
+    def label(self, quantity: Quantity) -> Words:
+        """Return the words directly before a number, the nearest first: "page 14"."""
+        positions = self._labels.get(quantity.first, ())
+        parts = [split_name(self.lows[position]) for position in positions]
+        return tuple(chain.from_iterable(parts))
+
+    def other_labels(self, quantity: Quantity) -> set[int]:
+        """Return the positions of the words directly before the other figures."""
+        others = [place for place in self._labels if place != quantity.first]
+        return set(chain.from_iterable(self._labels[place] for place in others))
+
+    @cached_property
     def words(self) -> Words:
         """All words, and the numbers that are not quantities."""
+        return self.words_without(())
+
+    def words_without(self, positions: Container[int]) -> Words:
+        """Return `words` without those of the tokens at some positions."""
         sentence_words: list[str] = []
         for position, token in enumerate(self.tokens):
-            if token.kind == "word" or (
-                token.kind == "number" and position not in self._numbered
-            ):
+            is_number = token.kind == "number" and position not in self._numbered
+            if (token.kind == "word" or is_number) and position not in positions:
                 sentence_words += split_name(token.low)
         return tuple(sentence_words)
 
@@ -375,6 +426,10 @@ def sentences(
             continue
 
         next_date = bisect_left(dates, token.end, key=attrgetter("start"))
+        is_in_date = next_date > first_date and dates[next_date - 1].end > token.end
+        if is_in_date and "\n" not in gap:  # the point of "Jan. 4"
+            continue
+
         is_row = tokens[start].low == "|"
         sentence = Sentence(
             text=text,

@@ -140,7 +140,10 @@ def tokenize(text: str, decimal: str = ".") -> list[Token]:
     `decimal` is the decimal sign of the text, "." or ",".
     """
     tokens = []
-    for match in _CLAIM_TOKEN_PATTERNS[decimal].finditer(text.translate(_NARROW_SIGNS)):
+    # The point of an abbreviation before a number ends nothing.
+    abbreviations = WORDS.pattern("abbreviation", r"(?<!\d\s)", r"(?=\s?\d)")
+    plain = abbreviations.sub(_without_point, text.translate(_NARROW_SIGNS))
+    for match in _CLAIM_TOKEN_PATTERNS[decimal].finditer(plain):
         kind = match.lastgroup or ""
         low = normalize("NFKC", match[0]).casefold()
         if kind == "number":
@@ -149,6 +152,11 @@ def tokenize(text: str, decimal: str = ".") -> list[Token]:
         token = Token(text=text[start:end], low=low, start=start, end=end, kind=kind)
         tokens.append(token)
     return tokens
+
+
+def _without_point(abbreviation: re.Match[str]) -> str:
+    """Return an abbreviation with a space in place of its point."""
+    return abbreviation[0].replace(".", " ")
 
 
 def _plain_number(number: str, decimal: str) -> str:
