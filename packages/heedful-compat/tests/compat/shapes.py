@@ -10,8 +10,8 @@ MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
     str: (
         "status loop_id decision original_loop_id best_loop_id reflection_id "
-        "reflection_text generated_at kind source layer outcome task_description session_id "
-        "content"
+        "reflection_text generated_at kind source layer outcome task_description "
+        "session_id content"
     ),
     TEXT: (
         "new_loop_id rerun_reason rerun_reason_detail overridden_by "

@@ -21,11 +21,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from math import ceil
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -52,6 +54,7 @@ from heedful_server.problems import (
     Problem,
     answer,
 )
+from heedful_server.routes import routes_of
 from heedful_server.setup import (
     MAX_HEAVY_CALLS,
     MAX_REMEMBERED_CALLERS,
@@ -478,14 +481,20 @@ class _Response:
     def route(self) -> str:
         """Return the template of the path, such as `/v1/loops/{id}`.
 
-        It is "(again)" for a stored answer, and "(none)" if there is no such route or
-        the request was refused before its route was found.
+        It is "(again)" for a stored answer, and "(none)" if there is no such route.
         """
-        route = self._scope.get("route")
+        if self._replayed:
+            return "(again)"
+        route = self._scope.get("route") or self._missed_route()
         template: str = getattr(route, "path", "").replace(":path}", "}")
-        if template:
-            return template
-        return "(again)" if self._replayed else "(none)"
+        return template or "(none)"
+
+    def _missed_route(self) -> Route | None:
+        """Return the route of a request that was refused before it was found."""
+        for route in routes_of(self._scope["app"]):
+            if route.matches(self._scope)[0] == Match.FULL:
+                return route
+        return None
 
     def log(self, metrics: Metrics, seconds: float) -> None:
         """Count and log the request, without its path, which may have private data."""
@@ -506,6 +515,8 @@ class _Response:
         # Equal requests of unknown callers are logged rarely, so that nobody without a
         # key can fill the disk.
         line = f"{method} {route} {self.status}"
+        if self.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            line = metrics.refuse(route, str(self.status), key_id)
         if caller is None and not ERROR_THROTTLE.allows(line):
             return
 
