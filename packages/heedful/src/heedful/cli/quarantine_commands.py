@@ -4,7 +4,7 @@ A text from outside waits in quarantine, and recall does not show it until someb
 releases it or states its source. Every review is recorded with who made it and why.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
@@ -33,11 +33,18 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.display import counted
-from heedful.errors import NotFound
+from heedful.errors import NotFound, UnknownName
 from heedful.lessons.commands import trust_words
 from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
+from heedful.lessons.origin import (
+    KEY_SOURCE_PREFIX,
+    check_name,
+    fetches,
+    is_outside,
+    name_of,
+    names_to_state,
+)
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.memory import quarantine as quarantine_store
 from heedful.memory.memory import Memory
@@ -295,6 +302,23 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
+def _check_source(name: str, sources: Collection[str]) -> None:
+    """Raise UnknownName if no text came, or may come, from a source of this name.
+
+    `sources` are those of the stored texts. A program that fetches may send some later.
+    """
+    check_name(name)
+    known = sorted({name_of(source) for source in sources if is_outside(source)})
+    if name not in known and not fetches(name):
+        raise UnknownName(
+            "source",
+            name,
+            known,
+            f"texts came from: {', '.join(known) or 'none'}; to trust it before it "
+            f'sends any, write trust = ["{name}"] in heedful.toml',
+        )
+
+
 def trust(
     names: Annotated[
         list[str] | None,
@@ -323,6 +347,9 @@ def trust(
         )
 
     async def decide(memory: Memory) -> list[int]:
+        sources = await memory.store.read(memory.scope, keys.known_sources)
+        for name in names or ():
+            _check_source(name, sources)
         actor = by or getuser()
         released: list[int] = []
         if names:

@@ -24,6 +24,7 @@ from heedful.store.connection import (
     holds,
     key_of,
     resumable,
+    token,
 )
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, Document, Fields, hex_digest
@@ -221,6 +222,14 @@ def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset
     tenant's keys that were not created as from outside.
     """
     return frozenset({*own, *stated_names(db, scope), *stated_keys(db, scope)})
+
+
+def known_sources(db: Db, scope: Scope) -> frozenset[str]:
+    """Return the sources of all texts of a scope, and the tenant's keys as sources."""
+    rows = db.select("distinct source", "origin", {"scope": token(scope)})
+    tenant_keys = db.select("id", "key", {"tenant": scope.tenant})
+    key_sources = (f"{KEY_SOURCE_PREFIX}{row['id']}" for row in tenant_keys)
+    return frozenset({*key_sources, *(row["source"] for row in rows)})
 
 
 def any_key(db: Db, scope: Scope) -> bool:
