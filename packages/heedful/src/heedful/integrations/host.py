@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from heedful.drive.options import validate_checks
 from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Ended, Event
 from heedful.episodes.reading import read
@@ -68,6 +69,7 @@ class Host(TaskHost):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        validate_checks(self.checks)
         require(
             not isinstance(self.polls, str),
             "polls",

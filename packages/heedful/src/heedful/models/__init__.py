@@ -72,7 +72,12 @@ def open_model(
 
         return Function(name, timeout=timeout)
 
-    raise UnknownName("model", name, FORMS)
+    cure = ""
+    if ":" not in name and kind not in PROVIDERS:
+        bare = name.rpartition("/")[2]
+        named = ", ".join(f"{provider}:{bare}" for provider in PROVIDERS)
+        cure = f"name its provider: {named}; there are: {', '.join(FORMS)}"
+    raise UnknownName("model", name, FORMS, cure)
 
 
 def names_function(name: str) -> bool:
