@@ -121,7 +121,7 @@ class LoopView:
         self._best: int | None = None
         if isinstance(verdict, decide.Done):
             self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
-            self._best = verdict.best
+            self._best = verdict.best if self.stopped_by else None
         self._lifted_stops = verdict.lifted if verdict else ()
 
         # A rerun that was only requested has no attempt yet.
@@ -130,10 +130,6 @@ class LoopView:
         self.labels: Mapping[str, str] = self.attempt.labels if self.attempt else {}
 
         self._standing = self.decision.standing if self.decision else decide.Standing()
-
-    def of_attempt(self, number: int) -> "LoopView":
-        """Return the latest decision about the attempt with this number."""
-        return LoopView(self.stored, self._following, number)
 
     def name(self, number: int) -> str:
         """Return the name of the attempt with this number."""
@@ -178,7 +174,7 @@ class LoopView:
 
         actors = dict.fromkeys(lifted_stop.by for lifted_stop in self._lifted_stops)
         best = {}
-        if self.stopped_by and self._best is not None:
+        if self._best is not None:
             best["best_loop_id"] = self.name(self._best)
 
         return {

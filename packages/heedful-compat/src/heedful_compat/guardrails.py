@@ -531,7 +531,7 @@ async def process_loop_completion(
         rules=rules,
         by=_actor(override_by),
     )
-    run = view.of_attempt(number)
+    run = LoopView(view.stored, "", number)
     bias_analysis = {"bias_tags_detail": run.bias_tags}
     reflection = {
         **run.scores,
@@ -608,11 +608,11 @@ async def get_guardrails_status(
     loops = GuardedLoops.of(store)
     stored_loop, number = await loops.find_stored(loop_id)
     view = await loops.view(stored_loop.id)
-    run = view.of_attempt(number)
+    scores = LoopView(view.stored, "", number).scores
 
     # The reasons logged for the decided attempt, or for the rerun that is asked about.
     reasons = await loops.logged_reasons(view.name(max(number, view.number, 1)))
-    reasons = {**view.reasons, **run.scores, **reasons}
+    reasons = {**view.reasons, **scores, **reasons}
     status = {
         "loop_id": loop_id,
         **select(view.decided, "rerun_count", "max_reruns"),
@@ -621,7 +621,7 @@ async def get_guardrails_status(
         "reflection_fatigue": view.fatigue["reflection_fatigue"],
         "fatigue_threshold_exceeded": view.fatigue["threshold_exceeded"],
         "force_finalize": view.decided["force_finalize"],
-        **select(reasons, "rerun_reason", "rerun_trigger", *run.scores),
+        **select(reasons, "rerun_reason", "rerun_trigger", *scores),
     }
     return {"status": "success", "guardrails_status": status}
 

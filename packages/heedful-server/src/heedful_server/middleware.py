@@ -21,7 +21,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from http import HTTPStatus
 from math import ceil
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -509,14 +508,14 @@ class _Response:
         caller = self._scope["state"].get("caller")
         if caller is None:  # the key may be refused; its id is no secret
             headers = Headers(scope=self._scope)
-            key_id = sent_id(headers.get("authorization", ""))
+            key_id = sent_id(headers.get("authorization", "")) or "-"
         else:
-            key_id = caller.key.id
+            key_id = caller.key.id or "-"
         # Equal requests of unknown callers are logged rarely, so that nobody without a
         # key can fill the disk.
         line = f"{method} {route} {self.status}"
-        if self.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            line = metrics.refuse(route, str(self.status), key_id)
+        if self.status in (401, 403):
+            line = metrics.refuse(route, self.status, key_id)
         if caller is None and not ERROR_THROTTLE.allows(line):
             return
 
@@ -526,7 +525,7 @@ class _Response:
             route,
             self.status,
             seconds * 1000,
-            key_id or "-",
+            key_id,
             self._id,
         )
 

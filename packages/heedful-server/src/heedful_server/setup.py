@@ -117,17 +117,14 @@ class Metrics:
             "heedful_workers", "Workers that are alive", registry=registry
         )
 
-    def refuse(self, route: str, status: str, key_id: str) -> str:
+    def refuse(self, route: str, status: int, key_id: str) -> str:
         """Count a refused request, and return the label of its key.
 
-        That is the id, "(none)" without one, or "(other)" if too many were refused.
+        That is the id, or "(other)" if too many were refused.
         """
-        label = key_id or "(none)"
-        if label not in self._refused_keys:
-            if len(self._refused_keys) >= MAX_REFUSED_KEYS:
-                label = "(other)"
-            else:
-                self._refused_keys.add(label)
+        if len(self._refused_keys) < MAX_REFUSED_KEYS:
+            self._refused_keys.add(key_id)
+        label = key_id if key_id in self._refused_keys else "(other)"
         self._refusals.labels(route, status, label).inc()
         return label
 

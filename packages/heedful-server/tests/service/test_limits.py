@@ -232,7 +232,7 @@ def test_a_request_without_a_key_is_counted_by_its_route(tmp_path):
     with served(tmp_path) as api:
         api.get("/v1/loops/a", key="")
         metrics = api.get("/metrics", key="").text
-    labels = 'key="(none)",route="/v1/loops/{id}",status="401"'
+    labels = 'key="-",route="/v1/loops/{id}",status="401"'
     assert f"heedful_refused_requests_total{{{labels}}} 1.0" in metrics
 
 

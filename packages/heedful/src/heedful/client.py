@@ -19,7 +19,6 @@ from urllib.parse import quote, unquote, urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import errors
-from heedful.display import counted
 from heedful.episodes.episode import Episode
 from heedful.errors import InvalidInput, Refused
 from heedful.faults import fault_line
@@ -212,9 +211,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     raise errors.CertificateNotTrusted(self.url) from error
                 if tries >= self._retries:
                     reason = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
-                    effort = counted(tries + 1, "try", "tries")
-                    seconds = time.monotonic() - began
-                    reason += f" ({effort} in {seconds:.0f} s)"
+                    reason += f", asked for {time.monotonic() - began:.0f} s"
                     raise errors.Unreachable(self.url, reason) from error
             else:
                 wait = _seconds_to_wait(answer)

@@ -472,10 +472,9 @@ def test_names_are_stated_listed_and_taken_back(session, desk):
         (
             "trust dosc",
             2,
-            "no source is called 'dosc' (did you mean 'docs'?); texts came from: docs",
-            'before it sends any, write trust = ["dosc"] in heedful.toml',
+            "no source is called 'dosc' (did you mean 'docs'?); to trust it before it ",
+            'sends a text, write trust = ["dosc"] in heedful.toml',
         ),
-        ("trust key:0cb7fbdbffce", 2, "no source is called 'key:0cb7fbdbffce'"),
         ("trust --list", 0, "curl", "!dosc"),
     )
     desk.write("heedful.toml", 'trust = ["network"]\n')

@@ -97,7 +97,7 @@ BAD_LADDERS = {
     "no model among others": ("toy:answer,none", "none is no model"),
     "a model that does not open": (
         "toy:answer,nope",
-        "no model is called 'nope'; name its provider: openai:nope",
+        "no model is called 'nope'; there are: embedded",
     ),
     "fewer prices": (
         "toy:answer,toy:nothing --prices 0.1",
@@ -156,7 +156,7 @@ BAD_MODELS = {
     "toy:slow": (5, "no answer within|no result within"),
     "toy:nothing": (1, "stopped by attempts|stopped by repeat"),
     "toy:nowhere": (2, "no attribute 'nowhere'"),
-    "nope": (2, "no model is called 'nope'; name its provider: openai:nope"),
+    "nope": (2, "no model is called 'nope'; there are: embedded"),
 }
 
 

@@ -184,7 +184,6 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         errors.InvalidInput,
         "Invoice is a class",
     ),
-    (lambda: once(evaluate=Invoice), errors.InvalidInput, "returns an Evaluation"),
     (
         lambda: cast("Any", heedful.checks).schema(Invoice),
         errors.MissingAttribute,
@@ -193,17 +192,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (
         lambda: heedful.open_model("gpt-4o"),
         errors.UnknownName,
-        "no model is called 'gpt-4o'; name its provider: openai:gpt-4o, anthropic:",
-    ),
-    (
-        lambda: heedful.open_model("openai/gpt-4o"),
-        errors.UnknownName,
-        "name its provider: openai:gpt-4o, anthropic:",
-    ),
-    (
-        lambda: heedful.open_model("openai"),
-        errors.UnknownName,
-        "did you mean 'openai:NAME'",
+        "no model is called 'gpt-4o'; .* openai:gpt-4o, anthropic:gpt-4o, google:gpt-4",
     ),
     (
         lambda: once(scope="mine", memory=":memory:"),
@@ -272,11 +261,8 @@ REFUSED_NAMES = [
     "a class as a check of a loop",
     "a class as a check of a host",
     "a class as a check of a stage",
-    "a class as evaluator",
     "a module of checks as a check",
     "a model without its provider",
-    "a model with a slash after its provider",
-    "a provider without a model",
     "a text as scope",
     "retries for run in the place of max_attempts",
     "max_attempts for open_loop in the place of a policy",

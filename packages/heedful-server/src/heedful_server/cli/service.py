@@ -157,8 +157,7 @@ async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> Non
     """Serve the pages on this machine until a signal, and open them in the browser."""
     is_new = not db_exists(values.db)
     # Who may change nothing makes no file. Who names a file wants to look into it.
-    is_named = "db" in current_command().options
-    may_create = not read_only and not is_named
+    may_create = not read_only and "db" not in current_command().options
     check_database(values.db, new=may_create)
 
     say("starting …")

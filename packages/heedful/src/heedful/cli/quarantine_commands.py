@@ -4,7 +4,7 @@ A text from outside waits in quarantine, and recall does not show it until someb
 releases it or states its source. Every review is recorded with who made it and why.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from getpass import getuser
@@ -39,10 +39,7 @@ from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson import Scope
 from heedful.lessons.origin import (
     KEY_SOURCE_PREFIX,
-    check_name,
-    fetches,
     is_outside,
-    name_of,
     names_to_state,
 )
 from heedful.lessons.quarantine import QuarantinedLesson
@@ -302,20 +299,19 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
-def _check_source(name: str, sources: Collection[str]) -> None:
-    """Raise UnknownName if no text came, or may come, from a source of this name.
+def _check_source(name: str, known: Sequence[str]) -> None:
+    """Raise UnknownName unless a source of this name has sent a text, or may send one.
 
-    `sources` are those of the stored texts. A program that fetches may send some later.
+    `known` are the names of those that have. A key or what fetches may send one later.
     """
-    check_name(name)
-    known = sorted({name_of(source) for source in sources if is_outside(source)})
-    if name not in known and not fetches(name):
+    may_send = any(map(is_outside, (name, f"program:{name}", f"tool:{name}")))
+    if not may_send and name not in known:
         raise UnknownName(
             "source",
             name,
             known,
-            f"texts came from: {', '.join(known) or 'none'}; to trust it before it "
-            f'sends any, write trust = ["{name}"] in heedful.toml',
+            f'to trust it before it sends a text, write trust = ["{name}"] in '
+            "heedful.toml",
         )
 
 
@@ -347,9 +343,9 @@ def trust(
         )
 
     async def decide(memory: Memory) -> list[int]:
-        sources = await memory.store.read(memory.scope, keys.known_sources)
+        known = await memory.store.read(memory.scope, keys.source_names)
         for name in names or ():
-            _check_source(name, sources)
+            _check_source(name, known)
         actor = by or getuser()
         released: list[int] = []
         if names:

@@ -106,8 +106,7 @@ class LoopSettings(Generic[C]):
 
         validate_checks(self.checks)
         allowed = "a function (candidate, context) that returns an Evaluation"
-        is_class = isinstance(self.evaluate, type)
-        has_judge = self.evaluate is None or (callable(self.evaluate) and not is_class)
+        has_judge = self.evaluate is None or callable(self.evaluate)
         require(has_judge, "evaluate", self.evaluate, allowed)
 
         is_list = isinstance(self.goals, Sequence) and not isinstance(self.goals, str)

@@ -168,15 +168,6 @@ def name_of(source: str) -> str:
     return name if kind in ("program", "server") else source
 
 
-def fetches(name: str) -> bool:
-    """Return True if a program or a tool with this name is known to fetch texts.
-
-    >>> fetches("curl"), fetches("WebFetch"), fetches("foo")
-    (True, True, False)
-    """
-    return is_outside(f"program:{name}") or is_outside(f"tool:{name}")
-
-
 def names_to_state(
     sources: Iterable[str], stated: Set[str] = frozenset()
 ) -> tuple[str, ...]:

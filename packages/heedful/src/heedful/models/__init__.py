@@ -72,12 +72,10 @@ def open_model(
 
         return Function(name, timeout=timeout)
 
-    cure = ""
-    if ":" not in name and kind not in PROVIDERS:
-        bare = name.rpartition("/")[2]
-        named = ", ".join(f"{provider}:{bare}" for provider in PROVIDERS)
-        cure = f"name its provider: {named}; there are: {', '.join(FORMS)}"
-    raise UnknownName("model", name, FORMS, cure)
+    if rest or "/" in name:
+        raise UnknownName("model", name, FORMS)
+    # Nobody knows which provider has a model of this name.
+    raise UnknownName("model", name, [form.replace("NAME", name) for form in FORMS])
 
 
 def names_function(name: str) -> bool:

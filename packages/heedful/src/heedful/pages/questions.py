@@ -16,14 +16,11 @@ from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS, Document
 
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
-_CARDINALS = "one two three four five six seven eight nine ten eleven twelve"
-_ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-)
+_CARDINALS = "one two three four five six seven eight nine ten"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
 # The digits of a number that is written as a word.
-_DIGITS_OF_WORD = {
-    word: str(number) for number, word in enumerate(_CARDINALS.split(), 1)
-} | {word: f"{number}th" for number, word in enumerate(_ORDINALS.split(), 1)}
+_DIGITS_OF_WORD = {word: f"{n}" for n, word in enumerate(_CARDINALS.split(), 1)}
+_DIGITS_OF_WORD |= {word: f"{n}th" for n, word in enumerate(_ORDINALS.split(), 1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +142,11 @@ def _number_in(name: str) -> int | None:
     # A stage may be called `second`, as the time is: then it has a name.
     if words.strip() not in _DIGITS_OF_WORD:
         words = _with_digits(words)
+    # "4", "stage4", or "4th stage"
     match = re.fullmatch(
-        r" (?:(?:stage|step) ?)?(\d{1,9}) | (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
-        words,
+        r" (?:(?:stage|step) ?)?(\d{1,9})(?:(?:st|nd|rd|th) (?:stage|step))? ", words
     )
-    return int(match[1] or match[2]) if match else None
+    return int(match[1]) if match else None
 
 
 def _stages_with_number(report: Report, number: int | None) -> list[StageReport]:
@@ -272,8 +269,7 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
 
 def _words_of(text: str) -> str:
     """Return the words of a text in lower case, with a blank before and after each."""
-    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
-    return f" {' '.join(words)} "
+    return re.sub(r"[\W_]+", " ", f" {text.casefold()} ")
 
 
 def _with_digits(words: str) -> str:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Literal, get_args
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
-from heedful.lessons.origin import KEY_SOURCE_PREFIX
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, name_of
 from heedful.lessons.scope import Scope, name_tenant
 from heedful.redact import redact, redact_data
 from heedful.store.connection import (
@@ -224,12 +224,10 @@ def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset
     return frozenset({*own, *stated_names(db, scope), *stated_keys(db, scope)})
 
 
-def known_sources(db: Db, scope: Scope) -> frozenset[str]:
-    """Return the sources of all texts of a scope, and the tenant's keys as sources."""
+def source_names(db: Db, scope: Scope) -> list[str]:
+    """Return the names by which a person states the sources of a scope's texts."""
     rows = db.select("distinct source", "origin", {"scope": token(scope)})
-    tenant_keys = db.select("id", "key", {"tenant": scope.tenant})
-    key_sources = (f"{KEY_SOURCE_PREFIX}{row['id']}" for row in tenant_keys)
-    return frozenset({*key_sources, *(row["source"] for row in rows)})
+    return [name_of(row["source"]) for row in rows]
 
 
 def any_key(db: Db, scope: Scope) -> bool:
