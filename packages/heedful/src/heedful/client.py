@@ -7,7 +7,6 @@ route, such as those of operators.
 import asyncio
 import json
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
@@ -198,7 +197,6 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         Returns the last answer. Raises Unreachable.
         """
-        began = time.monotonic()
         tries = 0
         while True:
             longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**tries)
@@ -211,7 +209,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     raise errors.CertificateNotTrusted(self.url) from error
                 if tries >= self._retries:
                     reason = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
-                    reason += f", asked for {time.monotonic() - began:.0f} s"
+                    reason += f" (retries: {tries})"
                     raise errors.Unreachable(self.url, reason) from error
             else:
                 wait = _seconds_to_wait(answer)

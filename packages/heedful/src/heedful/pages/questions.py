@@ -242,13 +242,12 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     """
     text = _words_of(question)
     # "steps 2 and three", "4th stage" or "fourth stage"
-    matches = re.findall(
-        r" (?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
-        r"| (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
+    places = re.findall(
+        r" (?:stage|step)s? ?\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*"
+        r"| \d{1,9}(?:st|nd|rd|th) (?:stage|step) ",
         _with_digits(text),
     )
-    words = " ".join(chain.from_iterable(matches)).split()
-    numbers = [int(word) for word in words if word.isdigit()]
+    numbers = [int(digits) for digits in re.findall(r"\d+", " ".join(places))]
     if not numbers:
         return _find_named_stages(report, text), ""
 
