@@ -210,6 +210,7 @@ def test_the_function_of_the_page_runs_a_command_as_the_service_does():
 def test_alerts_watch_metrics_that_a_service_prints():
     metrics = Metrics()
     metrics.requests.labels("GET", "/healthz", "200").inc()
+    metrics.refuse("/v1/loops", 401, "0123456789ab")
     metrics.seconds.labels("GET", "/healthz").observe(0.1)
     metrics.decided(heedful.Again())
     states = [

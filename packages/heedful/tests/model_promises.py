@@ -11,7 +11,7 @@ from math import dist, hypot
 from typing import Any, get_args
 
 from heedful import Answer, Context, Embedder, Message, Model
-from heedful.checks.schema import json_schema
+from heedful.checks.json_schemas import json_schema
 from heedful.models.contract import Finish
 from heedful.testing.conformance import _expect, _expect_equal
 

@@ -2,9 +2,12 @@
 says.
 """
 
+from dataclasses import replace
+
 import pytest
 
-from heedful.pages.questions import answer
+from heedful.loop.runs import Report
+from heedful.pages.questions import answer, find_stage
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, forecast
 
 REPORT = forecast()
@@ -49,6 +52,8 @@ def test_why_a_stage_was_not_retried():
         ("why a second attempt at train?", "stage 4 (train)"),
         ("why was stage4 retried?", "stage 4 (train, by its place)"),
         ("Why did the 4th stage run again?", "stage 4 (train, by its place)"),
+        ("why was stage four retried?", "stage 4 (train, by its place)"),
+        ("Why did the fourth stage run again?", "stage 4 (train, by its place)"),
         ("why did the 4 stages before train fail?", "stage 4 (train)"),
     ],
 )
@@ -58,6 +63,30 @@ def test_which_stages_are_meant(question, stages):
     assert answered.missing == ""
 
 
+def renamed(*names: str) -> Report:
+    """The report with other names for its first stages."""
+    stages = list(REPORT.stages)
+    for place, name in enumerate(names):
+        stages[place] = replace(stages[place], name=name)
+    return replace(REPORT, stages=tuple(stages))
+
+
+@pytest.mark.parametrize("words", ["stage 1", "stage one", "first stage"])
+def test_a_stage_named_by_a_number_word_comes_before_its_place(words):
+    report = renamed("stage_two", "stage_one")
+    place = "stage 2 (stage_one, by its name)"
+    question = f"why was {words} retried?"
+    assert answer(report, question).understood == f"why {place} was not retried"
+    assert find_stage(report, words).name == "stage_one"
+
+
+def test_a_stage_called_second_has_a_name_and_no_number():
+    report = renamed("second")
+    assert find_stage(report, "stage 2").name != "second"
+    understood = answer(report, "why was second not retried?").understood
+    assert understood == "why stage 1 (second) was not retried"
+
+
 @pytest.mark.parametrize(
     ("question", "missing"),
     [
@@ -65,6 +94,8 @@ def test_which_stages_are_meant(question, stages):
         ("which stages were retried?", ""),
         ("why was stage 9 retried?", "stage 9: the run has 5 stages"),
         ("why were one or two stages retried?", ""),
+        ("why was one stage retried?", ""),
+        ("why a second attempt?", ""),
     ],
 )
 def test_without_a_known_stage_the_whole_run_is_told(question, missing):

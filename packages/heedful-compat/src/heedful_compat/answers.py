@@ -118,13 +118,15 @@ class LoopView:
 
         self.again = isinstance(verdict, decide.Again)
         self.stopped_by: list[str] = []
+        self._best: int | None = None
         if isinstance(verdict, decide.Done):
             self.stopped_by = [rule_stop.rule for rule_stop in verdict.stopped_by]
+            self._best = verdict.best if self.stopped_by else None
         self._lifted_stops = verdict.lifted if verdict else ()
 
-        self.attempt: record.Attempt | None = None
-        if self.number and self.loop.attempts:
-            self.attempt = self.loop.attempts[self.number - 1]
+        # A rerun that was only requested has no attempt yet.
+        attempts = self.loop.attempts[self.number - 1 : self.number]
+        self.attempt = attempts[0] if attempts else None
         self.labels: Mapping[str, str] = self.attempt.labels if self.attempt else {}
 
         self._standing = self.decision.standing if self.decision else decide.Standing()
@@ -152,7 +154,10 @@ class LoopView:
 
     @cached_property
     def decided(self) -> Document:
-        """What was decided and why, the number of reruns, and who overrode a limit."""
+        """What was decided and why, the number of reruns, and who overrode a limit.
+
+        If a rule ended the loop, `best_loop_id` is the name of its best attempt.
+        """
         rerun_limits = [
             rule.limit - 1
             for rule in stop.flat(self.policy.rules)
@@ -168,6 +173,9 @@ class LoopView:
             next_name = self.name(self.number + 1)
 
         actors = dict.fromkeys(lifted_stop.by for lifted_stop in self._lifted_stops)
+        best = {}
+        if self._best is not None:
+            best["best_loop_id"] = self.name(self._best)
 
         return {
             "decision": "rerun" if self.again else "finalize",
@@ -180,6 +188,7 @@ class LoopView:
             "force_finalize": bool(self.stopped_by),
             "overridden": bool(self._lifted_stops),
             "overridden_by": ", ".join(filter(None, map(named_actor, actors))) or None,
+            **best,
         }
 
     @property

@@ -145,8 +145,8 @@ class GuardedLoops:
         personas: Mapping[str, str],
         rules: Sequence[str],
         by: str,
-    ) -> LoopView:
-        """Store a completion, and return the state of its loop.
+    ) -> tuple[LoopView, int]:
+        """Store a completion; return the state of its loop, and its attempt's number.
 
         Those of the `rules` that ended the loop are overridden by the person `by`. An
         equal second completion changes nothing; a different one raises AttemptTaken.
@@ -186,7 +186,7 @@ class GuardedLoops:
             await self.lift(stored_loop.id, rules_to_lift, by)
             view = await self.view(stored_loop.id)
 
-        return view
+        return view, number
 
     async def _with_tracked_tags(
         self, name: str, completion: Completion, stored_loop: StoredLoop, number: int
@@ -506,7 +506,8 @@ async def process_loop_completion(
 ) -> Document:
     """Report a completed run of a loop, and return whether the loop runs again.
 
-    `content` has the fields of `Completion`. docs/earlier-systems/guardrails.md lists
+    The reflection is about this run; the decision is the loop's latest. `content` has
+    the fields of `Completion`. docs/earlier-systems/guardrails.md lists
     the fields of the answer; it has `warnings` if part of a bias tag is not stored. A
     status other than "done" gives an answer with status "error". Raises NotFound,
     InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
@@ -523,18 +524,19 @@ async def process_loop_completion(
         personas["orchestrator_persona"] = orchestrator_persona
     rules = _overridden_rules(override_fatigue, override_max_reruns, override_bias_echo)
     completion = Completion(**content)
-    view = await GuardedLoops.of(store).complete(
+    view, number = await GuardedLoops.of(store).complete(
         loop_id,
         completion,
         personas=personas,
         rules=rules,
         by=_actor(override_by),
     )
-    bias_analysis = {"bias_tags_detail": view.bias_tags}
+    run = LoopView(view.stored, "", number)
+    bias_analysis = {"bias_tags_detail": run.bias_tags}
     reflection = {
-        **view.scores,
-        **select_echo(view.echo),
-        **select(view.fatigue, "reflection_fatigue"),
+        **run.scores,
+        **select_echo(run.echo),
+        **select(run.fatigue, "reflection_fatigue"),
         "agent_results": {"pessimist": {"bias_analysis": bias_analysis}},
     }
     persona = orchestrator_persona or reflection["reflection_persona"]
@@ -598,17 +600,19 @@ async def make_rerun_decision(
 async def get_guardrails_status(
     loop_id: str, *, store: LoopStore = DEFAULT_DATABASE_FILE
 ) -> Document:
-    """Return the state of a loop, with the logged reasons.
+    """Return the state of a loop with the logged reasons, and the scores of one run.
 
-    Raises NotFound, StoreError.
+    The scores are those of the run called `loop_id`, None before it is reported. Raises
+    NotFound, StoreError.
     """
     loops = GuardedLoops.of(store)
     stored_loop, number = await loops.find_stored(loop_id)
     view = await loops.view(stored_loop.id)
+    scores = LoopView(view.stored, "", number).scores
 
     # The reasons logged for the decided attempt, or for the rerun that is asked about.
     reasons = await loops.logged_reasons(view.name(max(number, view.number, 1)))
-    reasons = {**view.reasons, **view.scores, **reasons}
+    reasons = {**view.reasons, **scores, **reasons}
     status = {
         "loop_id": loop_id,
         **select(view.decided, "rerun_count", "max_reruns"),
@@ -617,7 +621,7 @@ async def get_guardrails_status(
         "reflection_fatigue": view.fatigue["reflection_fatigue"],
         "fatigue_threshold_exceeded": view.fatigue["threshold_exceeded"],
         "force_finalize": view.decided["force_finalize"],
-        **select(reasons, "rerun_reason", "rerun_trigger", *view.scores),
+        **select(reasons, "rerun_reason", "rerun_trigger", *scores),
     }
     return {"status": "success", "guardrails_status": status}
 

@@ -9,9 +9,9 @@ SCORE = (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
     str: (
-        "status loop_id decision original_loop_id reflection_id reflection_text "
-        "generated_at kind source layer outcome task_description session_id "
-        "content"
+        "status loop_id decision original_loop_id best_loop_id reflection_id "
+        "reflection_text generated_at kind source layer outcome task_description "
+        "session_id content"
     ),
     TEXT: (
         "new_loop_id rerun_reason rerun_reason_detail overridden_by "
@@ -64,6 +64,8 @@ COMPLETED = shape(
     reflection_result=RESULT,
     decision_result=DECISION,
 )
+# If a rule ended the loop, the decision names its best run.
+FORCED_DECISION = DECISION | shape("best_loop_id")
 STANDING = shape(
     "loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue "
     "fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger "

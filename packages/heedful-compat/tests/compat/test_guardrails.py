@@ -131,6 +131,95 @@ async def test_reruns_end_at_their_limit_and_each_has_its_name(store):
     )
 
 
+# The scores of a loop's runs, by name; the second is the best.
+RUNS = {
+    "loop_001": (0.6, 0.4),
+    "loop_001_r1": (0.74, 0.26),
+    "loop_001_r2": (0.5, 0.5),
+    "loop_001_r3": (0.4, 0.6),
+}
+
+
+async def complete_runs(store: Any) -> list[dict[str, Any]]:
+    """The answers to the runs of a loop that ends at its limit of reruns."""
+    return [
+        await complete(store, name, alignment_score=alignment, drift_score=drift)
+        for name, (alignment, drift) in RUNS.items()
+    ]
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_the_status_of_a_run_has_the_scores_of_that_run(store, name):
+    await complete_runs(store)
+    status = (await get_guardrails_status(name, store=store))["guardrails_status"]
+    assert (status["alignment_score"], status["drift_score"]) == RUNS[name]
+    assert status["rerun_count"] == 3
+    assert status["force_finalize"] is True
+
+
+async def test_a_run_that_is_only_requested_has_no_scores(store):
+    await complete(store, "loop_001", POOR)
+    answer = await get_guardrails_status("loop_001_r1", store=store)
+    shapes.check_shape(answer, shapes.STATUS)
+    status = answer["guardrails_status"]
+    assert status["alignment_score"] is None
+    assert status["summary_valid"] is False
+    assert status["rerun_count"] == 1
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_a_repeated_completion_has_the_reflection_of_its_run(store, name):
+    answers = dict(zip(RUNS, await complete_runs(store), strict=True))
+    repeated = await complete(store, name)
+    assert repeated["reflection_result"] == answers[name]["reflection_result"]
+    assert repeated["decision_result"] == answers["loop_001_r3"]["decision_result"]
+
+
+async def test_a_forced_end_names_the_best_run(store):
+    *earlier, last = await complete_runs(store)
+    assert last["decision_result"]["best_loop_id"] == "loop_001_r1"
+    assert all("best_loop_id" not in item["decision_result"] for item in earlier)
+
+
+REASONED = (
+    '{"reason": "The summary leaves out the costs.", "biases": [BIAS], '
+    '"alignment": 0.6, "drift": 0.4, "summary_valid": true, "confidence": 0.8}'
+)
+
+
+@cases(
+    ("bias", "tags"),
+    {
+        "its reason is no bias": ("", []),
+        "a bias that it names is one": (
+            '{"tag": "overconfidence", "severity": 0.6, "quote": ""}',
+            ["overconfidence"],
+        ),
+    },
+)
+async def test_what_a_judge_repeats_in_other_loops(store, bias, tags):
+    judge = ScriptedModel(REASONED.replace("BIAS", bias), forever=True)
+    loops = GuardedLoops(store=store, judge=judge)
+    for quarter in (1, 2, 3):
+        answer = await complete(
+            loops, f"q{quarter}", summary=f"Sales rose in quarter {quarter}."
+        )
+    reflected = answer["reflection_result"]
+    assert (reflected["bias_echo"], reflected["repeated_tags"]) == (bool(tags), tags)
+    assert answer["decision_result"]["force_finalize"] is bool(tags)
+
+
+async def test_a_reason_that_a_judge_repeats_in_a_loop_is_no_bias(store):
+    judge = ScriptedModel(REASONED.replace("BIAS", ""), forever=True)
+    loops = GuardedLoops(store=store, judge=judge)
+    name = "q1"
+    for draft in (1, 2, 3):
+        answer = await complete(loops, name, summary=f"Draft {draft} on sales.")
+        name = answer["decision_result"]["new_loop_id"]
+    assert answer["reflection_result"]["repetition_counts"] == {}
+    assert answer["decision_result"]["decision"] == "rerun"
+
+
 async def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
     await complete(store, "a_r1", GOOD)
     first = (await complete(store, "a", POOR))["decision_result"]

@@ -16,13 +16,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Match
 
 from heedful import __version__
 from heedful.validation import Document, Fields
 from heedful_server.auth import Callers
 from heedful_server.middleware import Admission, Entrance, SubPath
-from heedful_server.routes import error_bodies, route_groups
+from heedful_server.routes import error_bodies, route_groups, routes_of
 from heedful_server.routes.operations import Readiness, documentation
 from heedful_server.setup import Setup
 
@@ -117,12 +117,9 @@ async def _pass_on(request: Request, error: Exception) -> Response:
 
 def _methods_of_path(request: Request) -> set[str]:
     """Return the methods of all routes that have the path of a request."""
-    routes = [*request.app.routes]
-    for group in route_groups():
-        routes += group.router.routes
     methods: set[str] = set()
-    for route in routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
+    for route in routes_of(request.app):
+        if route.matches(request.scope)[0] != Match.NONE:
             methods.update(route.methods or ())
     return methods
 

@@ -26,6 +26,7 @@ from math import ceil
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -52,6 +53,7 @@ from heedful_server.problems import (
     Problem,
     answer,
 )
+from heedful_server.routes import routes_of
 from heedful_server.setup import (
     MAX_HEAVY_CALLS,
     MAX_REMEMBERED_CALLERS,
@@ -478,14 +480,20 @@ class _Response:
     def route(self) -> str:
         """Return the template of the path, such as `/v1/loops/{id}`.
 
-        It is "(again)" for a stored answer, and "(none)" if there is no such route or
-        the request was refused before its route was found.
+        It is "(again)" for a stored answer, and "(none)" if there is no such route.
         """
-        route = self._scope.get("route")
+        if self._replayed:
+            return "(again)"
+        route = self._scope.get("route") or self._missed_route()
         template: str = getattr(route, "path", "").replace(":path}", "}")
-        if template:
-            return template
-        return "(again)" if self._replayed else "(none)"
+        return template or "(none)"
+
+    def _missed_route(self) -> Route | None:
+        """Return the route of a request that was refused before it was found."""
+        for route in routes_of(self._scope["app"]):
+            if route.matches(self._scope)[0] == Match.FULL:
+                return route
+        return None
 
     def log(self, metrics: Metrics, seconds: float) -> None:
         """Count and log the request, without its path, which may have private data."""
@@ -500,12 +508,14 @@ class _Response:
         caller = self._scope["state"].get("caller")
         if caller is None:  # the key may be refused; its id is no secret
             headers = Headers(scope=self._scope)
-            key_id = sent_id(headers.get("authorization", ""))
+            key_id = sent_id(headers.get("authorization", "")) or "-"
         else:
-            key_id = caller.key.id
+            key_id = caller.key.id or "-"
         # Equal requests of unknown callers are logged rarely, so that nobody without a
         # key can fill the disk.
         line = f"{method} {route} {self.status}"
+        if self.status in (401, 403):
+            line = metrics.refuse(route, self.status, key_id)
         if caller is None and not ERROR_THROTTLE.allows(line):
             return
 
@@ -515,7 +525,7 @@ class _Response:
             route,
             self.status,
             seconds * 1000,
-            key_id or "-",
+            key_id,
             self._id,
         )
 

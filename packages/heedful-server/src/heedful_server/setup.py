@@ -42,7 +42,8 @@ DURATION_BUCKETS_SECONDS = (
 class Metrics:
     """The Prometheus metrics of a service.
 
-    No label contains a tenant, a project or a key.
+    No label contains a tenant or a project. The id of a key is a label only of refused
+    requests; anybody may send ids, so only the first `MAX_REFUSED_KEYS` are.
     """
 
     def __init__(self) -> None:
@@ -67,6 +68,14 @@ class Metrics:
             buckets=DURATION_BUCKETS_SECONDS,
             registry=registry,
         )
+
+        self._refusals = Counter(
+            "heedful_refused_requests",
+            "Requests refused with 401 or 403",
+            ("route", "status", "key"),
+            registry=registry,
+        )
+        self._refused_keys: set[str] = set()
 
         # Counted by routes.
         self.refused = Counter(
@@ -108,6 +117,17 @@ class Metrics:
             "heedful_workers", "Workers that are alive", registry=registry
         )
 
+    def refuse(self, route: str, status: int, key_id: str) -> str:
+        """Count a refused request, and return the label of its key.
+
+        That is the id, or "(other)" if too many were refused.
+        """
+        if len(self._refused_keys) < MAX_REFUSED_KEYS:
+            self._refused_keys.add(key_id)
+        label = key_id if key_id in self._refused_keys else "(other)"
+        self._refusals.labels(route, status, label).inc()
+        return label
+
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: "again", "passed", or the first rule that stopped it."""
         outcome = "again"
@@ -145,6 +165,8 @@ MAX_REMEMBERED_CALLERS = 10_000
 MAX_HEAVY_CALLS = 2
 # How long an answer that anybody may ask for is repeated.
 MAX_CACHE_SECONDS = 1.0
+# Ids of refused keys that metrics name. Anybody may send others.
+MAX_REFUSED_KEYS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

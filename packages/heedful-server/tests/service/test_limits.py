@@ -23,10 +23,11 @@ from heedful.store import keys
 from heedful_server.middleware import RateLimit
 from heedful_server.problems import Problem
 from heedful_server.routes import operations
-from heedful_server.setup import MAX_REMEMBERED_CALLERS, RequestLimits
+from heedful_server.setup import MAX_REFUSED_KEYS, MAX_REMEMBERED_CALLERS, RequestLimits
 from tests.engines import change_rows
 from tests.service.jobs import Handed
 from tests.service.support import problem, served
+from tests.tables import cases
 
 LIMITS = RequestLimits(body=1000, traces=5000, rate=1000.0, burst=1000, answer=0.5)
 JSON = {"content-type": "application/json"}
@@ -197,6 +198,52 @@ def test_the_log_names_a_refused_key_by_its_id(api, caplog):
         problem(api.delete("/v1/loops", key=wrong), 401, "key_refused")
     assert f" key={id} " in caplog.text
     assert secret[::-1] not in caplog.text
+
+
+@cases(
+    ("may", "revoked", "status"),
+    {
+        "the key is revoked": (("read",), True, 401),
+        "the key has not the permission": (("write",), False, 403),
+    },
+)
+def test_a_refused_request_is_logged_and_counted(
+    tmp_path, caplog, may, revoked, status
+):
+    with served(tmp_path) as api:
+        key = api.key(*may)
+        _, id, secret = key.split("_")
+        if revoked:
+            api.run(api.setup.store.write(Scope("acme"), keys.revoke, id, "ops"))
+        with caplog.at_level(logging.INFO, "heedful.http"):
+            assert api.get("/v1/loops/private", key=key).status_code == status
+        route = "/v1/loops/{id}"
+        assert f"GET {route} {status} " in caplog.text
+        assert f" key={id} " in caplog.text
+
+        metrics = api.get("/metrics", key="").text
+        labels = f'key="{id}",route="{route}",status="{status}"'
+        assert f"heedful_refused_requests_total{{{labels}}} 1.0" in metrics
+        assert f'method="GET",route="{route}",status="{status}"' in metrics
+        assert secret not in metrics + caplog.text
+
+
+def test_a_request_without_a_key_is_counted_by_its_route(tmp_path):
+    with served(tmp_path) as api:
+        api.get("/v1/loops/a", key="")
+        metrics = api.get("/metrics", key="").text
+    labels = 'key="-",route="/v1/loops/{id}",status="401"'
+    assert f"heedful_refused_requests_total{{{labels}}} 1.0" in metrics
+
+
+def test_metrics_name_a_bounded_number_of_refused_keys(tmp_path):
+    with served(tmp_path) as api:
+        for number in range(MAX_REFUSED_KEYS + 2):
+            api.get("/v1/loops", key=f"heedful_{number:012x}_{64 * '0'}")
+        metrics = api.get("/metrics", key="").text
+    assert metrics.count("heedful_refused_requests_total{") == MAX_REFUSED_KEYS + 1
+    labels = 'key="(other)",route="/v1/loops",status="401"'
+    assert f"heedful_refused_requests_total{{{labels}}} 2.0" in metrics
 
 
 def test_an_answer_takes_its_time_and_no_more(api):

@@ -249,7 +249,10 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"
     assert "no database 'heedful.db'" in run("ui", "--read-only", "--port", "0", code=3)
-    assert not file.exists()
+    misspelt = run("ui", "--db", "heedfull.db", "--port", "0", code=3)
+    assert "no database 'heedfull.db' in the folder" in misspelt
+    assert "pass --db with the file that your program names" in misspelt
+    assert not [*tmp_path.glob("*.db")]
     for harm, message in (
         (b"", "is empty, not a database"),
         (b"x" * 999, "is not a SQLite database, or is damaged"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heedful.checks import schema as checks_schema, text as checks
+from heedful.checks import json_schemas, text as checks
 from heedful.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings
 from tests.tables import cases
@@ -21,7 +21,7 @@ SIMPLE: list[Any] = [
     checks.not_empty(),
     checks.regex(r"[a-z ]+"),
 ]
-ALL = [*SIMPLE, checks_schema.json_schema({"type": "object"})]
+ALL = [*SIMPLE, json_schemas.json_schema({"type": "object"})]
 
 
 def name(check: object) -> str:
@@ -190,9 +190,9 @@ TOKEN = "ghp_x7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk"
     {
         "regex": checks.regex("zzz"),
         "equals": checks.equals("zzz"),
-        "json_schema": checks_schema.json_schema({"type": "integer"}),
-        "enum": checks_schema.json_schema({"enum": ["q"]}),
-        "json": checks_schema.json_schema({}),
+        "json_schema": json_schemas.json_schema({"type": "integer"}),
+        "enum": json_schemas.json_schema({"enum": ["q"]}),
+        "json": json_schemas.json_schema({}),
     },
 )
 def test_no_message_quotes_a_part_of_a_secret(check):

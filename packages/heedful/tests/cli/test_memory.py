@@ -458,17 +458,24 @@ def test_names_are_stated_listed_and_taken_back(session, desk):
     session(
         ("quarantine list", 0, "To state their sources: heedful trust docs"),
         (
-            "trust docs pytest --by ann --why ours",
+            "trust docs curl --by ann --why ours",
             0,
-            "trusted: docs, pytest; 1 text rel",
+            "trusted: docs, curl; 1 text rel",
         ),
         ("quarantine list", 0, "nothing waits"),
-        ("trust --list", 0, "docs", "gh", "pytest"),
+        ("trust --list", 0, "curl", "docs", "gh"),
         ("quarantine log", 0, "docs", "ours"),
         ("trust --remove docs --by ann", 0, "no longer trusted: docs"),
-        ("trust --list --json", 0, "pytest", '!"docs"'),
+        ("trust --list --json", 0, "curl", '!"docs"'),
         ("quarantine log", 0, "docs (removed)"),
         ("trust network", 2, "network"),
+        (
+            "trust dosc",
+            2,
+            "no source is called 'dosc' (did you mean 'docs'?); to trust it before it ",
+            'sends a text, write trust = ["dosc"] in heedful.toml',
+        ),
+        ("trust --list", 0, "curl", "!dosc"),
     )
     desk.write("heedful.toml", 'trust = ["network"]\n')
     session(("lessons", 2, "network"))

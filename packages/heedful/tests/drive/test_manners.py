@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful import errors
 from heedful.drive.portal import run_sync, self_correcting
+from heedful.integrations import Host
 from heedful.loop.record import Evaluation, Finding
 from heedful.testing import FixedEmbedder
 from tests.drive.support import WANTED, Check
@@ -21,6 +22,10 @@ from tests.tables import cases
 def lower(answer: str) -> bool:
     """Names are written in lower case."""
     return answer.islower()
+
+
+class Invoice:
+    """An answer, which somebody gives as a check."""
 
 
 class Group:
@@ -165,6 +170,31 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         r"as in attempts\.limit=2",
     ),
     (
+        lambda: once(checks=[Invoice]),
+        errors.InvalidInput,
+        "checks is .'Invoice'.*pass output=Invoice, or .*json_schema.Invoice",
+    ),
+    (
+        lambda: Host(memory=None, checks=[Invoice]),
+        errors.InvalidInput,
+        "Invoice is a class",
+    ),
+    (
+        lambda: heedful.Pipeline("p", store=None).stage(checks=[Invoice])(len),
+        errors.InvalidInput,
+        "Invoice is a class",
+    ),
+    (
+        lambda: cast("Any", heedful.checks).schema(Invoice),
+        errors.MissingAttribute,
+        "no attribute 'schema' .did you mean 'json_schema'",
+    ),
+    (
+        lambda: heedful.open_model("gpt-4o"),
+        errors.UnknownName,
+        "no model is called 'gpt-4o'; .* openai:gpt-4o, anthropic:gpt-4o, google:gpt-4",
+    ),
+    (
         lambda: once(scope="mine", memory=":memory:"),
         errors.InvalidInput,
         r"scope is 'mine'; it must be heedful\.Scope",
@@ -228,6 +258,11 @@ REFUSED_NAMES = [
     "the share of a memory that is withheld, for a loop",
     "what a loop is told, for a memory",
     "a rule with a number in the place of a field",
+    "a class as a check of a loop",
+    "a class as a check of a host",
+    "a class as a check of a stage",
+    "a module of checks as a check",
+    "a model without its provider",
     "a text as scope",
     "retries for run in the place of max_attempts",
     "max_attempts for open_loop in the place of a policy",

@@ -20,6 +20,7 @@ from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
 from tests.engines import opened, rows
 from tests.store.entries import build_lesson
+from tests.tables import cases
 
 pytestmark = pytest.mark.both_nightly
 
@@ -145,6 +146,35 @@ async def test_an_answer_kept_as_json_is_judged_as_data_too(store, age, is_shown
     assert driver.briefing is not None
     answers = [match.example.accepted for match in driver.briefing.chosen]
     assert (example.accepted in answers) is is_shown
+
+
+DEPLOYED: list[Any] = []
+
+
+def deploys(answer: Any) -> str:
+    """Accept an answer that runs; each call has an effect."""
+    DEPLOYED.append(answer)
+    return ""
+
+
+@cases(
+    ("asked", "judged"),
+    {
+        "a check may be called with it": (True, ["old", "new"]),
+        "a check with effects is called with new answers only": (False, ["new"]),
+    },
+)
+async def test_a_remembered_answer_is_judged_unless_the_check_has_effects(
+    store, monkeypatch, asked, judged
+):
+    memory = Memory(store, holdout=0)
+    example = Example(TASK, "old", rejected="older", wrong="it does not start")
+    taught = build_lesson("it", "deploys", state="verified", example=example)
+    await store.write(SCOPE, exposures.remember, [taught])
+    monkeypatch.setattr(deploys, "remembered", asked, raising=False)
+    DEPLOYED.clear()
+    await run(TASK, generate=lambda task: "new", checks=[deploys], memory=memory)
+    assert judged == DEPLOYED
 
 
 # -- written with the first entry, whatever it is

@@ -261,7 +261,7 @@ async def half_way(task: Any, hint: str) -> Any:
 
 FAILING = {
     "an error": (Generator(OSError("no luck")), "generate raised OSError: no luck"),
-    "None": (Generator(None), "generate returned None"),
+    "None": (Generator(None), "generate returned None: does the function lack a ret"),
     "None in a list": (Generator(["a", None]), "generate returned None"),
     "an error half way": (half_way, "half way"),
 }

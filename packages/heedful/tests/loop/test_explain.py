@@ -13,6 +13,7 @@ from tests.loop.support import evaluated, loop_from, loop_of, scored
 from tests.tables import cases
 
 X = evaluated("x")
+TAGGED = Evaluation((support.finding("x", persistent=True),))
 ADA = Override("attempts", "ada", used=1)
 TWICE = replace(ADA, decisions=2)
 BO = Override("attempts", "bo")
@@ -63,7 +64,9 @@ would have changed it: score quality 0.75 instead of 0.6: passed
 would have changed it: attempts.limit 2 instead of 1: again""",
     ),
     "an echo of the scope is overridden": (
-        loop_of(X, X, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}),
+        loop_of(
+            TAGGED, TAGGED, overrides=(replace(ADA, rule="echo"),), echoes={"x": 3}
+        ),
         Policy((Echo(4, across="scope"),)),
         """\
 attempt 1: x -> again (echo overridden by ada)

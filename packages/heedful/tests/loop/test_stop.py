@@ -139,7 +139,8 @@ def boundary_cases() -> dict[str, tuple[heedful.StopRule, Loop, bool]]:
     return cases
 
 
-ECHOED = loop_of(X, echoes={"x": 2, "y": 9})
+TAGGED = Evaluation((finding("x", persistent=True), finding("y")))
+ECHOED = loop_of(TAGGED, echoes={"x": 2, "z": 9})
 BETTER_THEN_SAME = loop_of(BOTH, BOTH, X, X, texts="aabb")
 CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
     **boundary_cases(),
@@ -161,6 +162,11 @@ CASES: dict[str, tuple[heedful.StopRule, Loop, bool]] = {
     ),
     "echoes of the scope count": (Echo(3, across="scope"), ECHOED, True),
     "echoes of the scope do not count in a loop": (Echo(3), ECHOED, False),
+    "a reason that is not persistent is no echo of the scope": (
+        Echo(3, across="scope"),
+        loop_of(X, X, X, echoes={"x": 9}),
+        False,
+    ),
     "one repeat after an improvement": (Repeat(1), BETTER_THEN_SAME, True),
     "of two repeats one is before an improvement": (Repeat(2), BETTER_THEN_SAME, False),
     "the same candidate was judged better": (
@@ -273,9 +279,7 @@ def test_an_echo_names_its_findings_in_bounded_words():
     words = stop.detail
     assert words.startswith("the same finding again: 0 long")
     assert len(words) < 400
-    assert Echo(3, across="scope").counts(loop_of(X, echoes={"x": 2, "y": 9})) == {
-        "x": 3
-    }
+    assert Echo(3, across="scope").counts(ECHOED) == {"x": 3}
 
 
 LEVELS = {

@@ -212,6 +212,23 @@ async def test_the_fix_of_a_name_is_told_with_it(memory, failed, error, fix, lat
     assert fix in history.failures[0].fix
 
 
+async def test_what_a_step_put_right_is_not_said_to_have_failed_ever_since(memory):
+    refused = "connection to server at port 5432 failed: Connection refused"
+    for session in ("s1", "s2"):
+        await learn(
+            memory,
+            session,
+            step("Bash", "pytest tests/db", refused),
+            step("Bash", "docker compose up -d db"),
+            step("Bash", "pytest tests/db"),
+        )
+    history = await memory.before("Bash", {"command": "pytest tests/db"})
+    (text,) = [failure.text for failure in history.failures]
+    assert "failed in 2 sessions" in text
+    assert "and has since worked only after the fix: connection" in text
+    assert "fix: Bash `docker compose up -d db`" in text
+
+
 async def test_a_call_that_failed_again_is_told_again(memory):
     fails = step("Skill", {"skill": "x"}, "No skill")
     await learn(memory, "s1", fails, step("Skill", {"skill": "x"}))

@@ -296,7 +296,9 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         asyncio.run(scenario(store))
 
 
-async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
+async def test_echoes_count_persistent_findings_in_attempts_of_other_loops(
+    store, owner
+):
     def found(id: str, number: int, *findings: Any) -> JournalEntry:
         entry = report(id, number)
         assert entry.attempt is not None
@@ -304,26 +306,19 @@ async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
         return replace(entry, attempt=replace(entry.attempt, evaluation=evaluation))
 
     x = loops.finding("x")
-    note = loops.finding("n", level="note")
+    note = loops.finding("n", level="note", persistent=True)
     warning = loops.finding("w", level="warning")
     tag = loops.finding("tag", persistent=True)
 
-    await commit(store, found("a", 1, x, x, note), owner)
-    await commit(store, found("a", 2, x, warning), owner)
+    await commit(store, found("a", 1, x, tag, tag, note), owner)
+    await commit(store, found("a", 2, x, tag, warning), owner)
     await commit(store, found("b", 1, x), owner)
-    await commit(store, found("mine", 1, x), owner)
-    await store.write(Scope("other"), loop_store.commit, found("c", 1, x), owner)
+    await commit(store, found("mine", 1, x, tag), owner)
+    await store.write(Scope("other"), loop_store.commit, found("c", 1, tag), owner)
     await commit(store, found("mended", 1, x, tag), owner)
     await commit(store, found("mended", 2), owner)
-    # The second attempt of a is an improvement; what "mended" had is gone, but for its
-    # tag.
-    assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {
-        "x": 2,
-        "w": 1,
-        "tag": 1,
-    }
-    newest = await store.read(SCOPE, loop_store.echoes, "mine", 2)
-    assert newest == {"x": 1, "tag": 1}
+    assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {"tag": 3}
+    assert await store.read(SCOPE, loop_store.echoes, "mine", 2) == {"tag": 1}
 
 
 async def test_lessons_and_verdict_are_one_transaction(store, owner):

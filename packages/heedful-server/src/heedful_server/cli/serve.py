@@ -52,7 +52,8 @@ def ui(
     """Look at loops, lessons and proof in the browser, and review them.
 
     It shows the database of this folder, on this machine only, and creates one if there
-    is none. The printed address contains a token that signs you in once.
+    is none, unless --db names it. The printed address contains a token that signs you
+    in once.
     """
     pages = service.show_pages(
         settings().with_one_model(), read_only=read_only, browser=not no_browser

@@ -18,7 +18,7 @@ from heedful import __version__
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load, names_code
 from heedful.cli.databases import check_database, db_exists, opened_store
-from heedful.cli.printing import following, page, say, show
+from heedful.cli.printing import current_command, following, page, say, show
 from heedful.cli.resources import (
     allow_imports,
     embedder_of,
@@ -156,14 +156,15 @@ def return_large_blocks() -> None:
 async def show_pages(values: Settings, *, read_only: bool, browser: bool) -> None:
     """Serve the pages on this machine until a signal, and open them in the browser."""
     is_new = not db_exists(values.db)
-    # Who may change nothing makes no file.
-    check_database(values.db, new=not read_only)
+    # Who may change nothing makes no file. Who names a file wants to look into it.
+    may_create = not read_only and "db" not in current_command().options
+    check_database(values.db, new=may_create)
 
     say("starting …")
     other_port = "another --port (it may be heedful ui)"
     # The port comes first: without one, no file is made.
     with bound(PAGES_HOST, values.port, other_port) as listener:
-        async with opened_store(values, new=not read_only) as store:
+        async with opened_store(values, new=may_create) as store:
             # The first statement fails here if the file is not a database.
             await store.read(Scope(), keys.any_key)
 

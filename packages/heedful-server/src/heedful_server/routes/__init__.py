@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
+from starlette.routing import Route
 
 from heedful import doors
 from heedful.validation import Fields
@@ -44,6 +46,12 @@ def route_groups() -> tuple[RouteGroup, ...]:
     """Return all routes, in the order in which the application includes them."""
     own_groups = (RouteGroup(router=router) for router in OWN_ROUTERS)
     return (*own_groups, *doors.ROUTERS.load_all().values())
+
+
+def routes_of(app: FastAPI) -> list[Route]:
+    """Return the routes of an application, and those of the groups that it includes."""
+    included = chain.from_iterable(group.router.routes for group in route_groups())
+    return [route for route in (*app.routes, *included) if isinstance(route, Route)]
 
 
 def error_bodies() -> Mapping[str, ErrorBody]:

@@ -17,10 +17,10 @@ _NAMES = {
     "claims.insights": "insights precision",
     "claims.sentence": "Claim",
     "critique": "BIASES ROLES Role calibrate critic critics",
+    "json_schemas": "json_schema",
     "loading": "known load",
     "numbers": "finite predictions ranges results rows",
     "program": "python_tests",
-    "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",
 }
 _HOMES = {

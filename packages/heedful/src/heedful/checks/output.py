@@ -25,8 +25,7 @@ from typing import (
 )
 
 from heedful.checks.evaluate import Check, Evaluate
-from heedful.checks.json_values import Json
-from heedful.checks.schema import (
+from heedful.checks.json_schemas import (
     Misfits,
     Problems,
     field_names,
@@ -36,6 +35,7 @@ from heedful.checks.schema import (
     schema_of,
     type_problems,
 )
+from heedful.checks.json_values import Json
 from heedful.checks.text import read
 from heedful.errors import (
     CheckFailed,

@@ -33,11 +33,15 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.display import counted
-from heedful.errors import NotFound
+from heedful.errors import NotFound, UnknownName
 from heedful.lessons.commands import trust_words
 from heedful.lessons.forgetting import Forgotten
 from heedful.lessons.lesson import Scope
-from heedful.lessons.origin import KEY_SOURCE_PREFIX, names_to_state
+from heedful.lessons.origin import (
+    KEY_SOURCE_PREFIX,
+    is_outside,
+    names_to_state,
+)
 from heedful.lessons.quarantine import QuarantinedLesson
 from heedful.memory import quarantine as quarantine_store
 from heedful.memory.memory import Memory
@@ -295,6 +299,22 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
+def _check_source(name: str, known: Sequence[str]) -> None:
+    """Raise UnknownName unless a source of this name has sent a text, or may send one.
+
+    `known` are the names of those that have. A key or what fetches may send one later.
+    """
+    may_send = any(map(is_outside, (name, f"program:{name}", f"tool:{name}")))
+    if not may_send and name not in known:
+        raise UnknownName(
+            "source",
+            name,
+            known,
+            f'to trust it before it sends a text, write trust = ["{name}"] in '
+            "heedful.toml",
+        )
+
+
 def trust(
     names: Annotated[
         list[str] | None,
@@ -323,6 +343,9 @@ def trust(
         )
 
     async def decide(memory: Memory) -> list[int]:
+        known = await memory.store.read(memory.scope, keys.source_names)
+        for name in names or ():
+            _check_source(name, known)
         actor = by or getuser()
         released: list[int] = []
         if names:

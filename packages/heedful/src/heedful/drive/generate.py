@@ -468,7 +468,10 @@ async def _ask_function(
             f"{name} returned an empty list; return at least one candidate"
         )
     if any(candidate is None for candidate in candidates):
-        raise GenerateFailed(f"{name} returned None; return the candidate")
+        raise GenerateFailed(
+            f"{name} returned None: does the function lack a return? Return the "
+            "candidate"
+        )
     # A candidate without a usage of its own has cost one call.
     return _batch_of([answer_of(value) or Answer(value) for value in candidates])
 

@@ -599,7 +599,8 @@ class LoopMemory:
 
         Only synchronous functions at the top of a module are asked. A ready-made check
         would say the same again, a lambda or an inner function may be made for one
-        task, and an async function may cost money.
+        task, and an async function may cost money. A check with `remembered = False`
+        has effects, and is not asked.
         """
         texts = [example.accepted]
         with suppress(ValueError):
@@ -607,6 +608,8 @@ class LoopMemory:
         for check in self.judges:
             is_plain = isinstance(check, FunctionType) and blocking(check)
             if not is_plain or not check_id(check):
+                continue
+            if not getattr(check, "remembered", True):
                 continue
             # The answer may be a text, or data that is stored as JSON.
             answers = [await _accepts(check, text, example.task) for text in texts]

@@ -122,7 +122,7 @@ class LoopSettings(Generic[C]):
         allowed = "a name without a secret: ids are not redacted"
         require(redact(str(self.id)) == str(self.id), "id", self.id, allowed)
 
-        _validate_checks(self.checks)
+        validate_checks(self.checks)
         allowed = "a function (candidate, context) that returns an Evaluation"
         has_judge = self.evaluate is None or callable(self.evaluate)
         require(has_judge, "evaluate", self.evaluate, allowed)
@@ -183,13 +183,21 @@ def open_places(
     return memory, open_beside(store, memory.store), scope or memory.scope
 
 
-def _validate_checks(checks: Sequence[Check]) -> None:
+def validate_checks(checks: Sequence[Check]) -> None:
     """Raise InvalidInput unless all `checks` can be called with a candidate."""
     are_callable = isinstance(checks, Sequence) and all(map(callable, checks))
     allowed = "a list of callables (candidate, context), as in checks=[in_metres]"
     require(are_callable, "checks", checks, allowed)
 
     for check in checks:
+        if isinstance(check, type):
+            name = check.__name__
+            allowed = (
+                f"a list of functions, but {name} is a class: for answers of this "
+                f"class, pass output={name}, or the check "
+                f"heedful.checks.json_schema({name})"
+            )
+            raise errors.InvalidInput("checks", [name], allowed)
         # `checks.words` instead of `checks.words(…)`, which makes the check.
         name = getattr(check, "__qualname__", ".")
         if "." not in name and str(check.__module__).startswith("heedful.checks."):

@@ -22,6 +22,7 @@ from heedful.drive.judgement import find_repeat
 from heedful.drive.options import (
     LoopSettings,
     knows_options,
+    validate_checks,
     validate_refusing,
 )
 from heedful.lessons.briefing import Briefing
@@ -119,9 +120,7 @@ class AttemptReport:
             self.evaluation,
             "an Evaluation, or None",
         )
-        require(
-            isinstance(self.checks, Sequence), "checks", self.checks, "a list of checks"
-        )
+        validate_checks(self.checks)
         validate_refusing(self.refuse)
 
         has_detail = self.digest or self.checks or self.request

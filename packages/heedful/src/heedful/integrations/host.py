@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from heedful.drive.options import validate_checks
 from heedful.drive.report import ReportedLoop, open_loop
 from heedful.episodes.episode import Arguments, Ended, Event
 from heedful.episodes.reading import read
@@ -77,6 +78,7 @@ class Host(TaskHost):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.budgets = policies.policy(self.policy).budgets
+        validate_checks(self.checks)
         require(
             not isinstance(self.polls, str),
             "polls",

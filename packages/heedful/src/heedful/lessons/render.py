@@ -288,11 +288,12 @@ def mark_words(mark: Mark) -> str:
             return f"such a call of {mark.tool}"
 
 
-def before_call(failure: KnownFailure) -> str:
+def before_call(failure: KnownFailure, has_worked: bool) -> str:
     """Return what to tell an agent before a call that is like calls that failed.
 
     The lines are how these failed, what a person or a model said about it, and the fix;
-    the last two only if they are known.
+    the last two only if they are known. If such a call `has_worked` since, the fix was
+    a step before it.
     """
     times = "once" if failure.runs == 1 else f"in {failure.runs} sessions"
     times += f", last on {day_words(failure.failed)},"
@@ -301,6 +302,8 @@ def before_call(failure: KnownFailure) -> str:
     # those did that failed.
     if failure.kind == "contract":
         line = f"calls of {failure.tool} as this one failed {times}"
+    elif has_worked:
+        line += " and has since worked only after the fix"
     else:
         line += " and has not worked since"
     if failure.error:

@@ -129,12 +129,12 @@ class RuleLedger:
     def words(self) -> str:
         """The figures for a person.
 
-        >>> print(RuleLedger(starts=3, told=2, kept=5, broken=2).words)
-        told at 3 starts, before 2 calls; kept 5, broken 2
+        >>> print(RuleLedger(starts=3, told=1, kept=5, broken=2).words)
+        told 3 × at a start, 1 × before a call; kept 5, broken 2
         """
         denied = f", denied {self.denied}" if self.denied else ""
         return (
-            f"told at {self.starts} starts, before {self.told} calls; "
+            f"told {self.starts} × at a start, {self.told} × before a call; "
             f"kept {self.kept}, broken {self.broken}{denied}"
         )
 

@@ -337,9 +337,9 @@ class Echo:
     """Stop when a finding of the last attempt is in `times` attempts.
 
     Only attempts since the last improvement count; if the finding is persistent, all
-    do. With `across="scope"`, the 20 newest other loops of the scope count, too. An
-    error with another time, id, address or temporary path is the same finding, unless
-    its check sets its `key`.
+    do. With `across="scope"`, only persistent findings count, such as bias tags, but
+    also in the 20 newest other loops of the scope. An error with another time, id,
+    address or temporary path is the same finding, unless its check sets its `key`.
     """
 
     times: int = 3
@@ -363,9 +363,12 @@ class Echo:
         if last is None or not last.keys:
             return {}
 
-        earlier = loop.echoes if self.across == "scope" else {}
+        # A judge gives the same reason in loops about other tasks: it is no habit.
+        is_wide = self.across == "scope"
+        counted_keys = last.persistent if is_wide else last.keys
+        earlier = loop.echoes if is_wide else {}
         counts = loop.count_findings()
-        keys = [finding.key for finding in last.findings if finding.level != "note"]
+        keys = [finding.key for finding in last.findings if finding.key in counted_keys]
         return {key: earlier.get(key, 0) + counts[key] for key in keys}
 
     def meter(self, loop: Loop) -> tuple[float, float]:

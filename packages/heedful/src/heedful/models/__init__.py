@@ -72,7 +72,10 @@ def open_model(
 
         return Function(name, timeout=timeout)
 
-    raise UnknownName("model", name, FORMS)
+    if rest or "/" in name:
+        raise UnknownName("model", name, FORMS)
+    # Nobody knows which provider has a model of this name.
+    raise UnknownName("model", name, [form.replace("NAME", name) for form in FORMS])
 
 
 def names_function(name: str) -> bool:

@@ -16,6 +16,11 @@ from heedful.sanitize import clean
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, MAX_STORED_TEXT_CHARS, Document
 
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
+_CARDINALS = "one two three four five six seven eight nine ten"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
+# The digits of a number that is written as a word.
+_DIGITS_OF_WORD = {word: f"{n}" for n, word in enumerate(_CARDINALS.split(), 1)}
+_DIGITS_OF_WORD |= {word: f"{n}th" for n, word in enumerate(_ORDINALS.split(), 1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +137,15 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
 
 def _number_in(name: str) -> int | None:
-    """Return the number in a name such as `stage4`, `step 4` or `4`, else None."""
-    match = re.fullmatch(r"(?:(?:stage|step)[\W_]*)?(\d{1,9})", name.casefold())
+    """Return the number in a name such as `stage4`, `step four` or `4`, else None."""
+    words = _words_of(name)
+    # A stage may be called `second`, as the time is: then it has a name.
+    if words.strip() not in _DIGITS_OF_WORD:
+        words = _with_digits(words)
+    # "4", "stage4", or "4th stage"
+    match = re.fullmatch(
+        r" (?:(?:stage|step) ?)?(\d{1,9})(?:(?:st|nd|rd|th) (?:stage|step))? ", words
+    )
     return int(match[1]) if match else None
 
 
@@ -230,14 +242,13 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
     only in a question without such a number, and their value is "".
     """
     text = _words_of(question)
-    # "steps 2 and 3", or "4th stage"
-    matches = re.findall(
-        r" (?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
-        r"| (\d{1,9})(?:st|nd|rd|th) (?:stage|step) ",
-        text,
+    # "steps 2 and three", "4th stage" or "fourth stage"
+    places = re.findall(
+        r" (?:stage|step)s? ?\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*"
+        r"| \d{1,9}(?:st|nd|rd|th) (?:stage|step) ",
+        _with_digits(text),
     )
-    words = " ".join(chain.from_iterable(matches)).split()
-    numbers = [int(word) for word in words if word.isdigit()]
+    numbers = [int(digits) for digits in re.findall(r"\d+", " ".join(places))]
     if not numbers:
         return _find_named_stages(report, text), ""
 
@@ -258,8 +269,13 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
 
 def _words_of(text: str) -> str:
     """Return the words of a text in lower case, with a blank before and after each."""
-    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
-    return f" {' '.join(words)} "
+    return re.sub(r"[\W_]+", " ", f" {text.casefold()} ")
+
+
+def _with_digits(words: str) -> str:
+    """Return words of `_words_of` with "4" for "four" and "4th" for "fourth"."""
+    digits = [_DIGITS_OF_WORD.get(word, word) for word in words.split()]
+    return f" {' '.join(digits)} "
 
 
 def _find_named_stages(report: Report, text: str) -> dict[str, str]:

@@ -505,7 +505,8 @@ def _candidate_of(
         step = mistake.fix.digest
     open_rows = [row for row in rows if not _has_worked(db, scope, row, step)]
     failure = replace(failure, runs=len(open_rows))
-    failure = replace(failure, text=render.before_call(failure))
+    text = render.before_call(failure, has_worked=bool(newest["since"]))
+    failure = replace(failure, text=text)
     key = f"error {failure.error or failure.digest}"
     candidate = LessonCandidate(
         name=f"mark/{failure.digest}",

@@ -14,7 +14,7 @@ from math import inf
 from typing import Literal, get_args
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
-from heedful.lessons.origin import KEY_SOURCE_PREFIX
+from heedful.lessons.origin import KEY_SOURCE_PREFIX, name_of
 from heedful.lessons.scope import Scope, name_tenant
 from heedful.redact import redact, redact_data
 from heedful.store.connection import (
@@ -24,6 +24,7 @@ from heedful.store.connection import (
     holds,
     key_of,
     resumable,
+    token,
 )
 from heedful.store.store import Store
 from heedful.validation import MAX_NAME_CHARS, Document, Fields, hex_digest
@@ -221,6 +222,12 @@ def believed_names(db: Db, scope: Scope, own: Collection[str] = ()) -> frozenset
     tenant's keys that were not created as from outside.
     """
     return frozenset({*own, *stated_names(db, scope), *stated_keys(db, scope)})
+
+
+def source_names(db: Db, scope: Scope) -> list[str]:
+    """Return the names by which a person states the sources of a scope's texts."""
+    rows = db.select("distinct source", "origin", {"scope": token(scope)})
+    return [name_of(row["source"]) for row in rows]
 
 
 def any_key(db: Db, scope: Scope) -> bool:

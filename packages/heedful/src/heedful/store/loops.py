@@ -28,7 +28,6 @@ from heedful.loop.decide import Done, Policy, state_after
 from heedful.loop.record import (
     Attempt,
     Goal,
-    Improvement,
     Loop,
     Override,
     Usage,
@@ -609,12 +608,10 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Return how many attempts had each finding, by its key, in other loops of late.
+    """Return how many attempts of other loops had each persistent finding, by its key.
 
-    These are the `window` newest loops except the loop `id`. In each loop, only the
-    attempts from the last improvement on are counted; for a persistent finding, all
-    attempts. Findings of level "note" are ignored. Notes about attempts that count as
-    findings are counted, also those about attempts of the loop `id`.
+    These are the `window` newest loops except the loop `id`. Notes about attempts that
+    count as findings are counted, also those about attempts of the loop `id`.
     """
     # The loop `id` may be among the newest, so one more is read.
     ids, _ = _newest_sizes(
@@ -624,9 +621,9 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     others = read_many(db, scope, other_ids, outputs=False, task=False)
 
     counts: Counter[str] = Counter()
-    for other in others:
-        improvement = codec.from_document(Improvement, other.head.policy)
-        counts.update(replace(other.loop, improves=improvement).count_findings())
+    for attempt in chain.from_iterable(other.loop.attempts for other in others):
+        if attempt.evaluation is not None:
+            counts.update(attempt.evaluation.persistent)
 
     loops = [loop.loop for loop in (*read_many(db, scope, [id]), *others)]
     counts.update(_findings_in_notes(db, scope, id=id, loops=loops, window=window))

@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import BaseModel, Field, create_model, field_validator
 
-from heedful.checks import schema as checks
+from heedful.checks import json_schemas as checks
 from heedful.errors import InvalidInput
 from heedful.validation import MAX_SHOWN_ITEMS
 from tests.checks.support import findings, keys
