@@ -8,7 +8,7 @@ its data give the same value again: the same class, with the same values inside.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import UnionType
 from typing import (
@@ -33,6 +33,7 @@ from heedful.checks.schema import (
     limited,
     make_type_judge,
     schema_of,
+    takes_list,
     type_problems,
 )
 from heedful.checks.text import read
@@ -45,6 +46,8 @@ from heedful.errors import (
 )
 from heedful.faults import json_path, kind_and_size, shorten
 from heedful.loop.record import OUTPUT_CHECK, Finding
+from heedful.models.answers import CALL_KEY, CALLS_KEY
+from heedful.models.contract import Answer, ToolCall
 from heedful.validation import Fields
 
 if TYPE_CHECKING:
@@ -151,6 +154,27 @@ class Output:
             return answer, findings
         return answer, list(limited(OUTPUT_CHECK, problems))
 
+    def read_call(self, call: ToolCall) -> tuple[Any, list[Finding]]:
+        """Return the value in the arguments of a call, as `read` does.
+
+        The tool is named like one of the classes of the type, perhaps with words before
+        it: then the value is of this class. Else it is of the type, or any item of it.
+        """
+        tool = _plain_name(call.name)
+        named = [
+            kind
+            for kind in _classes_in(self.type)
+            if tool.endswith(_plain_name(kind.__name__))
+        ]
+        if named:
+            kind = max(named, key=lambda kind: len(kind.__name__))
+            return _output_of_class(kind).read(call.arguments)
+
+        value, findings = self.read(call.arguments)
+        if is_refused(findings) and takes_list(self.schema):
+            return _output_of_class(Any).read(call.arguments)
+        return value, findings
+
     def plain(self, value: Any) -> Any:
         """Return a value as JSON data for a prompt or a memory, or as it is."""
         from pydantic_core import PydanticSerializationError
@@ -164,8 +188,9 @@ class Output:
 
     def dump(self, value: Any) -> Any:
         """Return JSON data that give the same value again. Raises NotJournalable."""
+        member = self._member(name_of(type(value)))
         with UserCode(self._not_restored):
-            text = self.adapter.dump_json(
+            text = member.adapter.dump_json(
                 value,
                 by_alias=False,
                 round_trip=True,
@@ -173,7 +198,7 @@ class Output:
                 # The difference then says where the part stands.
                 fallback=lambda part: "",
             )
-            difference = next(differences(value, self._load(text)), "")
+            difference = next(differences(value, member._load(text)), "")
         if difference:
             raise self._cannot_be_stored(difference)
         return json.loads(text)
@@ -193,15 +218,26 @@ class Output:
                 "it was, or begin another loop"
             )
 
+        member = self._member(type_name)
         with UserCode(changed):
-            value = self._load(json.dumps(data))
-            again = self.adapter.dump_json(value, by_alias=False, round_trip=True)
+            value = member._load(json.dumps(data))
+            again = member.adapter.dump_json(value, by_alias=False, round_trip=True)
             difference = next(differences(data, json.loads(again)), "")
         if name_of(type(value)) != type_name:
             raise changed(f"it is a {name_of(type(value))} now")
         if difference:
             raise changed(difference)
         return value
+
+    def _member(self, class_name: str) -> "Output":
+        """Return the declaration of the class of a union that has this full name.
+
+        Alone, its data are never those of another class of the union.
+        """
+        for kind in _classes_in(self.type):
+            if name_of(kind) == class_name and kind is not self.type:
+                return _output_of_class(kind)
+        return self
 
     def _load(self, text: str | bytes) -> Any:
         """Return the value in JSON text, whose fields have their own names."""
@@ -295,7 +331,7 @@ def from_stored(
         return output.restore(data, type_name)
 
     for function in functions:
-        for kind in _declared_classes(function):
+        for kind in _classes_in(returned_type(function)):
             if name_of(kind) == type_name:
                 return _output_of_class(kind).restore(data, type_name)
 
@@ -303,6 +339,48 @@ def from_stored(
         f"the loop has candidates of the class {type_name}, and its functions do not "
         f"declare it; resume it with output={type_name.rpartition('.')[2]}"
     )
+
+
+def with_calls(answer: Answer, output: Output | None) -> Answer:
+    """Return an answer with the value of a declared type that its calls give as text.
+
+    Each call gives an item of a list, or the only call the value. If none is given, the
+    text stays, and the answer says what is wrong with the calls.
+    """
+    if output is None or answer.finish != "tool_call" or not answer.calls:
+        return answer
+    is_list = takes_list(output.schema)
+    if len(answer.calls) > 1 and not is_list:
+        return answer
+
+    values = []
+    for call in answer.calls:
+        value, findings = output.read_call(call)
+        if is_refused(findings):
+            # Another class of a union than the one that the name chose may take it.
+            is_taken = not is_refused(output.read(answer.text)[1])
+            fault = findings[0] if is_taken else None
+            return replace(answer, fault=fault, finish="stop")
+        values.append(value)
+
+    text: Any = values
+    if len(values) == 1:
+        is_item = is_list and is_refused(output.read(values[0])[1])
+        text = values if is_item else values[0]
+    return replace(answer, text=text, finish="stop")
+
+
+def remaining_fault(fault: Finding | None, judges: Iterable[Any]) -> Finding | None:
+    """Return what is wrong with how an answer ended, if the judges do not want that.
+
+    A judge with a schema wants the arguments of a call, those of several calls if its
+    schema takes a list.
+    """
+    schemas = [judge.schema for judge in judges if hasattr(judge, "schema")]
+    wanted = {CALL_KEY: bool(schemas), CALLS_KEY: any(map(takes_list, schemas))}
+    if fault is not None and wanted.get(fault.key):
+        return None
+    return fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +401,17 @@ def read_output(
     value: Any,
     checks: Sequence[Check],
     evaluate: Evaluate | None,
+    fault: Finding | None = None,
 ) -> tuple[Any, Sequence[Check], Evaluate | None]:
     """Return an answer, read as the declared type, and what judges it.
 
-    What does not fit is judged by nothing else. Raises CheckFailed.
+    What does not fit is judged by nothing else, nor is an answer whose `fault` is to
+    have several calls. Raises CheckFailed.
     """
     if output is None:
         return value, checks, evaluate
+    if fault is not None and fault.key == CALLS_KEY:
+        return value, (OutputCheck([fault]),), None
     value, findings = output.read(value)
     reported = OutputCheck(findings)
     if is_refused(findings):
@@ -367,9 +449,14 @@ def returned_type(function: Any) -> Any:
     return None
 
 
-def _declared_classes(function: Any) -> Iterator[type]:
-    """Yield the classes in the type that a function declares to return."""
-    kinds = [returned_type(function)]
+def _plain_name(name: str) -> str:
+    """Return the small letters and digits of the name of a tool or class."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def _classes_in(declared: Any) -> Iterator[type]:
+    """Yield the classes in a declared type, such as those of a union or list."""
+    kinds = [declared]
     while kinds:
         kind = kinds.pop()
         kinds += get_args(kind)

@@ -21,7 +21,7 @@ from heedful.loop.record import (
     Finding,
     Usage,
 )
-from heedful.models.answers import answer_of, unfinished
+from heedful.models.answers import CALL_KEY, answer_of, unfinished
 from heedful.redact import redact, redact_start
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
 
@@ -258,7 +258,8 @@ def refused_answer(error: BaseException) -> RefusedAnswer:
         usage = answer.usage
         model = answer.model
         fault = unfinished(answer)
-        if fault is not None:
+        # A function that read the arguments of a call had asked for it.
+        if fault is not None and fault.key != CALL_KEY:
             findings = [replace(fault, raised=findings[0].raised)]
     return RefusedAnswer(
         value=value,
