@@ -172,33 +172,40 @@ class Note(BaseModel):
 Calls = tuple[tuple[str, str], ...]
 
 
+def replaced(answer: Any, **fields: Any) -> Any:
+    """Return the answer of an SDK with other fields."""
+    return type(answer).model_validate({**answer.model_dump(), **fields})
+
+
 def calls_of_openai(calls: Calls) -> ChatCompletion:
-    return chat("tool_calls", tool_calls=[tool_call(*call) for call in calls])
+    tool_calls = [tool_call(name, arguments) for name, arguments in calls]
+    return chat("tool_calls", tool_calls=tool_calls)
 
 
-def calls_of_responses(calls: Calls) -> Response:
-    return response(
-        *(
-            {"type": "function_call", "call_id": "1", "name": name, "arguments": text}
-            for name, text in calls
-        )
-    )
-
-
-def calls_of_anthropic(calls: Calls) -> AnthropicMessage:
-    blocks = (
-        {"type": "tool_use", "id": "1", "name": name, "input": json.loads(text)}
+def calls_of_responses(calls: Calls) -> Any:
+    items = [
+        {"type": "function_call", "call_id": "1", "name": name, "arguments": text}
         for name, text in calls
-    )
-    return message("tool_use", {"type": "text", "text": "I book."}, *blocks)
+    ]
+    return replaced(response(), output=items)
 
 
-def calls_of_google(calls: Calls) -> GenerateContentResponse:
-    parts = (
+def calls_of_anthropic(calls: Calls) -> Any:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": "I book."}]
+    for name, text in calls:
+        arguments = json.loads(text)
+        block = {"type": "tool_use", "id": "1", "name": name, "input": arguments}
+        blocks.append(block)
+    return replaced(message("tool_use"), content=blocks)
+
+
+def calls_of_google(calls: Calls) -> Any:
+    parts = [
         {"function_call": {"name": name, "args": json.loads(text)}}
         for name, text in calls
-    )
-    return google("STOP", *parts)
+    ]
+    candidate = {"finish_reason": "STOP", "content": {"parts": parts}}
+    return replaced(google("STOP"), candidates=[candidate])
 
 
 def calls_of_pydantic_ai(calls: Calls) -> ModelResponse:
@@ -359,10 +366,10 @@ async def test_a_schema_judges_the_list_of_several_calls(schema, passes):
 
 
 async def test_a_class_that_a_name_chose_comes_back_from_the_store(store):
-    made = []
+    tasks = []
 
     def generate(task: str) -> Any:
-        made.append(task)
+        tasks.append(task)
         return calls_of_openai((("Cancellation", FIRST),))
 
     for _ in range(2):
@@ -374,7 +381,7 @@ async def test_a_class_that_a_name_chose_comes_back_from_the_store(store):
             id="a",
         )
         assert type(result.candidate) is Cancellation
-    assert len(made) == 1
+    assert len(tasks) == 1
 
 
 async def test_the_calls_of_a_stage_are_its_output(store):
@@ -420,9 +427,9 @@ async def test_the_choices_of_an_answer_are_candidates_with_one_usage():
 @cases(
     "returned",
     {
-        "OpenAI": chat("stop", content=FIRST).model_copy(update={"usage": None}),
-        "Responses": response(said({**OUTPUT_TEXT, "text": FIRST})).model_copy(
-            update={"usage": None}
+        "OpenAI": replaced(chat("stop", content=FIRST), usage=None),
+        "Responses": replaced(
+            response(said({**OUTPUT_TEXT, "text": FIRST})), usage=None
         ),
         "pydantic-ai": ModelResponse([TextPart(FIRST)]),
         "LangChain": Shape(

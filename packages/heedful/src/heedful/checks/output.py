@@ -401,6 +401,7 @@ def read_output(
     value: Any,
     checks: Sequence[Check],
     evaluate: Evaluate | None,
+    *,
     fault: Finding | None = None,
 ) -> tuple[Any, Sequence[Check], Evaluate | None]:
     """Return an answer, read as the declared type, and what judges it.

@@ -113,7 +113,7 @@ class Judges:
         """
         fault = remaining_fault(fault, (*self.checks, *self.stage_checks, self.output))
         value, checks, evaluate = read_output(
-            self.output, value, self.checks, self.evaluate, fault
+            self.output, value, self.checks, self.evaluate, fault=fault
         )
         evaluation = await evaluated(
             value,

@@ -7,8 +7,8 @@ any other.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Usage
@@ -80,7 +80,8 @@ _MARK_PATHS = (
 _REFUSAL_PATHS = ("choices.message.refusal", "stop_details.explanation")
 
 
-class CallNames(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CallNames:
     """Where an SDK keeps the calls of tools, and the paths to their parts.
 
     The calls of a `type` stand in a list with other things.
@@ -89,6 +90,7 @@ class CallNames(NamedTuple):
     path: str
     name: str
     arguments: str
+    _: KW_ONLY
     type: str = ""
 
 
@@ -98,8 +100,8 @@ _CALL_NAMES = (
     CallNames("choices.message.tool_calls", "function.name", "function.arguments"),
     CallNames("tool_calls", "name", "args"),
     CallNames("tool_calls", "tool_name", "args"),
-    CallNames("output", "name", "arguments", "function_call"),
-    CallNames("content", "name", "input", "tool_use"),
+    CallNames("output", "name", "arguments", type="function_call"),
+    CallNames("content", "name", "input", type="tool_use"),
     CallNames("candidates.content.parts", "function_call.name", "function_call.args"),
 )
 # What their reasons mean, in small letters. With any other reason the answer is whole.
