@@ -157,23 +157,18 @@ class Output:
     def read_call(self, call: ToolCall) -> tuple[Any, list[Finding]]:
         """Return the value in the arguments of a call, as `read` does.
 
-        The tool is named like one of the classes of the type, perhaps with words before
-        it: then the value is of this class. Else it is of the type, or any item of it.
+        The longest class name that ends the name of the tool chooses the class of the
+        value. Without one, the value is of the type, or any JSON for a type of lists.
         """
         tool = _plain_name(call.name)
-        named = [
-            kind
-            for kind in _classes_in(self.type)
-            if tool.endswith(_plain_name(kind.__name__))
-        ]
-        if named:
-            kind = max(named, key=lambda kind: len(kind.__name__))
-            return _output_of_class(kind).read(call.arguments)
-
-        value, findings = self.read(call.arguments)
-        if is_refused(findings) and takes_list(self.schema):
-            return _output_of_class(Any).read(call.arguments)
-        return value, findings
+        reader = _output_of_class(Any) if takes_list(self.schema) else self
+        longest = ""
+        for kind in _classes_in(self.type):
+            name = _plain_name(kind.__name__)
+            if tool.endswith(name) and len(name) > len(longest):
+                longest = name
+                reader = _output_of_class(kind)
+        return reader.read(call.arguments)
 
     def plain(self, value: Any) -> Any:
         """Return a value as JSON data for a prompt or a memory, or as it is."""
@@ -451,8 +446,8 @@ def returned_type(function: Any) -> Any:
 
 
 def _plain_name(name: str) -> str:
-    """Return the small letters and digits of the name of a tool or class."""
-    return "".join(filter(str.isalnum, name)).lower()
+    """Return the name of a tool or class in small letters, without underscores."""
+    return name.replace("_", "").lower()
 
 
 def _classes_in(declared: Any) -> Iterator[type]:
