@@ -312,6 +312,7 @@ RESTORED = {
     "a nested model": (Order, Order(paint=Paint(name="a", litres=1))),
     "a generic model": (Box[Shade], Box[Shade](content=Shade.LIGHT)),
     "a union": (Pet, Dog(kind="dog", age=1)),
+    "a union with the same fields": (Bird | Fish, Fish(age=1)),
     "nested dataclasses, a time zone": (Day, Day(1, [Visit(NOON)])),
     "a typed dict": (Part, {"made": dt.date(2026, 5, 3)}),
     "plain data in any field": (Loose, Loose(value=[1, {"a": None}])),
@@ -345,7 +346,11 @@ async def test_a_stored_object_comes_back_as_it_was(
     ("output", "value", "reason"),
     {
         "sub": (Paint, Gloss(name="a", litres=1), r"at \$: Gloss came back as Paint"),
-        "a union": (Bird | Fish, Fish(age=1), r"at \$: Fish came back as Bird"),
+        "a list of a union": (
+            list[Bird | Fish],
+            [Fish(age=1)],
+            r"at \$\.0: Fish came back as Bird",
+        ),
         "a secret": (Locked, Locked(code=SecretStr("x")), r"at \$\.code"),
         "inside": (dict, {"a": [1, {"private"}]}, r"at \$\.a\.1: set of 1 came"),
         "an object": (dict, {"a": {"b": object()}}, r"at \$\.a\.b: object came"),

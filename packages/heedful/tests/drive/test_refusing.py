@@ -73,6 +73,21 @@ def cut(task: Any, hint: str) -> None:
     raise LengthFinishReasonError(completion=ChatCompletion.model_validate(answer))
 
 
+class Misread(ValueError):
+    """An exception with the answer that its function read, as instructor raises it."""
+
+    def __init__(self, last_completion: ChatCompletion) -> None:
+        super().__init__("the ship has no name")
+        self.last_completion = last_completion
+
+
+def misread(task: Any, hint: str) -> None:
+    call = {"name": "Voyage", "arguments": '{"ship": ""}'}
+    calls = [{"id": "1", "type": "function", "function": call}]
+    answer = completion(None, "tool_calls", tool_calls=calls)
+    raise Misread(ChatCompletion.model_validate(answer))
+
+
 REFUSALS = {
     "a subclass of ValueError": (Weight("9 kg, not 8 kg"), ["9 kg, not 8 kg"]),
     "an assertion with a text": (AssertionError("no kg"), ["no kg"]),
@@ -84,6 +99,7 @@ REFUSALS = {
     "an enumeration of jsonschema": (validate, ["$.ship", "'Erna', 'Ida'"]),
     "a retry of pydantic-ai": (ModelRetry("name the harbour"), ["name the harbour"]),
     "an answer that the provider cut": (cut, ["cut the answer off"]),
+    "the call that was read": (misread, ["the ship has no name"]),
 }
 
 

@@ -1,6 +1,7 @@
 """Answers of the SDKs that their provider did not end as whole."""
 
 import json
+from types import SimpleNamespace as Shape
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from anthropic.types import Message as AnthropicMessage
 from google.genai.types import GenerateContentResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
+from pydantic import BaseModel
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 import heedful
 from heedful.errors import InvalidInput
@@ -75,7 +78,7 @@ def message(reason: str, *content: dict[str, Any]) -> AnthropicMessage:
     )
 
 
-def google(reason: str, *parts: dict[str, Any]) -> GenerateContentResponse:
+def google(reason: str | None, *parts: dict[str, Any]) -> GenerateContentResponse:
     candidate = {"finish_reason": reason, "content": {"parts": list(parts)}}
     return GenerateContentResponse.model_validate(
         {
@@ -148,6 +151,299 @@ async def test_a_schema_judges_the_arguments_of_a_call():
     assert json.loads(str(result.candidate)) == {"city": "Oslo"}
 
 
+class Booking(BaseModel):
+    """A booking of a day."""
+
+    day: int
+
+
+class Cancellation(BaseModel):
+    """A booking that is cancelled, with the same field."""
+
+    day: int
+
+
+class Note(BaseModel):
+    """A note, with another field."""
+
+    text: str
+
+
+Calls = tuple[tuple[str, str], ...]
+
+
+def replaced(answer: Any, **fields: Any) -> Any:
+    """Return the answer of an SDK with other fields."""
+    return type(answer).model_validate({**answer.model_dump(), **fields})
+
+
+def calls_of_openai(calls: Calls) -> ChatCompletion:
+    tool_calls = [tool_call(name, arguments) for name, arguments in calls]
+    return chat("tool_calls", tool_calls=tool_calls)
+
+
+def calls_of_responses(calls: Calls) -> Any:
+    items = [
+        {"type": "function_call", "call_id": "1", "name": name, "arguments": text}
+        for name, text in calls
+    ]
+    return replaced(response(), output=items)
+
+
+def calls_of_anthropic(calls: Calls) -> Any:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": "I book."}]
+    for name, text in calls:
+        arguments = json.loads(text)
+        block = {"type": "tool_use", "id": "1", "name": name, "input": arguments}
+        blocks.append(block)
+    return replaced(message("tool_use"), content=blocks)
+
+
+def calls_of_google(calls: Calls) -> Any:
+    parts = [
+        {"function_call": {"name": name, "args": json.loads(text)}}
+        for name, text in calls
+    ]
+    candidate = {"finish_reason": "STOP", "content": {"parts": parts}}
+    return replaced(google("STOP"), candidates=[candidate])
+
+
+def calls_of_pydantic_ai(calls: Calls) -> ModelResponse:
+    return ModelResponse([ToolCallPart(name, text) for name, text in calls])
+
+
+def calls_of_langchain(calls: Calls) -> Shape:
+    return Shape(
+        type="ai",
+        content="",
+        response_metadata={},
+        usage_metadata=None,
+        tool_calls=[
+            {"name": name, "args": json.loads(text), "id": "1", "type": "tool_call"}
+            for name, text in calls
+        ],
+    )
+
+
+CLIENTS = {
+    "OpenAI": calls_of_openai,
+    "Responses": calls_of_responses,
+    "Anthropic": calls_of_anthropic,
+    "Google": calls_of_google,
+    "pydantic-ai": calls_of_pydantic_ai,
+    "LangChain": calls_of_langchain,
+}
+FIRST = '{"day": 1}'
+SECOND = '{"day": 2}'
+BOTH = (("Booking", FIRST), ("Booking", SECOND))
+
+
+async def answered(returned: Any, **options: Any) -> heedful.Result[Any]:
+    """Return the result of one attempt that returns the answer of an SDK."""
+    options = {"store": None, "max_attempts": 1} | options
+    return await heedful.run("Book.", generate=lambda task: returned, **options)
+
+
+@cases("client", CLIENTS)
+async def test_several_calls_are_the_items_of_a_list(client):
+    result = await answered(client(BOTH), output=list[Booking])
+    assert result.passed
+    assert result.candidate == [Booking(day=1), Booking(day=2)]
+
+
+@cases("client", CLIENTS)
+async def test_several_calls_are_told_where_one_answer_is_wanted(client):
+    hints = []
+
+    def generate(task: str, hint: str) -> Any:
+        hints.append(hint)
+        return client(BOTH[:1] if hint else BOTH)
+
+    result = await heedful.run("Book.", generate=generate, output=Booking, store=None)
+    assert result.candidate == Booking(day=1)
+    assert result.attempts == 2
+    assert f"2 calls, one wanted: Booking({FIRST}), Booking({SECOND})" in hints[1]
+
+
+@cases("client", CLIENTS)
+async def test_the_name_of_a_tool_chooses_the_class_of_a_union(client):
+    output = Booking | Cancellation
+    for kind in (Booking, Cancellation):
+        result = await answered(client(((kind.__name__, FIRST),)), output=output)
+        assert result.passed
+        assert type(result.candidate) is kind
+
+
+class PartCancellation(Cancellation):
+    """A part of a booking that is cancelled."""
+
+
+@cases(
+    ("tool", "kind"),
+    {
+        "snake case": ("booking", Booking),
+        "snake case of two words": ("part_cancellation", PartCancellation),
+        "words before it": ("final_result_Cancellation", Cancellation),
+        "the longest name": ("final_result_PartCancellation", PartCancellation),
+        "another name": ("respond", Booking),
+    },
+)
+async def test_the_name_of_a_tool_may_be_written_in_another_way(tool, kind):
+    output = Booking | Cancellation | PartCancellation
+    result = await answered(calls_of_openai(((tool, FIRST),)), output=output)
+    assert type(result.candidate) is kind
+
+
+@cases(
+    ("calls", "output", "candidate"),
+    {
+        "one call of an item": (BOTH[:1], list[Booking], [Booking(day=1)]),
+        "one call of the list": (
+            (("book", f"[{FIRST}, {SECOND}]"),),
+            list[Booking],
+            [Booking(day=1), Booking(day=2)],
+        ),
+        "another name": (
+            (("book", FIRST), ("book", SECOND)),
+            list[Booking] | None,
+            [Booking(day=1), Booking(day=2)],
+        ),
+        "a list of a union": (
+            (("Cancellation", FIRST), ("Booking", SECOND)),
+            list[Booking | Cancellation],
+            [Cancellation(day=1), Booking(day=2)],
+        ),
+    },
+)
+async def test_a_list_is_read_from_calls(calls, output, candidate):
+    result = await answered(calls_of_openai(calls), output=output)
+    assert result.passed
+    assert result.candidate == candidate
+    assert list(map(type, result.candidate)) == list(map(type, candidate))
+
+
+@cases(
+    ("calls", "output", "key"),
+    {
+        "an item that does not fit": (
+            (("Booking", FIRST), ("Booking", "{}")),
+            list[Booking],
+            "output: $[].day missing",
+        ),
+        "a class that the name does not choose": (
+            (("Cancellation", '{"text": "Hello"}'),),
+            Cancellation | Note,
+            "output: $.day missing",
+        ),
+        "JSON that breaks off": (
+            (("Booking", '{"day": '),),
+            Booking,
+            "output: breaks off",
+        ),
+    },
+)
+async def test_calls_that_do_not_fit_are_refused(calls, output, key):
+    result = await answered(calls_of_openai(calls), output=output)
+    assert not result.passed
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    findings = evaluation.errors
+    assert [finding.key for finding in findings] == [key]
+
+
+@cases(
+    ("schema", "passes"),
+    {
+        "an object": (Booking, False),
+        "a list": ({"type": "array", "items": {"required": ["day"]}}, True),
+    },
+)
+async def test_a_schema_judges_the_list_of_several_calls(schema, passes):
+    checks = [heedful.checks.json_schema(schema)]
+    result = await answered(calls_of_openai(BOTH), checks=checks)
+    assert result.passed is passes
+    assert json.loads(str(result.candidate)) == [{"day": 1}, {"day": 2}]
+
+
+async def test_a_class_that_a_name_chose_comes_back_from_the_store(store):
+    tasks = []
+
+    def generate(task: str) -> Any:
+        tasks.append(task)
+        return calls_of_openai((("Cancellation", FIRST),))
+
+    for _ in range(2):
+        result = await heedful.run(
+            "Book.",
+            generate=generate,
+            output=Booking | Cancellation,
+            store=store,
+            id="a",
+        )
+        assert type(result.candidate) is Cancellation
+    assert len(tasks) == 1
+
+
+async def test_the_calls_of_a_stage_are_its_output(store):
+    pipeline = heedful.Pipeline("p", store=store)
+
+    @pipeline.stage(output=list[Booking])
+    def bookings(state: Any) -> Any:
+        return calls_of_openai(BOTH)
+
+    report = await pipeline.run({}, id="r")
+    assert report.stages[0].status == "passed"
+    assert report.state["bookings"] == [Booking(day=1), Booking(day=2)]
+
+
+async def test_a_report_takes_the_call_that_its_check_asks_for(store):
+    checks = [heedful.checks.json_schema(Booking)]
+    loop = await heedful.open_loop("a", "Book.", checks=checks, store=store)
+    verdict = await loop.report(calls_of_openai(BOTH[:1]), checks=checks)
+    assert isinstance(verdict, heedful.Done)
+    assert verdict.passed
+
+
+def choices(*texts: str) -> ChatCompletion:
+    answer = completion(texts[0])
+    answer["choices"] = [
+        {"index": number, "finish_reason": finish, "message": message}
+        for number, text in enumerate(texts)
+        for finish in ["length" if text.endswith("…") else "stop"]
+        for message in [{"role": "assistant", "content": text}]
+    ]
+    return ChatCompletion.model_validate(answer)
+
+
+async def test_the_choices_of_an_answer_are_candidates_with_one_usage():
+    returned = choices("I cannot.", f"{FIRST}…", SECOND)
+    result = await answered(returned, output=Booking)
+    assert result.passed
+    assert result.candidate == Booking(day=2)
+    assert result.usage.calls == 1
+    assert result.usage.tokens == 9
+
+
+@cases(
+    "returned",
+    {
+        "OpenAI": replaced(chat("stop", content=FIRST), usage=None),
+        "Responses": replaced(
+            response(said({**OUTPUT_TEXT, "text": FIRST})), usage=None
+        ),
+        "pydantic-ai": ModelResponse([TextPart(FIRST)]),
+        "LangChain": Shape(
+            type="ai", text=FIRST, response_metadata={}, usage_metadata=None
+        ),
+    },
+)
+async def test_an_answer_without_usage_is_one_call(returned):
+    result = await answered(returned, output=Booking)
+    assert result.candidate == Booking(day=1)
+    assert result.usage.calls == 1
+    assert result.usage.tokens == 0
+
+
 class Interrupted(BaseException):
     """What ends a program, such as Ctrl-C."""
 
@@ -203,7 +499,18 @@ STREAMS = {
     "texts": (["Os", "lo"], 0, True),
     "texts and a usage": (["Os", "lo", heedful.Usage(1, 9)], 9, True),
     "OpenAI, and it is cut": ([chunk("Os"), chunk("lo", "length")], 0, False),
-    "JSON of OpenAI": ([chunk("Os").model_dump(), chunk("lo").model_dump()], 0, True),
+    "JSON of OpenAI": (
+        [chunk("Os").model_dump(), chunk("lo", "stop").model_dump()],
+        0,
+        True,
+    ),
+    "OpenAI, without its end": ([chunk("Os"), chunk("lo")], 0, False),
+    "Google, without its end": (
+        [google(None, {"text": "Os"}), google(None, {"text": "lo"})],
+        9,
+        False,
+    ),
+    "texts and an answer": (["Os", heedful.Answer("lo", heedful.Usage(1, 9))], 9, True),
     "Google": (
         [google("STOP", {"text": "Os"}), google("STOP", {"text": "lo"})],
         9,

@@ -289,6 +289,14 @@ def _make_schema_judge(schema: Fields) -> Problems:
     return problems
 
 
+def takes_list(schema: "Fields | type[BaseModel] | None") -> bool:
+    """Return whether a list fits a JSON Schema, or one of its alternatives."""
+    if not isinstance(schema, Mapping):
+        return False
+    alternatives = [schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return any(alternative.get("type") == "array" for alternative in alternatives)
+
+
 def schema_of(make_schema: Callable[[], Document]) -> Document | None:
     """Return the JSON Schema of a type of pydantic; None if JSON Schema has none."""
     from pydantic import PydanticUserError

@@ -9,7 +9,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import UnionType
 from typing import (
@@ -33,6 +33,7 @@ from heedful.checks.json_schemas import (
     limited,
     make_type_judge,
     schema_of,
+    takes_list,
     type_problems,
 )
 from heedful.checks.json_values import Json
@@ -47,6 +48,8 @@ from heedful.errors import (
 from heedful.faults import json_path, kind_and_size, shorten
 from heedful.lessons.scope import short_digest
 from heedful.loop.record import OUTPUT_CHECK, Finding
+from heedful.models.answers import CALL_KEY, CALLS_KEY
+from heedful.models.contract import Answer, ToolCall
 from heedful.validation import Document, Fields
 
 if TYPE_CHECKING:
@@ -160,6 +163,22 @@ class Output:
             return answer, findings
         return answer, list(limited(OUTPUT_CHECK, problems))
 
+    def read_call(self, call: ToolCall) -> tuple[Any, list[Finding]]:
+        """Return the value in the arguments of a call, as `read` does.
+
+        The longest class name that ends the name of the tool chooses the class of the
+        value. Without one, the value is of the type, or any JSON for a type of lists.
+        """
+        tool = _plain_name(call.name)
+        reader = _output_of_class(Any) if takes_list(self.schema) else self
+        longest = ""
+        for kind in _classes_in(self.type):
+            name = _plain_name(kind.__name__)
+            if tool.endswith(name) and len(name) > len(longest):
+                longest = name
+                reader = _output_of_class(kind)
+        return reader.read(call.arguments)
+
     def plain(self, value: Any) -> Any:
         """Return a value as JSON data for a prompt or a memory, or as it is."""
         try:
@@ -171,9 +190,10 @@ class Output:
 
     def dump(self, value: Any) -> Any:
         """Return JSON data that give the same value again. Raises NotJournalable."""
+        member = self._member(name_of(type(value)))
         with UserCode(self._not_restored):
-            data = self._to_data(value)
-            difference = next(differences(value, self._from_data(data)), "")
+            data = member._to_data(value)
+            difference = next(differences(value, member._from_data(data)), "")
         if difference:
             raise self._cannot_be_stored(difference)
         return data
@@ -184,9 +204,10 @@ class Output:
         The class may have moved to another module. Raises OutputChanged if the value
         would be another one.
         """
+        member = self._member(type_name)
         with UserCode(partial(self._changed, type_name, data)):
-            value = self._from_data(data)
-            difference = next(differences(data, self._to_data(value)), "")
+            value = member._from_data(data)
+            difference = next(differences(data, member._to_data(value)), "")
         if not _has_name(type(value), type_name):
             difference = f"it is a {name_of(type(value))} now"
         if difference:
@@ -247,6 +268,16 @@ class Output:
             text = json.dumps(data)
             return self.adapter.validate_json(text, by_alias=False, by_name=True)
         return self.adapter.validate_python(decoded, by_alias=False, by_name=True)
+
+    def _member(self, class_name: str) -> "Output":
+        """Return the declaration of the class of a union that has this name.
+
+        Alone, its data are never those of another class of the union.
+        """
+        for kind in _classes_in(self.type):
+            if kind is not self.type and _has_name(kind, class_name):
+                return _output_of_class(kind)
+        return self
 
     def _not_restored(self, error: Any) -> NotJournalable:
         """Return the error for a value that pydantic does not write, or read again.
@@ -336,7 +367,7 @@ def from_stored(
         return output.restore(data, type_name)
 
     for function in functions:
-        for kind in _declared_classes(function):
+        for kind in _classes_in(returned_type(function)):
             if _has_name(kind, type_name):
                 return _output_of_class(kind).restore(data, type_name)
 
@@ -344,6 +375,48 @@ def from_stored(
         f"the loop has candidates of the class {type_name}, and its functions do not "
         f"declare it; resume it with output={type_name.rpartition('.')[2]}"
     )
+
+
+def with_calls(answer: Answer, output: Output | None) -> Answer:
+    """Return an answer with the value of a declared type that its calls give as text.
+
+    Each call gives an item of a list, or the only call the value. If none is given, the
+    text stays, and the answer says what is wrong with the calls.
+    """
+    if output is None or answer.finish != "tool_call" or not answer.calls:
+        return answer
+    is_list = takes_list(output.schema)
+    if len(answer.calls) > 1 and not is_list:
+        return answer
+
+    values = []
+    for call in answer.calls:
+        value, findings = output.read_call(call)
+        if is_refused(findings):
+            # Another class of a union than the one that the name chose may take it.
+            is_taken = not is_refused(output.read(answer.text)[1])
+            fault = findings[0] if is_taken else None
+            return replace(answer, fault=fault, finish="stop")
+        values.append(value)
+
+    text: Any = values
+    if len(values) == 1:
+        is_item = is_list and is_refused(output.read(values[0])[1])
+        text = values if is_item else values[0]
+    return replace(answer, text=text, finish="stop")
+
+
+def remaining_fault(fault: Finding | None, judges: Iterable[Any]) -> Finding | None:
+    """Return what is wrong with how an answer ended, if the judges do not want that.
+
+    A judge with a schema wants the arguments of a call, those of several calls if its
+    schema takes a list.
+    """
+    schemas = [judge.schema for judge in judges if hasattr(judge, "schema")]
+    wanted = {CALL_KEY: bool(schemas), CALLS_KEY: any(map(takes_list, schemas))}
+    if fault is not None and wanted.get(fault.key):
+        return None
+    return fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,13 +437,18 @@ def read_output(
     value: Any,
     checks: Sequence[Check],
     evaluate: Evaluate | None,
+    *,
+    fault: Finding | None = None,
 ) -> tuple[Any, Sequence[Check], Evaluate | None]:
     """Return an answer, read as the declared type, and what judges it.
 
-    What does not fit is judged by nothing else. Raises CheckFailed.
+    What does not fit is judged by nothing else, nor is an answer whose `fault` is to
+    have several calls. Raises CheckFailed.
     """
     if output is None:
         return value, checks, evaluate
+    if fault is not None and fault.key == CALLS_KEY:
+        return value, (OutputCheck([fault]),), None
     value, findings = output.read(value)
     reported = OutputCheck(findings)
     if is_refused(findings):
@@ -448,9 +526,14 @@ def returned_type(function: Any) -> Any:
     return None
 
 
-def _declared_classes(function: Any) -> Iterator[type]:
-    """Yield the classes in the type that a function declares to return."""
-    kinds = [returned_type(function)]
+def _plain_name(name: str) -> str:
+    """Return the name of a tool or class in small letters, without underscores."""
+    return name.replace("_", "").lower()
+
+
+def _classes_in(declared: Any) -> Iterator[type]:
+    """Yield the classes in a declared type, such as those of a union or list."""
+    kinds = [declared]
     while kinds:
         kind = kinds.pop()
         kinds += get_args(kind)

@@ -16,7 +16,7 @@ from heedful.errors import HeedfulError, place_of
 from heedful.faults import allowed_form, json_path, path_kind, word_problem
 from heedful.loop.finding_key import relative_distance
 from heedful.loop.record import ANSWER_CHECK, Finding, Usage
-from heedful.models.answers import answer_of, unfinished
+from heedful.models.answers import CALL_KEY, answer_of, unfinished
 from heedful.redact import redact, redact_start
 from heedful.validation import MAX_SHOWN_ITEMS, MAX_SHOWN_TEXT_CHARS, Fields
 
@@ -238,7 +238,8 @@ def refused_answer(error: BaseException) -> RefusedAnswer:
         usage = answer.usage
         model = answer.model
         fault = unfinished(answer)
-        if fault is not None:
+        # A function that read the arguments of a call had asked for it.
+        if fault is not None and fault.key != CALL_KEY:
             findings = [replace(fault, raised=findings[0].raised)]
     return RefusedAnswer(
         value=value,

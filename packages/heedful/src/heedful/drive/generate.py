@@ -22,7 +22,7 @@ from heedful.checks.evaluate import (
     whole_hint,
     with_second,
 )
-from heedful.checks.output import Output, to_stored
+from heedful.checks.output import Output, to_stored, with_calls
 from heedful.drive.journal import journalable
 from heedful.errors import (
     GenerateFailed,
@@ -46,7 +46,13 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import StopRule, uncounted
-from heedful.models.answers import answer_of, answer_of_pair, join_parts, unfinished
+from heedful.models.answers import (
+    answer_of,
+    answer_of_pair,
+    answers_of,
+    join_parts,
+    unfinished,
+)
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
 from heedful.redact import redact
@@ -255,7 +261,7 @@ class Producer:
         )
         # The name that the user gave stays the same if the provider serves a newer one.
         answer = replace(answer, model=generate.model.name)
-        return self.with_price(_batch_of([answer]))
+        return self.with_price(_batch_of([answer], self.output))
 
     def with_output(self, output: Output | None) -> Producer:
         """Return the producer of candidates of a declared type, if there is one."""
@@ -443,15 +449,16 @@ async def _ask_function(
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, a candidate with its
-    usage, or the answer of an SDK; or it yields the parts of one text. A list, tuple or
-    None that is a value of the declared type, `output`, is one candidate. Raises
-    GenerateFailed, InvalidInput.
+    usage, or the answer of an SDK, whose choices are candidates; or it yields the parts
+    of one text. A list, tuple or None that is a value of the declared type, `output`,
+    is one candidate. Raises GenerateFailed, InvalidInput.
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
-    answer = single_answer(name, result)
-    if answer is not None:
-        return _batch_of([answer])
+    if isinstance(result, list | tuple):
+        answer = single_answer(name, result)
+        if answer is not None:
+            return _batch_of([answer], output)
     if isinstance(result, tuple) and len(result) == 2:
         _check_pair(name, *result)
 
@@ -473,7 +480,10 @@ async def _ask_function(
             "candidate"
         )
     # A candidate without a usage of its own has cost one call.
-    return _batch_of([answer_of(value) or Answer(value) for value in candidates])
+    answers: list[Answer] = []
+    for candidate in candidates:
+        answers += answers_of(candidate) or [Answer(candidate)]
+    return _batch_of(answers, output)
 
 
 def single_answer(function: str, result: Any) -> Answer | None:
@@ -490,8 +500,9 @@ def single_answer(function: str, result: Any) -> Answer | None:
     return answer_of(result)
 
 
-def _batch_of(answers: Sequence[Answer]) -> CandidateBatch:
-    """Return answers as the candidates of one attempt."""
+def _batch_of(answers: Sequence[Answer], output: Output | None) -> CandidateBatch:
+    """Return answers as the candidates of one attempt, with the values of calls."""
+    answers = [with_calls(answer, output) for answer in answers]
     models = {answer.model for answer in answers}
     model = models.pop() if len(models) == 1 else ""
     return CandidateBatch(

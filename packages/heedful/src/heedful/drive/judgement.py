@@ -17,14 +17,13 @@ from heedful.checks.evaluate import (
     evaluated,
     list_judges,
 )
-from heedful.checks.output import Output, read_output
+from heedful.checks.output import Output, read_output, remaining_fault
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
 from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
 from heedful.loop.similarity import find_near_repeat
-from heedful.models.answers import CALL_KEY
 
 # The judge of a loop without any other whose function refuses answers by raising.
 FUNCTION_JUDGE = (record.ANSWER_CHECK,)
@@ -118,11 +117,9 @@ class Judges:
         If it does not fit the output, no check is asked. A `fault` in how its provider
         ended it is an error, whatever the checks say.
         """
-        if fault is not None and fault.key == CALL_KEY and self._reads_data:
-            fault = None
-
+        fault = remaining_fault(fault, (*self.checks, *self.stage_checks, self.output))
         value, checks, evaluate = read_output(
-            self.output, value, self.checks, self.evaluate
+            self.output, value, self.checks, self.evaluate, fault=fault
         )
         evaluation = await evaluated(
             value,
@@ -146,9 +143,3 @@ class Judges:
             evaluation, value, memory.briefing.checks, judges=memory.checks
         )
         return value, added or evaluation
-
-    @property
-    def _reads_data(self) -> bool:
-        """True if a judge has a schema: then the arguments of a call are an answer."""
-        readers = (*self.checks, *self.stage_checks, self.output)
-        return any(hasattr(reader, "schema") for reader in readers)

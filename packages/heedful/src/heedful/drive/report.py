@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_id, evaluated, whole_hint
+from heedful.checks.output import remaining_fault
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks
@@ -792,7 +793,7 @@ async def _evaluate(
         report.checks,
         evaluate,
         refuse=report.refuse,
-        fault=report.fault,
+        fault=remaining_fault(report.fault, report.checks),
     )
 
 

@@ -7,14 +7,14 @@ any other.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Usage
-from heedful.models.contract import Answer, Finish
-from heedful.redact import redact
-from heedful.validation import MAX_NAME_CHARS
+from heedful.models.contract import Answer, Finish, ToolCall
+from heedful.redact import redact, redact_start
+from heedful.validation import MAX_NAME_CHARS, MAX_SHOWN_TEXT_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ _TEXT_PATHS = (
 )
 # Where they keep the name of the model that answered.
 _MODEL_PATHS = ("model", "model_version", "response.model_name")
-# Where they say why the answer ended. The first two mark an answer without usage.
+# Where they say why the answer ended.
 _REASON_PATHS = (
     "choices.finish_reason",
     "candidates.finish_reason",
@@ -71,17 +71,39 @@ _REASON_PATHS = (
     "response_metadata.finish_reason",  # of a message of LangChain
     "response_metadata.stop_reason",
 )
-_REFUSAL_PATHS = ("choices.message.refusal", "stop_details.explanation")
-# Where they have the calls of tools, alone or in a list with other things.
-_CALL_PATHS = (
-    "choices.message.tool_calls",
-    "output",
-    "content",
-    "candidates.content.parts",
-    "tool_calls",
+# What only an answer has, also one without usage: its reason, a field of Responses.
+_MARK_PATHS = (
+    "choices.finish_reason",
+    "candidates.finish_reason",
+    "parallel_tool_calls",
 )
-_CALL_KEYS = ("function", "function_call")
-_CALL_TYPES = ("function_call", "tool_use", "tool_call")
+_REFUSAL_PATHS = ("choices.message.refusal", "stop_details.explanation")
+
+
+@dataclass(frozen=True, slots=True)
+class CallNames:
+    """Where an SDK keeps the calls of tools, and the paths to their parts.
+
+    The calls of a `type` stand in a list with other things.
+    """
+
+    path: str
+    name: str
+    arguments: str
+    _: KW_ONLY
+    type: str = ""
+
+
+# Of OpenAI and LiteLLM; LangChain (which has those of Anthropic twice) and pydantic-ai;
+# OpenAI's Responses; Anthropic; Google.
+_CALL_NAMES = (
+    CallNames("choices.message.tool_calls", "function.name", "function.arguments"),
+    CallNames("tool_calls", "name", "args"),
+    CallNames("tool_calls", "tool_name", "args"),
+    CallNames("output", "name", "arguments", type="function_call"),
+    CallNames("content", "name", "input", type="tool_use"),
+    CallNames("candidates.content.parts", "function_call.name", "function_call.args"),
+)
 # What their reasons mean, in small letters. With any other reason the answer is whole.
 _FINISHES: Mapping[str, Finish] = {
     "length": "length",
@@ -104,7 +126,9 @@ _FINISHES: Mapping[str, Finish] = {
     "model_armor": "refusal",
     "jailbreak": "refusal",
 }
-CALL_KEY = "answer: tool_call"  # of the finding about the call of a tool
+# The keys of the findings about the call of a tool, and about several calls.
+CALL_KEY = "answer: tool_call"
+CALLS_KEY = "answer: tool_calls"
 # What is wrong with an answer that is not whole, and what to do.
 _FAULTS: Mapping[Finish, tuple[str, str]] = {
     "length": (
@@ -201,7 +225,10 @@ def _read_answer(value: Any) -> Answer | None:
     """Return the answer in an object of an SDK, or in its JSON data."""
     usage = usage_of(value)
     if usage is None:
-        if not _text_at(value, _REASON_PATHS[:2]):
+        # A chunk of LangChain, which may not say how it ended, has another type.
+        is_message = value_at(value, "type") == "ai"
+        paths = (*_MARK_PATHS, "response_metadata") if is_message else _MARK_PATHS
+        if all(value_at(value, path) is None for path in paths):
             return None
         usage = Usage(1)
 
@@ -213,13 +240,17 @@ def _read_answer(value: Any) -> Answer | None:
 
     finish, detail = ending_of(value)
     if calls:
-        text = "\n".join(arguments for _, arguments in calls)
+        text = ", ".join(call.arguments for call in calls)
+        if len(calls) > 1:
+            text = f"[{text}]"
         if finish == "stop":
             finish = "tool_call"
-            detail = ", ".join(name for name, _ in calls)
+            detail = ", ".join(call.name for call in calls)
     if text is None:
         text = ""
-    return Answer(text, usage, finish, model=model_of(value), detail=detail)
+    return Answer(
+        text, usage, finish, model=model_of(value), detail=detail, calls=tuple(calls)
+    )
 
 
 def _content_of(value: Any) -> Any:
@@ -237,23 +268,38 @@ def _content_of(value: Any) -> Any:
     return content
 
 
-def _calls_of(value: Any) -> list[tuple[str, str]]:
-    """Return the tools that the model called, and the arguments of each as text."""
-    calls: list[tuple[str, str]] = []
-    for path in _CALL_PATHS:
-        for item in _items_at(value, path):
-            call = next(filter(None, (value_at(item, key) for key in _CALL_KEYS)), item)
-            is_call = call is not item or value_at(item, "type") in _CALL_TYPES
-            inputs = (value_at(call, key) for key in ("arguments", "input", "args"))
-            arguments = next((text for text in inputs if text is not None), None)
-            name = _text_at(call, ("name",))
-            if is_call and name and arguments is not None:
-                if not isinstance(arguments, str):
-                    arguments = json.dumps(arguments, default=str)
-                calls.append((name, arguments))
+def _calls_of(value: Any) -> list[ToolCall]:
+    """Return the calls of tools in an answer."""
+    for names in _CALL_NAMES:
+        calls = []
+        for item in _items_at(value, names.path):
+            name = _text_at(item, [names.name])
+            arguments = value_at(item, names.arguments)
+            is_typed = not names.type or value_at(item, "type") == names.type
+            if not name or arguments is None or not is_typed:
+                continue
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, default=str)
+            calls.append(ToolCall(name, arguments))
         if calls:
-            break  # LangChain has them twice
-    return calls
+            return calls
+    return []
+
+
+def answers_of(value: Any) -> list[Answer]:
+    """Return the answer of an SDK, as `answer_of` does, and its other choices.
+
+    The first has the usage of all. The list is empty for other values.
+    """
+    answer = answer_of(value)
+    if answer is None:
+        return []
+    answers = [answer]
+    for choice in _items_at(value, "choices")[1:]:
+        other = _read_answer({"choices": [choice]})
+        if other is not None:
+            answers.append(replace(other, usage=Usage(), model=answer.model))
+    return answers
 
 
 def ending_of(value: Any) -> tuple[Finish, str]:
@@ -304,11 +350,13 @@ def answer_of_pair(first: Any, second: Any) -> Answer | None:
 def join_parts(function: str, parts: Iterable[Any]) -> Answer:
     """Return the text that a function yielded in parts, as one answer.
 
-    A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google.
-    Errors name the function as `function`. Raises InvalidInput for other parts.
+    A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google. A
+    stream whose chunks do not say how it ended is cut. Errors name the function as
+    `function`. Raises InvalidInput for other parts.
     """
     texts = []
     answer = Answer("")
+    reasons = []  # why each chunk says that the stream has ended, mostly ""
     for part in parts:
         delta = value_at(part, "choices.delta")
         chunk = None if isinstance(part, str) else answer_of(part)
@@ -327,6 +375,8 @@ def join_parts(function: str, parts: Iterable[Any]) -> Answer:
             )
             raise InvalidInput(f"what {function} yielded", part, allowed)
 
+        if delta is not None or (chunk is not None and chunk is not part):
+            reasons.append(_text_at(part, _REASON_PATHS))
         finish, detail = ending_of(part)
         if finish != "stop":
             answer = replace(answer, finish=finish, detail=detail)
@@ -334,17 +384,26 @@ def join_parts(function: str, parts: Iterable[Any]) -> Answer:
         if usage is not None:
             answer = replace(answer, usage=usage, model=model_of(part) or answer.model)
 
+    if reasons and not any(reasons):
+        answer = replace(answer, finish="length", detail="its stream has no end")
     return replace(answer, text="".join(texts))
 
 
 def unfinished(answer: Answer) -> Finding | None:
     """Return what is wrong with how an answer ended; None if it is whole."""
+    if answer.fault is not None:
+        return answer.fault
     if answer.finish not in _FAULTS:
         return None
 
     message, fix = _FAULTS[answer.finish]
+    key = f"answer: {answer.finish}"
     if answer.detail:
         message = f"{message} ({redact(answer.detail)})"
-    return Finding(
-        "answer", message, fix=fix, severity=1.0, key=f"answer: {answer.finish}"
-    )
+    if answer.finish == "tool_call" and len(answer.calls) > 1:
+        calls = ", ".join(f"{call.name}({call.arguments})" for call in answer.calls)
+        calls = redact_start(calls, MAX_SHOWN_TEXT_CHARS)
+        message = f"{len(answer.calls)} calls, one wanted: {calls}"
+        fix = "Answer with one call only"
+        key = CALLS_KEY
+    return Finding("answer", message, fix=fix, severity=1.0, key=key)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypedDict, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
-from heedful.loop.record import Usage
+from heedful.loop.record import Finding, Usage
 from heedful.validation import Fields
 
 Role = Literal["system", "user", "assistant"]
@@ -31,13 +31,22 @@ class Message:
 Finish = Literal["stop", "length", "refusal", "tool_call"]
 
 
+class ToolCall(NamedTuple):
+    """The call of a tool in an answer: the name of the tool, and JSON text."""
+
+    name: str
+    arguments: str
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer's text, its usage, how it ended, and the model that wrote it.
 
     Only an answer with the `finish` "stop" is whole. `detail` is what the provider says
     about another one: its own name for the reason, the words of a refusal, the name of
-    a tool. `model` is "" if it is unknown.
+    a tool. `model` is "" if it is unknown. The text of an answer with `calls` is the
+    arguments of one call, or a JSON list of those of several. A `fault` says what is
+    wrong with an answer if `finish` does not say it.
     """
 
     text: str
@@ -45,6 +54,8 @@ class Answer:
     finish: Finish = "stop"
     model: str = ""
     detail: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    fault: Finding | None = None
 
 
 class Options(TypedDict, total=False):

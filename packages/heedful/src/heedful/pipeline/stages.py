@@ -34,7 +34,13 @@ from heedful.checks.evaluate import (
     key_of,
     read_iterator,
 )
-from heedful.checks.output import Output, differences, from_stored, to_stored
+from heedful.checks.output import (
+    Output,
+    differences,
+    from_stored,
+    to_stored,
+    with_calls,
+)
 from heedful.checks.refusal import Refusing
 from heedful.drive.generate import Generator, Rung, Writer, single_answer
 from heedful.drive.judgement import judge_names
@@ -446,6 +452,7 @@ class StageState:
             answer = single_answer(self.stage.name, output)
         if answer is None:
             answer = Answer(output)
+        answer = with_calls(answer, self.stage.output)
         return replace(answer, text=self._note_change(answer.text, attempt))
 
     def _note_change(self, output: Any, attempt: int) -> Any:
