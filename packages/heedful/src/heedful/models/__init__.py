@@ -72,7 +72,7 @@ def open_model(
 
         return Function(name, timeout=timeout)
 
-    if rest or "/" in name:
+    if name in ("", *PROVIDERS) or ":" in name or "/" in name:
         raise UnknownName("model", name, FORMS)
     # Nobody knows which provider has a model of this name.
     raise UnknownName("model", name, [form.replace("NAME", name) for form in FORMS])
