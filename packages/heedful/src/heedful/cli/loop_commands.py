@@ -200,8 +200,7 @@ def _ways_to_go_on(stored_loop: StoredLoop, explanation: Explanation) -> list[st
         for change in explanation.would_change
     )
     # A stage runs in its pipeline; another program reports its attempts as before.
-    attempts = stored_loop.loop.attempts
-    is_reported = bool(attempts) and attempts[-1].report != ""
+    is_reported = any(attempt.report for attempt in stored_loop.loop.attempts)
     if has_limit and stored_loop.head.stage is None and not is_reported:
         id = stored_loop.id
         ways = [f"heedful.run with id={id!r} and such a limit (a file: run --resume)"]
@@ -209,8 +208,7 @@ def _ways_to_go_on(stored_loop: StoredLoop, explanation: Explanation) -> list[st
     rules = [LIFTABLE_RULES.intersection(s.rule.split("+")) for s in verdict.stopped_by]
     if rules and all(rules):
         names = ",".join(map(min, rules))
-        override = command_line("loops", "override", stored_loop.id, names, by="NAME")
-        ways.append(override)
+        ways.append(command_line("loops", "override", stored_loop.id, names, by="NAME"))
     return ways
 
 
@@ -572,7 +570,6 @@ def override(
 
     stored_loop, verdict = ask_scope(suspend)
     id = stored_loop.id
-    stage = stored_loop.head.stage
     document = {
         "loop": id,
         "rule": rule,
@@ -590,6 +587,7 @@ def override(
         state = f"is still stopped by {stopping_rules}"
     else:
         state = "is open; resume it in the program that ran it"
+        stage = stored_loop.head.stage
         # `heedful run` calls the loop of a task RUN/TASK.
         run, _, task = id.rpartition("/")
         if stage is not None:
@@ -597,7 +595,7 @@ def override(
                 f"is open; run the program of the pipeline again with id={stage.run!r}"
             )
         elif run and task:
-            state += f", or by heedful run TASKS --run {run} --resume"
+            state += f" (a task file: heedful run TASKS --run {run} --resume)"
     text = f"{suspended}; loop {clean(id, MAX_SHOWN_TEXT_CHARS)} {state}"
     return answer(document, text, following("why", id))
 
