@@ -20,6 +20,23 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("cause", "is_at_fault"),
+    [
+        pytest.param(TypeError("no digits"), True, id="its own code"),
+        pytest.param(TimeoutError("30 s"), False, id="a timeout"),
+        pytest.param(ConnectionResetError("by peer"), False, id="a connection"),
+        pytest.param(errors.ModelTimeout("30 s"), False, id="a slow model"),
+    ],
+)
+def test_a_check_is_to_be_fixed_unless_what_it_asks_was_out_of_reach(
+    cause, is_at_fault
+) -> None:
+    text = str(errors.CheckFailed("judge", cause))
+    assert "run again" in text
+    assert ("fix the check" in text) is is_at_fault
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(
     "carry",

@@ -439,6 +439,8 @@ class CheckFailed(UserCodeError):
             )
 
         advice = "the candidate is not at fault, fix the check and run again"
+        if isinstance(cause, TimeoutError | ConnectionError | ModelTimeout):
+            advice = "the candidate is not at fault, run again"
         super().__init__("; ".join(filter(None, (self.reason, advice, self.hint))))
 
 

@@ -17,7 +17,10 @@ def test_why_in_words(session_of_loops):
             "  => again (attempts overridden by ann)",
             "override of attempts by ann: it is close",
             "would have changed it: attempts.limit 6 instead of 4: again",
+            "to go on: heedful.run with id='lifted' and such a limit (",
+            ", or heedful loops override lifted attempts --by NAME",
         ),
+        ("why r/budget", 0, "to go on: heedful.run with id='r/budget'", "!override"),
         (
             "why r/o",
             0,
@@ -32,6 +35,7 @@ def test_why_in_words(session_of_loops):
             0,
             "  | - contains: 'red' is missing. write 'red' in it",
             "  => passed",
+            "!to go on",
         ),
     )
     lines = done.out.splitlines()
@@ -190,6 +194,19 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     session_of_runs(
         ("why last", 3, "no loop or run 'last' in project 'other' of heedful.db")
+    )
+
+
+def test_a_stage_that_is_lifted_goes_on_in_the_program_of_its_pipeline(
+    session_of_runs,
+):
+    session_of_runs(
+        (
+            "loops override forecast-2/insights attempts --by ann",
+            0,
+            "is open; run the program of the pipeline again with id='forecast-2'",
+            "!TASKS",
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from heedful.episodes.episode import Event
 from heedful.errors import InvalidInput, StoreError
 from heedful.integrations import Host
 from heedful.integrations.attempts import Attempts, checked_host
+from heedful.lessons.telling import Tell
 from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -54,14 +55,66 @@ async def test_a_run_is_judged_goes_on_after_its_process_and_keeps_the_best(
         await later.verdict(Grade("high")), Again
     )  # the report of the ended process
     assert later.best == Grade("high")
+    assert not later.ended
     assert isinstance(await later.verdict({"level": "P1"}, attempt=2), Done)
+    assert later.ended
+    assert later.usage.prompt_tokens == 3
     assert await later.verdict("P0") == await later.verdict("P0")
     assert later.best == {"level": "P1"}
     third = host.run("one")
     await third.recall()
+    assert third.ended
     assert Attempts(run=third).best_as(Grade) == Grade(
         "P1"
     )  # restored from what is stored
+
+
+def booking(candidate: Any, _: Any) -> Sequence[Finding]:
+    is_late = "after" in candidate
+    return [Finding("time", "no time", fix="write HH:MM")] if is_late else []
+
+
+@pytest.mark.parametrize("checks", [[booking], []], ids=["judged", "unjudged"])
+@pytest.mark.parametrize(("tell", "is_shown"), [("both", True), ("rules", False)])
+async def test_a_host_that_tells_rules_shows_nobody_the_answer_of_another(
+    tmp_path: Path, tell: Tell, is_shown: bool, checks: Any
+) -> None:
+    memory = Memory(in_file(str(tmp_path / "a.db")), holdout=0)
+    ana = patient_host(
+        memory=memory, checks=[booking], memory_key="table", strict=True
+    ).run("ana", "book a table for two guests")
+    await ana.recall()
+    await ana.verdict("after seven, 555-0147")
+    await ana.verdict("19:00, 555-0147")
+    await ana.learn(ends="success")
+
+    host = patient_host(
+        memory=memory, checks=checks, memory_key="table", tell=tell, strict=True
+    )
+    advice = await host.run("bo", "book a table for three guests").recall()
+    assert ("555-0147" in advice.text) is is_shown
+    assert ("write HH:MM" in advice.text) or not checks
+
+
+async def test_a_host_that_tells_rules_stores_no_output_in_lessons(
+    tmp_path: Path,
+) -> None:
+    memory = Memory(in_file(str(tmp_path / "a.db")))
+    host = patient_host(
+        memory=memory, checks=[booking], memory_key="table", tell="rules", strict=True
+    )
+    run = host.run("ana", "book a table")
+    await run.recall()
+    await run.verdict("after seven, 555-0147")
+    assert isinstance(await run.verdict("19:00, 555-0147"), Done)
+    lessons = await memory.query("book a table")
+    assert [lesson.example.accepted for lesson in lessons] == [""]
+    assert "555-0147" not in str(lessons)
+
+
+def test_a_host_refuses_a_form_that_no_prompt_has() -> None:
+    with pytest.raises(InvalidInput, match="one of both, rules, examples"):
+        Host(memory=None, tell="rule")  # type: ignore[arg-type]
 
 
 async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> None:

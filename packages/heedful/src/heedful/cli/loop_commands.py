@@ -52,10 +52,11 @@ from heedful.loop.decide import (
     Verdict,
     state_after,
 )
-from heedful.loop.explain import describe_failures, describe_repeats
+from heedful.loop.explain import Explanation, describe_failures, describe_repeats
 from heedful.loop.ladder import figure_ladders
 from heedful.loop.record import DOUBT_STATES, DoubtState
 from heedful.loop.runs import Report
+from heedful.loop.stop import LIFTABLE_RULES
 from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops as stored_loops
@@ -182,8 +183,33 @@ def _explain_loop(stored_loop: StoredLoop, notes: list[LoopNote]) -> int:
         notes=notes,
         # heedful makes up the ids of decorated functions.
         unnamed=short_id(stored_loop.id) != stored_loop.id,
+        go_on=_ways_to_go_on(stored_loop, explanation),
     )
     return answer(document, text, _mask_note(text))
+
+
+def _ways_to_go_on(stored_loop: StoredLoop, explanation: Explanation) -> list[str]:
+    """Return how a stopped loop goes on: under a larger limit, or by an override."""
+    verdict = stored_loop.verdict
+    if not isinstance(verdict, Done) or verdict.passed:
+        return []
+
+    ways = []
+    has_limit = any(
+        change.value.kind == "limit" and change.outcome == "again"
+        for change in explanation.would_change
+    )
+    # A stage runs in its pipeline; another program reports its attempts as before.
+    is_reported = any(attempt.report for attempt in stored_loop.loop.attempts)
+    if has_limit and stored_loop.head.stage is None and not is_reported:
+        id = stored_loop.id
+        ways = [f"heedful.run with id={id!r} and such a limit (a file: run --resume)"]
+
+    rules = [LIFTABLE_RULES.intersection(s.rule.split("+")) for s in verdict.stopped_by]
+    if rules and all(rules):
+        names = ",".join(map(min, rules))
+        ways.append(command_line("loops", "override", stored_loop.id, names, by="NAME"))
+    return ways
 
 
 def _mask_note(text: str) -> str:
@@ -528,7 +554,7 @@ def override(
 
     until = expiry_time(expires)
 
-    async def suspend(store: Store, scope: Scope) -> tuple[str, Verdict]:
+    async def suspend(store: Store, scope: Scope) -> tuple[StoredLoop, Verdict]:
         stored_loop = await loop_of(store, scope, loop)
         verdict = await override_loop(
             stored_loop.id,
@@ -540,9 +566,10 @@ def override(
             store=store,
             scope=scope,
         )
-        return stored_loop.id, verdict
+        return stored_loop, verdict
 
-    id, verdict = ask_scope(suspend)
+    stored_loop, verdict = ask_scope(suspend)
+    id = stored_loop.id
     document = {
         "loop": id,
         "rule": rule,
@@ -560,10 +587,15 @@ def override(
         state = f"is still stopped by {stopping_rules}"
     else:
         state = "is open; resume it in the program that ran it"
+        stage = stored_loop.head.stage
         # `heedful run` calls the loop of a task RUN/TASK.
         run, _, task = id.rpartition("/")
-        if run and task:
-            state += f", or by heedful run TASKS --run {run} --resume"
+        if stage is not None:
+            state = (
+                f"is open; run the program of the pipeline again with id={stage.run!r}"
+            )
+        elif run and task:
+            state += f" (a task file: heedful run TASKS --run {run} --resume)"
     text = f"{suspended}; loop {clean(id, MAX_SHOWN_TEXT_CHARS)} {state}"
     return answer(document, text, following("why", id))
 

@@ -23,7 +23,7 @@ from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer, Revise
 from heedful.lessons.scope import Scope
-from heedful.lessons.telling import PROMPT_FORMS, Tell
+from heedful.lessons.telling import Tell, check_form
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory, open_memory
@@ -58,8 +58,9 @@ class LoopOptions(TypedDict, total=False):
     """Further options of `run`, `Run` and `self_correcting`.
 
     `scope` is the tenant and the project of the loop, by default those of its memory.
-    Checks and generators find `data` as `Context.data`. `timeout` limits one attempt,
-    in seconds. Loops with the same `memory_key` tell each other the rules that they
+    Checks and generators find `data`, any object, as `Context.data`; heedful neither
+    stores nor compares it when a loop is resumed. `timeout` limits one attempt, in
+    seconds. Loops with the same `memory_key` tell each other the rules that they
     broke; by default it is the module and the name of the function `generate`. `model`
     names the model that `generate` asks, so that lessons and proof tell models apart; a
     Model, a Writer and the answer of an SDK name their own. `tell` is what memory adds
@@ -154,8 +155,7 @@ class LoopSettings(Generic[C]):
         require(is_list, "wait", self.wait, allowed)
         for seconds in self.wait:
             check_number("wait", seconds, low=0, high=MAX_SCORE)
-        allowed = f"one of {', '.join(PROMPT_FORMS)}"
-        require(self.tell in PROMPT_FORMS, "tell", self.tell, allowed)
+        check_form(self.tell)
 
 
 # The options that `run` and `self_correcting` share.

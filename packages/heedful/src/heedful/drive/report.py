@@ -29,6 +29,7 @@ from heedful.drive.options import (
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.check_findings import add_findings
 from heedful.lessons.lesson import Scope
+from heedful.lessons.telling import Tell
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import Ladder
@@ -242,13 +243,15 @@ async def report(
     load_checks: Callable[[], Awaitable[Sequence[Check]]] | None = None,
     max_chars: int | None = None,
     needs_judgement: bool = False,
+    tell: Tell = "both",
 ) -> ReportResult:
     """Decide on an attempt and store it; return the old verdict on an old report.
 
     `load_checks` returns the checks of a new attempt. It is not called for a report
     that came before, which changed settings may refuse. The JSON of the loop may have
     at most `max_chars` characters. With a `memory` of the same store and scope, a loop
-    that ends adds lessons to the memory. With `needs_judgement`, a report that nobody
+    that ends adds lessons to the memory, without outputs if it may `tell` only rules.
+    With `needs_judgement`, a report that nobody
     judged and that would end the loop as unscored raises InvalidInput. Raises NotFound;
     AttemptTaken if the attempt was reported with other content; OutOfOrder if an
     earlier attempt is missing; LoopEnded; LeaseLost if a process drives the loop;
@@ -305,6 +308,7 @@ async def report(
             entry,
             loop,
             judges=new_report.checks,
+            tell=tell,
             large=large,
         )
         telemetry.record_decision(loop, verdict)
@@ -388,6 +392,7 @@ class ReportedLoop:
     memory: Memory | None = None
     checks: Sequence[Check] = ()
     refuse: Refusing = ()
+    tell: Tell = "both"
     briefing: Briefing = Briefing()
 
     @property
@@ -452,6 +457,7 @@ class ReportedLoop:
             number=number,
             attempt_report=attempt_report,
             memory=self.memory,
+            tell=self.tell,
         )
         self.stored = await self.store.read(self.scope, loops.read, self.stored.id)
         return result.verdict
@@ -477,6 +483,7 @@ async def open_loop(
     store: Store | str = DEFAULT_STORE,
     scope: Scope | None = None,
     refuse: Refusing = (),
+    tell: Tell = "both",
 ) -> ReportedLoop:
     """Begin a loop whose attempts your own program makes, or continue the loop `id`.
 
@@ -487,9 +494,9 @@ async def open_loop(
     its checks, if all are functions of a module or script. `model` names the model that
     makes the attempts, if their reports do not. `rungs` name several, cheapest first:
     then `Again.rung` says which of them, counted from 1, makes the next attempt. Checks
-    find `context` as `Context.data`. `refuse` is that of `run`. Raises InvalidInput,
-    StoreError, and Conflict if the loop exists with another task, context, goals,
-    policy, memory key or other rungs.
+    find `context` as `Context.data`. `refuse` and `tell` are those of `run`. Raises
+    InvalidInput, StoreError, and Conflict if the loop exists with another task,
+    context, goals, policy, memory key or other rungs.
     """
     settings = LoopSettings[Any](
         id=id,
@@ -500,6 +507,7 @@ async def open_loop(
         model=model,
         scope=scope,
         refuse=refuse,
+        tell=tell,
     )
     ladder = _ladder_of(rungs)
     is_text = isinstance(task, str) and context is None
@@ -550,6 +558,7 @@ async def open_loop(
         memory=memory,
         checks=checks,
         refuse=refuse,
+        tell=tell,
     )
 
     if memory is not None:
@@ -560,6 +569,7 @@ async def open_loop(
             memory_key=stored_loop.head.memory_key,
             checks=stop.check_names(checks),
             check_ids=[check_id(check) for check in checks],
+            tell=tell,
             model=model,
             withholds=loop.loop.rung == 1,
         )
@@ -633,6 +643,7 @@ async def learn(
             number=number,
             attempt_report=attempt_report,
             memory=loop.memory,
+            tell=loop.tell,
         )
 
     loop.stored = await loop.store.read(loop.scope, loops.read, id)
@@ -836,6 +847,7 @@ async def _write_entry(
     loop: record.Loop,
     *,
     judges: Sequence[Check] = (),
+    tell: Tell = "both",
     large: bool = False,
 ) -> None:
     """Write `entry` and, with a `memory`, the lessons and the outcome of the loop.
@@ -872,6 +884,7 @@ async def _write_entry(
         evidence="measured" if is_measured else "outside",
         briefing=briefing,
         judges=judges,
+        tell=tell,
         is_large=large,
     )
     await snapshot.journal(loop_memory).write(entry, loop)

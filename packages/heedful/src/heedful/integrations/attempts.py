@@ -215,8 +215,7 @@ class Attempts:
 
         It is the best one of an earlier process that ended the run, or the `closing`.
         """
-        loop = self.run.loop
-        ended_before = loop is not None and loop.ended and not self.run.outputs
+        ended_before = self.run.ended and not self.run.outputs
         if ended_before and self.run.best is not None:
             return self.best_text or EMPTY_ANSWER
         return self.closing(heard, at_limit=at_limit)

@@ -62,7 +62,8 @@ class Host(TaskHost):
     rules hold in all projects, if it is not `memory`. A lookup takes at most `seconds`,
     the first one also the time in which the embedder is loaded. Errors of heedful are
     logged and not raised, except with `strict`. `root` is the folder of the repository
-    in which the runs work, if any: lessons name files relative to it.
+    in which the runs work, if any: lessons name files relative to it. `tell` is what
+    memory tells of outputs and stores of them: that of `heedful.run`.
     """
 
     checks: Sequence[Check] = ()
@@ -281,6 +282,19 @@ class HostRun(PromptRun):
         return len(self.loop.loop.attempts) + 1 if self.loop else None
 
     @property
+    def ended(self) -> bool:
+        """True if the run had its last verdict, perhaps in an earlier process.
+
+        `recall` and `verdict` look.
+        """
+        return self.loop is not None and self.loop.ended
+
+    @property
+    def usage(self) -> Usage:
+        """What its attempts have used, in all processes, and what is `spent` since."""
+        return self.loop.loop.usage + self.spent if self.loop else self.spent
+
+    @property
     def judges(self) -> bool:
         """True if the host has checks or goals."""
         return bool(self.host.checks or self.host.goals)
@@ -363,6 +377,7 @@ class HostRun(PromptRun):
             store=host.store,
             scope=host.scope,
             context=host.context,
+            tell=host.tell,
         )
         return self.loop
 

@@ -23,7 +23,7 @@ from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.rule_reading import read_rules, stored_lines
 from heedful.lessons.scope import source_of
-from heedful.lessons.telling import LessonCandidate
+from heedful.lessons.telling import LessonCandidate, Tell, check_form
 from heedful.lessons.user_rules import RULE_TYPE, rules_text
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory
@@ -41,7 +41,12 @@ class TaskHost(CallHost):
     memory: Memory | Store | str | None = "heedful.db"
     own_memory: Memory | None = field(init=False)
     memory_type: ClassVar[type[CallMemory]] = Memory
+    tell: Tell = "both"
     _is_started: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        check_form(self.tell)
+        super().__post_init__()
 
     def _open_memory(self) -> Memory | None:
         """Return the memory, None if the host has none."""
@@ -126,7 +131,8 @@ class PromptRun(CallRun):
             return Advice(silence=say("no memory or room"))
 
         candidates = [
-            _known_by_session(candidate) for candidate in await memory.candidates(task)
+            _known_by_session(candidate)
+            for candidate in await memory.candidates(task, self.host.tell)
         ]
         chosen, announcement = await self._record(
             "prompt",

@@ -344,11 +344,15 @@ class Memory(CallMemory):
         )
         return Matches(silence=silence)
 
-    async def candidates(self, task: str) -> list[LessonCandidate]:
-        """Return the lessons near a task as candidates for a prompt."""
+    async def candidates(self, task: str, tell: Tell = "both") -> list[LessonCandidate]:
+        """Return the lessons near a task as candidates for a prompt.
+
+        `tell` is that of `brief`.
+        """
         place = await self._embed(task)
         matches = await self._search(task, place, limit=MIN_LEG_CANDIDATES)
-        return ranking.candidates_for_prompt(matches, task, time.time())
+        candidates = ranking.candidates_for_prompt(matches, task, time.time(), tell)
+        return [c for c in candidates if tell in ("both", c.form)]
 
     @telemetry.search
     @refuses_unknown_options
