@@ -621,7 +621,7 @@ async def get_guardrails_status(
         "reflection_fatigue": view.fatigue["reflection_fatigue"],
         "fatigue_threshold_exceeded": view.fatigue["threshold_exceeded"],
         "force_finalize": view.decided["force_finalize"],
-        **select(reasons, "rerun_reason", "rerun_trigger", *scores),
+        **select(reasons, "rerun_reason", "rerun_trigger", *view.scores),
     }
     return {"status": "success", "guardrails_status": status}
 

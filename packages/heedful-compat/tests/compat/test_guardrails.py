@@ -15,6 +15,7 @@ from heedful.loop.policies import orchestrator
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.testing import ScriptedModel
+from heedful.validation import Document
 from heedful_compat.guardrails import (
     FATIGUE_CONFIG,
     RERUN_CONFIG,
@@ -200,12 +201,14 @@ REASONED = (
 async def test_what_a_judge_repeats_in_other_loops(store, bias, tags):
     judge = ScriptedModel(REASONED.replace("BIAS", bias), forever=True)
     loops = GuardedLoops(store=store, judge=judge)
+    answer: Document = {}
     for quarter in (1, 2, 3):
         answer = await complete(
             loops, f"q{quarter}", summary=f"Sales rose in quarter {quarter}."
         )
     reflected = answer["reflection_result"]
-    assert (reflected["bias_echo"], reflected["repeated_tags"]) == (bool(tags), tags)
+    assert reflected["bias_echo"] is bool(tags)
+    assert reflected["repeated_tags"] == tags
     assert answer["decision_result"]["force_finalize"] is bool(tags)
 
 
@@ -213,6 +216,7 @@ async def test_a_reason_that_a_judge_repeats_in_a_loop_is_no_bias(store):
     judge = ScriptedModel(REASONED.replace("BIAS", ""), forever=True)
     loops = GuardedLoops(store=store, judge=judge)
     name = "q1"
+    answer: Document = {}
     for draft in (1, 2, 3):
         answer = await complete(loops, name, summary=f"Draft {draft} on sales.")
         name = answer["decision_result"]["new_loop_id"]

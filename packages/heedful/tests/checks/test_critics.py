@@ -391,7 +391,7 @@ def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
 
 BROKEN: dict[str, Any] = {
     "cannot judge": ScriptedModel("I cannot judge this.", "Sorry."),
-    "out of range": ScriptedModel(*[answer_json(alignment=9)] * 2),
+    "out of range": ScriptedModel(answer_json(alignment=9), forever=True),
     "away": ScriptedModel(ModelError("away")),
     "late": Function(lambda messages: time.sleep(60), timeout=0.01),
 }
@@ -408,7 +408,7 @@ def panel_with(broken: Any, **options: Any) -> Any:
 def test_those_that_answer_decide_and_the_one_that_failed_is_named(broken):
     evaluation = judge_candidate(panel_with(broken, quorum=2))
     assert evaluation.scores["alignment"] == pytest.approx(0.6)
-    [note] = [found for found in evaluation.findings if "no vote" in found.message]
+    [note] = [item for item in evaluation.findings if "no vote" in item.message]
     assert note.level == "note"
     assert broken.name in note.message
     assert evaluation.usage.calls >= 3

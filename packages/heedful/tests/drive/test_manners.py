@@ -170,12 +170,12 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         r"as in attempts\.limit=2",
     ),
     (
-        lambda: once(checks=[Invoice]),
+        lambda: once(checks=[cast(Any, Invoice)]),
         errors.InvalidInput,
         "checks is .'Invoice'.*pass output=Invoice, or .*json_schema.Invoice",
     ),
     (
-        lambda: Host(memory=None, checks=[Invoice]),
+        lambda: Host(memory=None, checks=[cast(Any, Invoice)]),
         errors.InvalidInput,
         "Invoice is a class",
     ),

@@ -14,11 +14,11 @@ from heedful import All, Budget, Done, MaxAttempts, Policy, Usage
 from heedful.errors import UsageUnknown
 from heedful.integrations import Host
 from heedful.integrations.attempts import Attempts, checked_host
+from heedful.integrations.host import Advice, HostRun
 from heedful.testing.conformance import TASK, severity
 from tests.hosts import patient_host
 from tests.tables import cases
 
-FIND = ("find", {"order": "A-1"}, "call-1")
 COST_IN_ALL = Policy((MaxAttempts(3), All(Budget(cost=1.0), MaxAttempts(2))))
 
 
@@ -29,14 +29,19 @@ def host_with(budget: str, **options: Any) -> Host:
     )
 
 
+async def find(run: HostRun) -> Advice:
+    """Ask about a call of a tool, and return the advice."""
+    return await run.before("find", {"order": "A-1"}, "call-1")
+
+
 async def test_a_call_by_hand_is_denied_once_the_budget_is_spent() -> None:
     run = host_with("calls=2").run("one", TASK)
     assert run.spend(Usage(1)) is None
-    assert not (await run.before(*FIND)).denies
+    assert not (await find(run)).denies
     stop = run.spend({"prompt_tokens": 9, "completion_tokens": 1})
     assert stop is not None
     assert stop.rule == "budget"
-    advice = await run.before(*FIND)
+    advice = await find(run)
     assert advice.denies
     assert "2 of 2 calls spent" in advice.text
     assert run.call_advice["call-1"] == [advice.text]
@@ -56,13 +61,13 @@ async def test_a_budget_by_hand_that_nobody_counts_is_refused(
     run = host_with(budget).run("one", TASK)
     run.spent = sum(spent, run.spent)
     with pytest.raises(UsageUnknown, match=r"run\.spend") as refusal:
-        await run.before(*FIND)
+        await find(run)
     assert refusal.value.units == (budget.partition("=")[0],)
 
 
 async def test_time_needs_no_report() -> None:
     run = host_with("seconds=0.000001").run("one", TASK)
-    assert (await run.before(*FIND)).denies
+    assert (await find(run)).denies
 
 
 async def test_earlier_attempts_have_spent_of_the_budget() -> None:

@@ -406,12 +406,14 @@ async def test_a_report_takes_the_call_that_its_check_asks_for(store):
 
 def choices(*texts: str) -> ChatCompletion:
     answer = completion(texts[0])
-    answer["choices"] = [
-        {"index": number, "finish_reason": finish, "message": message}
-        for number, text in enumerate(texts)
-        for finish in ["length" if text.endswith("…") else "stop"]
-        for message in [{"role": "assistant", "content": text}]
-    ]
+    answer["choices"] = []
+    for number, text in enumerate(texts):
+        choice = {
+            "index": number,
+            "finish_reason": "length" if text.endswith("…") else "stop",
+            "message": {"role": "assistant", "content": text},
+        }
+        answer["choices"].append(choice)
     return ChatCompletion.model_validate(answer)
 
 

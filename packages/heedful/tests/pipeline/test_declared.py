@@ -228,9 +228,9 @@ STILL_FITS: dict[str, tuple[Any, Any, Any, Any]] = {
 async def test_an_output_that_still_fits_is_restored_as_declared(
     store: Store, before: Any, output: Any, after: Any, value: Any
 ) -> None:
-    found = await restored(store, before, output, after)
-    assert found == value
-    assert type(found) is type(value)
+    again = await restored(store, before, output, after)
+    assert again == value
+    assert type(again) is type(value)
 
 
 @cases("output", {"object": BILL(total=5), "text": JSON})
@@ -312,9 +312,9 @@ VALUES: dict[str, tuple[Any, Any]] = {
 async def test_bytes_dates_and_decimals_come_back_as_what_they_were(
     store: Store, kind: Any, value: Any
 ) -> None:
-    found = await restored(store, kind, value, kind)
-    assert found == value
-    assert type(found) is type(value)
+    again = await restored(store, kind, value, kind)
+    assert again == value
+    assert type(again) is type(value)
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["no store", "store"])

@@ -27,12 +27,13 @@ def findings(count: int, check: str = "rows", **options: Any) -> list[Finding]:
     return [Finding(check, f"row {n} is empty", **options) for n in range(count)]
 
 
-async def judge(*checks: Any, evaluate: Any = None) -> Evaluation:
+async def judge(check: Any = None, evaluate: Any = None) -> Evaluation:
+    checks = [check] if check else []
     return await evaluated("x", Context("t"), checks, evaluate)
 
 
-def check_of(*found: Finding) -> Any:
-    return lambda candidate: found
+def check_of(answer: list[Finding]) -> Any:
+    return lambda candidate: answer
 
 
 async def test_reports_and_store_keep_the_first_findings_and_count_all(
@@ -62,42 +63,41 @@ async def test_reports_and_store_keep_the_first_findings_and_count_all(
     assert f"- and {MANY - listed} more." in hint
     written = json.loads((tmp_path / "r" / first.file).read_text())
     assert len(written["checks"]) == MAX_KEPT_FINDINGS
-    assert sum(1 + check["details"].get("more", 0) for check in written["checks"]) == (
-        MANY
-    )
+    counts = [1 + check["details"].get("more", 0) for check in written["checks"]]
+    assert sum(counts) == MANY
     assert f"{MANY - MAX_SHOWN_ROWS:,} more checks" in html(report)
 
 
 @cases(
-    "found",
+    "judges",
     {
-        "by a check": {"checks": [check_of(*findings(MANY))]},
+        "by a check": {"check": check_of(findings(MANY))},
         "by an evaluator": {
             "evaluate": lambda candidate, context: Evaluation(tuple(findings(MANY)))
         },
     },
 )
-async def test_many_findings_are_counted(found: dict[str, Any]) -> None:
-    evaluation = await judge(*found.get("checks", ()), evaluate=found.get("evaluate"))
+async def test_many_findings_are_counted(judges: dict[str, Any]) -> None:
+    evaluation = await judge(**judges)
     assert len(evaluation.findings) == MAX_KEPT_FINDINGS
     assert evaluation.findings[0].message == "row 0 is empty"
     assert evaluation.findings[-1].more == MANY - MAX_KEPT_FINDINGS
 
 
 async def test_few_findings_are_kept_as_they_are() -> None:
-    found = [*findings(60, level="warning"), *findings(40)]
-    evaluation = await judge(check_of(*found))
-    assert list(evaluation.findings) == found
+    few = [*findings(60, level="warning"), *findings(40)]
+    evaluation = await judge(check_of(few))
+    assert list(evaluation.findings) == few
 
 
 async def test_no_level_and_no_check_is_left_out_for_another() -> None:
-    found = [
+    many = [
         *findings(MANY, level="note"),
         *findings(MANY, "rows"),
         Finding("total", "the total is wrong"),
         *findings(MANY, "rows", severity=0.9),
     ]
-    evaluation = await judge(check_of(*found))
+    evaluation = await judge(check_of(many))
     assert len(evaluation.errors) == MAX_KEPT_FINDINGS
     assert {error.check for error in evaluation.errors} == {"rows", "total"}
     assert evaluation.severities[0] == 900
@@ -124,7 +124,7 @@ async def test_the_attempt_with_fewer_errors_is_the_best(fewer: int) -> None:
 
 async def test_the_checks_of_a_stage_share_the_limit(store: Store) -> None:
     pipeline = Pipeline("p", store=store, progress=False)
-    checks = [check_of(*findings(MANY)), check_of(Finding("total", "is wrong"))]
+    checks = [check_of(findings(MANY)), check_of([Finding("total", "is wrong")])]
     pipeline.stage(name="s", checks=checks, retries=0)(lambda state: 1)
     report = await pipeline.run({})
     failed = report.stages[0].attempts[0].failed

@@ -550,12 +550,12 @@ def _without_quorum(
     failure: ModelError, opinions: Sequence[Evaluation], usage: record.Usage
 ) -> ModelError:
     """Return the failure of a judge with what the others said, and the usage of all."""
-    said = []
+    votes = []
     for opinion in opinions:
         scores = [f"{name} {score:g}" for name, score in opinion.scores.items()]
-        said.append(f"{', '.join(scores)} ({opinion.findings[0].message})")
-    if said:
-        failure.args = (f"{failure}; the other judges said: {'; '.join(said)}",)
+        votes.append(f"{', '.join(scores)} ({opinion.findings[0].message})")
+    if votes:
+        failure.args = (f"{failure}; the other judges said: {'; '.join(votes)}",)
     failure.usage = usage
     return failure
 

@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, lru_cache, partial, wraps
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType
@@ -690,7 +690,7 @@ def _kept_findings(findings: list[Finding]) -> list[Finding]:
     """Return at most `MAX_KEPT_FINDINGS` of each level; the last counts the others."""
     if len(findings) <= MAX_KEPT_FINDINGS:
         return findings
-    kept: list[Finding] = []
+    kept_findings: list[Finding] = []
     for level in FINDING_LEVELS:
         of_level = _in_turn(f for f in findings if f.level == level)
         others = of_level[MAX_KEPT_FINDINGS:]
@@ -699,8 +699,8 @@ def _kept_findings(findings: list[Finding]) -> list[Finding]:
             last = of_level.pop()
             count = sum(1 + finding.more for finding in others)
             of_level.append(replace(last, more=last.more + count))
-        kept += of_level
-    return kept
+        kept_findings += of_level
+    return kept_findings
 
 
 def _in_turn(findings: Iterable[Finding]) -> list[Finding]:
@@ -712,7 +712,7 @@ def _in_turn(findings: Iterable[Finding]) -> list[Finding]:
     for finding in sorted(findings, key=attrgetter("severity"), reverse=True):
         by_check[finding.check].append(finding)
     turns = zip_longest(*by_check.values())
-    return [finding for turn in turns for finding in turn if finding is not None]
+    return list(filter(None, chain.from_iterable(turns)))
 
 
 def _is_accepted_value(answer: Any, candidate: Any) -> bool:

@@ -299,17 +299,18 @@ def list_reviews(limit: Limit = 50) -> int:
     )
 
 
-def _check_source(name: str, known: Sequence[str]) -> None:
+def _check_source(name: str, senders: Sequence[str]) -> None:
     """Raise UnknownName unless a source of this name has sent a text, or may send one.
 
-    `known` are the names of those that have. A key or what fetches may send one later.
+    `senders` are the names of those that have. A key or what fetches may send one
+    later.
     """
     may_send = any(map(is_outside, (name, f"program:{name}", f"tool:{name}")))
-    if not may_send and name not in known:
+    if not may_send and name not in senders:
         raise UnknownName(
             "source",
             name,
-            known,
+            senders,
             f'to trust it before it sends a text, write trust = ["{name}"] in '
             "heedful.toml",
         )
@@ -343,9 +344,9 @@ def trust(
         )
 
     async def decide(memory: Memory) -> list[int]:
-        known = await memory.store.read(memory.scope, keys.source_names)
+        senders = await memory.store.read(memory.scope, keys.source_names)
         for name in names or ():
-            _check_source(name, known)
+            _check_source(name, senders)
         actor = by or getuser()
         released: list[int] = []
         if names:

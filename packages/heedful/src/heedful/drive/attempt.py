@@ -35,7 +35,7 @@ from heedful.drive.journal import (
 from heedful.drive.judgement import FUNCTION_JUDGE, Judges, find_repeat
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
-from heedful.loop.runs import Failure, StageHead, with_stage_feedback
+from heedful.loop.runs import RaisedError, StageHead, with_stage_feedback
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import ladders
@@ -463,7 +463,7 @@ class NextAttempt:
 
         cost = (usage or record.NO_USAGE).lasting(seconds)
         loop = replace(loop, extra=loop.extra + cost)
-        failure = Failure(error=why, at=time.time())
+        failure = RaisedError(error=why, at=time.time())
         entry = replace(entry, failure=failure, extra=loop.extra)
         await self.journal.write(entry, loop)
         self.state = replace(self.state, loop=loop)

@@ -115,7 +115,7 @@ class StageHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class RaisedError:
     """The exception that left a loop open: its type, its text and its place.
 
     `at` is its time in seconds since 1970. `stage` is that of a run, else "".
@@ -267,7 +267,7 @@ class StageReport:
     climb: Climb | None = None
     closed: tuple[str, ...] = ()
     prompt: str = ""
-    failure: Failure | None = None
+    failure: RaisedError | None = None
 
     @property
     def degraded(self) -> bool:

@@ -411,7 +411,7 @@ class PipelineRun:
         if isinstance(error, errors.StoreError):
             return  # nothing can be written, or another process has the run
         text = getattr(error, "reason", errors.describe(error))
-        failure = runs.Failure(error=text, at=time.time(), stage=stage)
+        failure = runs.RaisedError(error=text, at=time.time(), stage=stage)
         entry = JournalEntry(id=self.id, epoch=0, failure=failure)
         await self._journal.write(entry, record.Loop(self.id))
 
@@ -446,30 +446,30 @@ class PipelineRun:
         reports["degraded"] = [stage.name for stage in self._reports if stage.degraded]
 
     async def _stage(
-        self, number: int, stage: Stage, stored: StoredLoop | None
+        self, number: int, stage: Stage, stored_loop: StoredLoop | None
     ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended and its input is what it was."""
         place = f"[{number}/{len(self.pipeline.stages)}] stage {stage.name}"
         head = self._stage_head(stage)
         loop = runs.loop_id(self.id, stage.name)
-        began = stored.head.stage if stored is not None else None
-        if stored is not None and began is not None and began.input != head.input:
+        began = stored_loop.head.stage if stored_loop is not None else None
+        if stored_loop is not None and began is not None and began.input != head.input:
             self.say(f"{place}: its input has changed, so it runs again")
-            loop = runs.next_loop_id(self.id, stage.name, stored.id)
-            stored = None
+            loop = runs.next_loop_id(self.id, stage.name, stored_loop.id)
+            stored_loop = None
 
         attempts = StageState(
             stage=stage,
             state=self.state,
             run=self.id if self.pipeline.store is not None else "",
         )
-        if stored is not None:
-            loop = stored.id
-            attempts.candidates = stored.values
-            attempts.attempts = stored.loop.attempts
+        if stored_loop is not None:
+            loop = stored_loop.id
+            attempts.candidates = stored_loop.values
+            attempts.attempts = stored_loop.loop.attempts
             attempts.declaration = began.output if began is not None else ""
-        if stored is not None and stored.ended:
-            report = stored.stage_report(self.id)
+        if stored_loop is not None and stored_loop.ended:
+            report = stored_loop.stage_report(self.id)
             self.say(f"{place}: done before, attempt {report.kept}")
         else:
             runner = StageRunner(self, place, attempts, head=head, loop=loop)

@@ -19,7 +19,7 @@ from heedful.loop.decide import (
 )
 from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
-from heedful.loop.runs import Failure, StageHead, StageReport, report_stage
+from heedful.loop.runs import RaisedError, StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
 from heedful.validation import Document, Fields
 
@@ -94,12 +94,12 @@ class StoredLoop:
         return replace(explanation, failure=self.failure)
 
     @property
-    def last_failure(self) -> Failure | None:
+    def last_failure(self) -> RaisedError | None:
         """How the current attempt, or the run, failed the last time; None if it has not
         failed.
         """
         document = self.journal.get(FAILURE_STEP)
-        return None if document is None else codec.from_document(Failure, document)
+        return None if document is None else codec.from_document(RaisedError, document)
 
     @property
     def failure(self) -> str:
@@ -226,7 +226,7 @@ class JournalEntry:
     epoch: int
     head: Head | None = None
     step: tuple[str, Any] | None = None
-    failure: Failure | None = None
+    failure: RaisedError | None = None
     attempt: Attempt | None = None
     value: Any = None
     verdict: Verdict | None = None

@@ -110,7 +110,7 @@ class Drive(Protocol):
 TASK = "Give the severity of the ticket: the pump leaks"
 CURE = "answer with one of P0 to P3"
 # The requests to the model that a budget allows; a microsecond is over at once.
-BUDGETS = {
+BUDGETS: Mapping[str, tuple[int, ...]] = {
     "calls=1": (1,),
     "calls=3": (3,),
     "tokens=1": (1,),

@@ -14,7 +14,7 @@ No model is asked; fixed rules for English judge each claim, in four steps:
 """
 
 from collections.abc import Callable, Iterator
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -162,12 +162,13 @@ def ground(
     point or a decimal comma, the reading that supports more claims counts. No model is
     asked. Raises InvalidInput.
     """
-    readings = [
-        _claims_in(text, index, decimal)
-        for index in _index_evidence(evidence, lexicon).readings
-        for decimal in text_parts.decimal_signs([text])
+    readings = product(
+        _index_evidence(evidence, lexicon).readings, text_parts.decimal_signs([text])
+    )
+    claims_of_readings = [
+        _claims_in(text, index, decimal) for index, decimal in readings
     ]
-    return min(readings, key=_count_unsupported)
+    return min(claims_of_readings, key=_count_unsupported)
 
 
 def _claims_in(text: str, evidence: Evidence, decimal: str) -> tuple[Claim, ...]:

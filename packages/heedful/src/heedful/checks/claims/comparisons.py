@@ -12,6 +12,7 @@ order, a lead or a trend that no column of rows can judge is not found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 
 from heedful.checks.claims import text_parts
@@ -87,7 +88,7 @@ def _extreme_claim(
 ) -> Claim:
     """Return the claim that a cell is the extreme of its column in its table."""
     rows = sentence.evidence.tables[cell.row.table].rows
-    cells = [other for row in rows for other in row.numbers([cell.column])]
+    cells = chain.from_iterable(row.numbers([cell.column]) for row in rows)
     best = _EXTREMES[extreme](cells, key=attrgetter("value"))
     verdict: Verdict = "supported" if cell.value == best.value else "contradicted"
     return sentence.claim(
@@ -149,15 +150,16 @@ def _trend_claims(sentence: Sentence) -> Iterator[Claim]:
         return
     position = next(place for place, sign in enumerate(directions) if sign)
     phrase = sentence.phrase(position - 1, -1)
-    bound = [
-        (table, column)
-        for table in sentence.evidence.tables.values()
-        for column in table.bind(phrase, whole=True)
-    ]
+    bound: list[tuple[EvidenceTable, Path]] = []
+    for table in sentence.evidence.tables.values():
+        bound += ((table, column) for column in table.bind(phrase, whole=True))
     if not bound and (not phrase or sentence.is_statement):
         return
 
-    cells = _cells_in_time(sentence, *bound[0]) if len(bound) == 1 else []
+    cells: list[Cell] = []
+    if len(bound) == 1:
+        table, column = bound[0]
+        cells = _cells_in_time(sentence, table, column)
     if len(cells) < 2:
         yield _unjudged_claim(sentence, (0, position))
         return
@@ -187,7 +189,7 @@ def _cells_in_time(
     if sentence.stated_dates or len(set(moments)) < len(rows):
         return []
     in_time = sorted(rows, key=lambda row: dates[row][2:5])
-    return [cell for row in in_time for cell in row.numbers([column])]
+    return list(chain.from_iterable(row.numbers([column]) for row in in_time))
 
 
 def _compared_cell(

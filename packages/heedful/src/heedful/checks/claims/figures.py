@@ -186,8 +186,8 @@ def _other_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         # A number with the other sign is another number.
         columns = {cell.column for cell in others if quantity.fits(abs(cell.value))}
         if columns:
-            own = [cell for cell in cells if cell.row.table == table]
-            return [cell for cell in own if cell.column in columns] or own
+            in_table = [cell for cell in cells if cell.row.table == table]
+            return [cell for cell in in_table if cell.column in columns] or in_table
     return []
 
 

@@ -142,8 +142,8 @@ def tokenize(text: str, decimal: str = ".") -> list[Token]:
     tokens = []
     # The point of an abbreviation before a number ends nothing.
     abbreviations = WORDS.pattern("abbreviation", r"(?<!\d\s)", r"(?=\s?\d)")
-    plain = abbreviations.sub(_without_point, text.translate(_NARROW_SIGNS))
-    for match in _CLAIM_TOKEN_PATTERNS[decimal].finditer(plain):
+    narrow_text = abbreviations.sub(_without_point, text.translate(_NARROW_SIGNS))
+    for match in _CLAIM_TOKEN_PATTERNS[decimal].finditer(narrow_text):
         kind = match.lastgroup or ""
         low = normalize("NFKC", match[0]).casefold()
         if kind == "number":
@@ -192,11 +192,10 @@ def decimal_signs(texts: Iterable[str]) -> Sequence[str]:
     ((',',), ('.', ','))
     """
     texts = list(texts)
-    signs = [
-        _own_decimal_sign(normalize("NFKC", number[0]))
-        for text in texts
-        for number in _DIVIDED_PATTERN.finditer(text.translate(_NARROW_SIGNS))
-    ]
+    signs: list[str] = []
+    for text in texts:
+        numbers = _DIVIDED_PATTERN.finditer(text.translate(_NARROW_SIGNS))
+        signs += (_own_decimal_sign(normalize("NFKC", match[0])) for match in numbers)
     points = signs.count(".")
     commas = signs.count(",")
     if commas > points:
@@ -222,8 +221,8 @@ def _own_decimal_sign(number: str) -> str:
     if len(signs) > 1:
         return last.translate(_OTHER_SIGN)
 
-    whole, _, decimals = number.lstrip("-\u2212$€£¥").partition(last)
-    may_be_group = len(decimals) == 3 and 0 < len(whole) < 4 and whole[0] != "0"
+    integer, _, decimals = number.lstrip("-\u2212$€£¥").partition(last)
+    may_be_group = len(decimals) == 3 and 0 < len(integer) < 4 and integer[0] != "0"
     return "" if may_be_group else last
 
 
