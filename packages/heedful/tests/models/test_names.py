@@ -31,9 +31,7 @@ def test_a_name_opens_its_model_and_is_kept(name, kind):
         open_model(name, timeout=-1)
 
 
-BAD = (
-    "|openai:|google|http://127.0.0.1:8000/v1|https://models.example/v1#|:f|json:|a/b:c"
-)
+BAD = "|openai:|google|http://127.0.0.1:8000/v1|https://models.example/v1#|:f|json:|a/b:c"
 
 
 @pytest.mark.parametrize("name", BAD.split("|"))
