@@ -50,7 +50,6 @@ from heedful.loop.record import (
 from heedful.loop.stop import StopRule, uncounted
 from heedful.models.answers import (
     answer_of,
-    answer_of_pair,
     answers_of,
     join_parts,
     unfinished,
@@ -475,15 +474,12 @@ async def _ask_function(
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
-    if isinstance(result, Yielded):
-        return _batch_of([join_parts(name, result)], output)
-
     usage = None
     if output is None or not takes_list(output.schema):
         usage = usage_of_list(result)
     if usage is not None:
         result = result[0]
-    answers = answers_of(result)
+    answers = read_answers(name, result)
     if isinstance(result, tuple) and len(result) == 2 and not answers:
         _check_pair(name, *result)
 
@@ -516,18 +512,11 @@ def _answers_in(candidate: Any) -> list[Answer]:
     return answers_of(candidate) or [Answer(candidate)]
 
 
-def single_answer(function: str, result: Any) -> Answer | None:
-    """Return what a function yielded, or returned with its usage, as one answer.
-
-    For the answer of an SDK it is that answer. None is returned for other results.
-    """
+def read_answers(function: str, result: Any) -> list[Answer]:
+    """Return what a function yielded as one answer, or what `answers_of` reads."""
     if isinstance(result, Yielded):
-        return join_parts(function, result)
-    if isinstance(result, tuple) and len(result) == 2:
-        return answer_of_pair(*result)
-    if isinstance(result, list | tuple):
-        return None
-    return answer_of(result)
+        return [join_parts(function, result)]
+    return answers_of(result)
 
 
 def _batch_of(answers: Sequence[Answer], output: Output | None) -> CandidateBatch:
