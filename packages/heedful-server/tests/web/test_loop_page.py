@@ -181,6 +181,14 @@ def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     assert "✓ Passed: no_vowel, short" in read_page(browser, "words")
 
 
+def test_an_attempt_says_what_was_wrong_with_its_other_candidates(browser: Browser):
+    def short(output: str) -> str:
+        return f"{output} is long" if len(output) > 1 else ""
+
+    run(browser, "a", generate=lambda task: ["<b>", "c"], checks=[short])
+    assert "best of 2 (others: <b> is long)" in read_page(browser, "a")
+
+
 def test_the_page_names_the_check_that_raised(browser: Browser):
     def no_dates(answer: str) -> None:
         raise OSError("bad <b>date</b>")

@@ -14,13 +14,14 @@ from heedful.drive.generate import Writer, targeted
 from heedful.drive.run_loop import Run, run
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Finding, Goal, Usage
+from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
-from tests.drive.support import WANTED, Check, Generator, session
+from heedful.validation import MAX_LISTED_ITEMS
+from tests.drive.support import WANTED, Check, Generator, reread, session
 from tests.tables import cases
 
 ONCE = Policy((MaxAttempts(1),))
@@ -45,6 +46,111 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     assert result.candidate == WANTED
     assert [a.candidate.text for a in result.loop.attempts] == ["a", WANTED]
     assert result.usage.calls == 5
+
+
+@cases(
+    ("first", "asked"),
+    {
+        "None beside a right one": ([None, WANTED, "b"], 1),
+        "only None": ([None, None], 2),
+        "an empty list": ([], 2),
+        "an empty tuple": ((), 2),
+        "an empty list with its usage": (([], Usage(3)), 2),
+    },
+)
+@cases("output", {"no type": None, "a type": str})
+async def test_a_missing_candidate_is_refused_and_the_others_count(
+    first, asked, output, any_store
+):
+    generate = Generator(first, WANTED)
+    result = await drive(generate=generate, output=output, store=any_store)
+    assert result.passed
+    assert result.candidate == WANTED
+    assert generate.calls == asked
+    assert all("the answer is empty" in hint for hint in generate.hints[1:])
+
+
+async def test_without_any_candidate_there_is_no_answer():
+    result = await drive([], policy=ONCE)
+    assert not result.passed
+    assert result.candidate is None
+    assert result.best is None
+    assert result.usage.calls == 1
+
+
+SPENT = Usage(1, 10, cost=0.5)
+SPENT_TWICE = Usage(2, 20, cost=1.0)
+
+
+@cases(
+    "returned",
+    {
+        "a list of pairs": [("a", SPENT), (WANTED, SPENT)],
+        "a tuple of pairs": (("a", SPENT), (WANTED, SPENT)),
+        "a list with the usage of all": (["a", WANTED], SPENT_TWICE),
+        "a list of pairs with the usage of all": (
+            [("a", Usage()), (WANTED, SPENT)],
+            SPENT_TWICE,
+        ),
+    },
+)
+async def test_several_candidates_may_come_with_their_usage(returned, any_store):
+    result = await drive(returned, store=any_store)
+    assert result.candidate == WANTED
+    assert len(result.loop.attempts) == 1
+    usage = result.usage
+    assert (usage.calls, usage.tokens, usage.cost) == (2, 20, 1.0)
+
+
+async def test_a_list_of_the_declared_type_with_its_usage_is_one_candidate():
+    result = await drive(([1, 2], SPENT), checks=[], output=list[int])
+    assert result.candidate == [1, 2]
+    assert result.usage.tokens == 10
+
+
+@cases(
+    ("candidates", "judged"),
+    {
+        "equal texts": (["a", "b", "a", "a"], 2),
+        "equal data": ([{"x": 1, "y": 2}, {"y": 2, "x": 1}], 1),
+        "data that only compare equal": ([{"x": 1}, {"x": True}], 2),
+        "what cannot be stored": ([object(), object()], 2),
+    },
+)
+async def test_equal_candidates_are_judged_once(candidates, judged):
+    seen = []
+
+    def judge(candidate: Any) -> Evaluation:
+        seen.append(candidate)
+        return Evaluation((), {"quality": 0.5}, usage=Usage(1, cost=1.0))
+
+    goals = [Goal("quality", 0.9)]
+    result = await drive(
+        candidates, checks=[], evaluate=judge, goals=goals, policy=ONCE
+    )
+    assert len(seen) == judged
+    assert result.usage.cost == judged
+    assert result.usage.calls == len(candidates) + judged
+
+
+async def test_an_attempt_says_what_was_wrong_with_its_other_candidates(store):
+    result = await drive(
+        ["a", "b", "b"], [*"cdefghi", WANTED], store=store, id="several"
+    )
+    stored = await reread(store, "several")
+    for attempts in (result.loop.attempts, stored.loop.attempts):
+        assert [attempt.candidates for attempt in attempts] == [3, 8]
+        assert attempts[0].lost == ("b is not right",)
+        assert len(attempts[1].lost) == MAX_LISTED_ITEMS
+    lines = str(result.explain()).splitlines()
+    start = "attempt 1, best of 3 (others: b is not right): a is not right"
+    assert lines[0].startswith(start)
+    assert lines[1].startswith("attempt 2, best of 8 (others: c is not right; ")
+
+
+async def test_an_attempt_with_one_candidate_names_no_others():
+    result = await drive("a", WANTED)
+    assert "best of" not in str(result.explain())
 
 
 @pytest.mark.parametrize("waiting", ["generate", "check"])
@@ -262,7 +368,6 @@ async def half_way(task: Any, hint: str) -> Any:
 FAILING = {
     "an error": (Generator(OSError("no luck")), "generate raised OSError: no luck"),
     "None": (Generator(None), "generate returned None: does the function lack a ret"),
-    "None in a list": (Generator(["a", None]), "generate returned None"),
     "an error half way": (half_way, "half way"),
 }
 

@@ -417,13 +417,27 @@ def choices(*texts: str) -> ChatCompletion:
     return ChatCompletion.model_validate(answer)
 
 
-async def test_the_choices_of_an_answer_are_candidates_with_one_usage():
-    returned = choices("I cannot.", f"{FIRST}…", SECOND)
+@cases(
+    "usages",
+    {
+        "alone": (),
+        "with a usage": (heedful.Usage(1, 9),),
+    },
+)
+async def test_the_choices_of_an_answer_are_candidates_with_one_usage(usages):
+    response = choices("I cannot.", f"{FIRST}…", SECOND)
+    returned = (response, *usages) if usages else response
     result = await answered(returned, output=Booking)
     assert result.passed
     assert result.candidate == Booking(day=2)
     assert result.usage.calls == 1
     assert result.usage.tokens == 9
+
+
+async def test_a_list_beside_the_response_it_was_read_from_is_one_candidate():
+    booked = [{"day": 1}, {"day": 2}]
+    result = await answered((booked, chat("stop", content=FIRST)))
+    assert result.candidate == booked
 
 
 @cases(

@@ -238,7 +238,7 @@ class NextAttempt:
 
         context = self.context
         producer = self._producer
-        value, evaluation = await self.judges.best_of(
+        value, evaluation, lost = await self.judges.best_of(
             answer, context, self.state.loop.goals, producer
         )
 
@@ -267,6 +267,8 @@ class NextAttempt:
             rung=rung,
             draft=self.initial is not None,
             deaf="" if hears else producer.deaf,
+            candidates=len(answer.values),
+            lost=lost,
         )
         return value, attempt
 

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 from heedful.checks.evaluate import (
+    EMPTY_ANSWER_FINDING,
     Check,
     Context,
     Yielded,
@@ -22,6 +23,7 @@ from heedful.checks.evaluate import (
     whole_hint,
     with_second,
 )
+from heedful.checks.json_schemas import takes_list
 from heedful.checks.output import Output, to_stored, with_calls
 from heedful.drive.journal import journalable
 from heedful.errors import (
@@ -48,10 +50,10 @@ from heedful.loop.record import (
 from heedful.loop.stop import StopRule, uncounted
 from heedful.models.answers import (
     answer_of,
-    answer_of_pair,
     answers_of,
     join_parts,
     unfinished,
+    usage_of_list,
 )
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
@@ -410,6 +412,22 @@ class CandidateBatch:
         values = [to_stored(value, output) for value in self.values]
         return [values, codec.to_document(self.usage), self.model, faults]
 
+    def distinct(self, output: Output | None) -> list[tuple[Any, Finding | None]]:
+        """Return the candidates, each with its fault, without equal ones.
+
+        Equal are those that would be stored alike.
+        """
+        pairs = list(zip(self.values, self.faults, strict=True))
+        if len(pairs) == 1:  # nearly always
+            return pairs
+        by_form: dict[Any, tuple[Any, Finding | None]] = {}
+        for value, fault in pairs:
+            form: Any = id(value)
+            with suppress(NotJournalable):
+                form = json.dumps(to_stored(value, output), sort_keys=True)
+            by_form.setdefault((form, fault), (value, fault))
+        return list(by_form.values())
+
     @classmethod
     def of(
         cls, plain: Sequence[Any], restore: Callable[[Any, str], Any]
@@ -448,56 +466,57 @@ async def _ask_function(
 ) -> CandidateBatch:
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
-    The function may return a candidate, a list of candidates, a candidate with its
-    usage, or the answer of an SDK, whose choices are candidates; or it yields the parts
-    of one text. A list, tuple or None that is a value of the declared type, `output`,
-    is one candidate. Raises GenerateFailed, InvalidInput.
+    The function may return a candidate, a list of candidates, either with its usage, or
+    the answer of an SDK, whose choices are candidates; or it yields the parts of one
+    text. A list, tuple or None that is a value of the declared type, `output`, is one
+    candidate. None in a list is a refused candidate, and so is an empty list. Raises
+    GenerateFailed, InvalidInput.
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
-    if isinstance(result, list | tuple):
-        answer = single_answer(name, result)
-        if answer is not None:
-            return _batch_of([answer], output)
-    if isinstance(result, tuple) and len(result) == 2:
+    usage = None
+    if output is None or not takes_list(output.schema):
+        usage = usage_of_list(result)
+    if usage is not None:
+        result = result[0]
+    answers = read_answers(name, result)
+    if isinstance(result, tuple) and len(result) == 2 and not answers:
         _check_pair(name, *result)
 
-    if output is not None and isinstance(result, list | tuple | None):
+    if output is not None and isinstance(result, list | tuple | None) and not answers:
         _, mismatches = output.read(result)
         if not mismatches:
-            return CandidateBatch((result,), SINGLE_CALL_USAGE)
-
-    # A pair without a usage is a list of two candidates.
-    candidates = list(result) if isinstance(result, list | tuple) else [result]
-
-    if not candidates:
-        raise GenerateFailed(
-            f"{name} returned an empty list; return at least one candidate"
-        )
-    if any(candidate is None for candidate in candidates):
+            return CandidateBatch((result,), usage or SINGLE_CALL_USAGE)
+    if result is None:
         raise GenerateFailed(
             f"{name} returned None: does the function lack a return? Return the "
             "candidate"
         )
-    # A candidate without a usage of its own has cost one call.
-    answers: list[Answer] = []
-    for candidate in candidates:
-        answers += answers_of(candidate) or [Answer(candidate)]
-    return _batch_of(answers, output)
+
+    if not answers:
+        # A pair without a usage is a list of two candidates.
+        candidates = result if isinstance(result, list | tuple) else [result]
+        for candidate in candidates or [None]:
+            answers += _answers_in(candidate)
+    batch = _batch_of(answers, output)
+    return batch if usage is None else replace(batch, usage=usage)
 
 
-def single_answer(function: str, result: Any) -> Answer | None:
-    """Return what a function yielded, or returned with its usage, as one answer.
+def _answers_in(candidate: Any) -> list[Answer]:
+    """Return a candidate as one answer, or its choices if it is the answer of an SDK.
 
-    For the answer of an SDK it is that answer. None is returned for other results.
+    A candidate without a usage of its own has cost one call, also one that is missing.
     """
+    if candidate is None:
+        return [Answer("", fault=EMPTY_ANSWER_FINDING)]
+    return answers_of(candidate) or [Answer(candidate)]
+
+
+def read_answers(function: str, result: Any) -> list[Answer]:
+    """Return what a function yielded as one answer, or what `answers_of` reads."""
     if isinstance(result, Yielded):
-        return join_parts(function, result)
-    if isinstance(result, tuple) and len(result) == 2:
-        return answer_of_pair(*result)
-    if isinstance(result, list | tuple):
-        return None
-    return answer_of(result)
+        return [join_parts(function, result)]
+    return answers_of(result)
 
 
 def _batch_of(answers: Sequence[Answer], output: Output | None) -> CandidateBatch:

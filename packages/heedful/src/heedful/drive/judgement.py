@@ -23,7 +23,9 @@ from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
 from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
+from heedful.loop.decide import triggers
 from heedful.loop.similarity import find_near_repeat
+from heedful.validation import MAX_LISTED_ITEMS
 
 # The judge of a loop without any other whose function refuses answers by raising.
 FUNCTION_JUDGE = (record.ANSWER_CHECK,)
@@ -91,23 +93,29 @@ class Judges:
         context: Context,
         goals: tuple[record.Goal, ...],
         producer: Producer,
-    ) -> tuple[Any, record.Evaluation]:
-        """Judge all candidates; return the best one and its evaluation.
+    ) -> tuple[Any, record.Evaluation, tuple[str, ...]]:
+        """Judge all candidates, equal ones once; return the best and its evaluation.
 
-        The evaluation has the usage of judging all of them.
+        The evaluation has the usage of judging all of them. The texts say what is wrong
+        with the others, the first reason of each, at most `MAX_LISTED_ITEMS`.
         """
         judged = [
             await self._judge(value, context, fault)
-            for value, fault in zip(answer.values, answer.faults, strict=True)
+            for value, fault in answer.distinct(self.output)
         ]
+        value, evaluation = judged[0]
         if len(judged) == 1:  # nearly always
-            return judged[0]
+            return value, evaluation, ()
 
         evaluations = [evaluation for _, evaluation in judged]
         best = choose_best(producer, evaluations, goals)
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         value, evaluation = judged[best]
-        return value, replace(evaluation, usage=usage)
+        wrong: list[str] = []
+        for other in evaluations[:best] + evaluations[best + 1 :]:
+            wrong += [trigger.detail for trigger in triggers(other, goals)[:1]]
+        lost = tuple(dict.fromkeys(wrong))[:MAX_LISTED_ITEMS]
+        return value, replace(evaluation, usage=usage), lost
 
     async def _judge(
         self, value: Any, context: Context, fault: record.Finding | None

@@ -368,12 +368,15 @@ class Line:
     """One attempt: what was wrong with its candidate, and what was decided.
 
     `raised` has the type and the place of each exception that refused the candidate.
+    `choice` says what was wrong with the other candidates of the attempt; "" if it had
+    one.
     """
 
     attempt: int
     wrong: tuple[str, ...]
     decided: str
     raised: tuple[str, ...] = ()
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +467,9 @@ class Explanation:
         for line in self.lines:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
             places = f" ({', '.join(line.raised)})" if line.raised else ""
-            texts.append(f"attempt {line.attempt}{wrong}{places} -> {line.decided}")
+            choice = f", {clean(line.choice, 300)}" if line.choice else ""
+            name = f"attempt {line.attempt}{choice}"
+            texts.append(f"{name}{wrong}{places} -> {line.decided}")
         if self.unjudged:
             texts[-1] += f"; {UNJUDGED}"
 
@@ -508,6 +513,7 @@ def explain(
                 tuple(trigger.detail for trigger in reasons),
                 _describe_decision(verdicts[attempt.number]),
                 raised=evaluation.raised,
+                choice=attempt.choice,
             )
         )
 

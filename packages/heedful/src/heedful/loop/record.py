@@ -505,7 +505,8 @@ class Attempt:
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
     caller of the loop. `deaf` names the function that made the candidate, if there was
     a hint and the function has no parameter for it. `type_name` is the class of a
-    stored candidate, "" for text and JSON data.
+    stored candidate, "" for text and JSON data. The candidate is the best of so many
+    `candidates`; `lost` says what was wrong with some of the others.
     """
 
     number: int
@@ -525,6 +526,16 @@ class Attempt:
     draft: bool = False
     deaf: str = ""
     type_name: str = ""
+    candidates: int = 1
+    lost: tuple[str, ...] = ()
+
+    @property
+    def choice(self) -> str:
+        """How many candidates it had, and what was wrong with others; "" for one."""
+        if self.candidates == 1:
+            return ""
+        lost = f" (others: {'; '.join(self.lost)})" if self.lost else ""
+        return f"best of {self.candidates}{lost}"
 
     @property
     def has_candidate(self) -> bool:

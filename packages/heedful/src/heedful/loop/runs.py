@@ -183,7 +183,8 @@ class StageAttempt:
     `timestamp` is the time of the decision on the attempt, in seconds since 1970.
     `requires_retry` is True if the attempt did not pass, even if no other attempt
     followed. `feedback_for_agent` is the feedback for the next attempt, "" if this
-    attempt passed. `output` is the output as text. `rung` made the attempt.
+    attempt passed. `output` is the output as text, and `choice` how it was chosen among
+    several. `rung` made the attempt.
     """
 
     stage_name: str
@@ -199,6 +200,7 @@ class StageAttempt:
     output: str = ""
     usage: Usage = NO_USAGE
     rung: int = 1
+    choice: str = ""
 
     @property
     def shown_status(self) -> ShownStatus:
@@ -612,6 +614,7 @@ def report_attempt(
         output=output,
         usage=attempt.usage,
         rung=attempt.rung,
+        choice=attempt.choice,
     )
 
 

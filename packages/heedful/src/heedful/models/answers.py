@@ -287,15 +287,22 @@ def _calls_of(value: Any) -> list[ToolCall]:
 
 
 def answers_of(value: Any) -> list[Answer]:
-    """Return the answer of an SDK, as `answer_of` does, and its other choices.
+    """Return the answer of an SDK or in a pair with a usage, and its other choices.
 
-    The first has the usage of all. The list is empty for other values.
+    They are read as by `answer_of` and `answer_of_pair`. The first has the usage of
+    all. The list is empty for other values.
     """
-    answer = answer_of(value)
+    # Elsewhere, a list stands for its first item.
+    answer = None if isinstance(value, list) else answer_of(value)
+    if isinstance(value, tuple) and len(value) == 2:
+        answer = answer_of_pair(*value)
+        value = value[0]
     if answer is None:
         return []
     answers = [answer]
-    for choice in _items_at(value, "choices")[1:]:
+    is_data = isinstance(value, Mapping | list)
+    choices = [] if is_data else _items_at(value, "choices")
+    for choice in choices[1:]:
         other = _read_answer({"choices": [choice]})
         if other is not None:
             answers.append(replace(other, usage=Usage(), model=answer.model))
@@ -345,6 +352,18 @@ def answer_of_pair(first: Any, second: Any) -> Answer | None:
     if first_answer is None and first is not None:
         answer = replace(answer, text=first)
     return answer
+
+
+def usage_of_list(value: Any) -> Usage | None:
+    """Return the usage in a pair with a list of candidates; None for other values.
+
+    A list beside the answer of an SDK is what this answer says.
+    """
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    if not is_pair or not isinstance(value[0], list) or answer_of(value[1]) is not None:
+        return None
+    answer = answer_of_pair(*value)
+    return None if answer is None else answer.usage
 
 
 def join_parts(function: str, parts: Iterable[Any]) -> Answer:

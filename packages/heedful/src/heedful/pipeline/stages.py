@@ -42,7 +42,7 @@ from heedful.checks.output import (
     with_calls,
 )
 from heedful.checks.refusal import Refusing
-from heedful.drive.generate import Generator, Rung, Writer, single_answer
+from heedful.drive.generate import Generator, Rung, Writer, read_answers
 from heedful.drive.judgement import judge_names
 from heedful.drive.options import RETRY_SECONDS
 from heedful.errors import (
@@ -444,14 +444,13 @@ class StageState:
 
         `output` is what the function returned; the change includes it.
         """
-        answer = None
+        answers: list[Answer] = []
         if output is not self.state:
             # Only what the function itself yields is one text, and no iterator.
             if inspect.isgeneratorfunction(self.stage.function):
                 output = read_iterator(output)
-            answer = single_answer(self.stage.name, output)
-        if answer is None:
-            answer = Answer(output)
+            answers = read_answers(self.stage.name, output)
+        answer = answers[0] if answers else Answer(output)
         answer = with_calls(answer, self.stage.output)
         return replace(answer, text=self._note_change(answer.text, attempt))
 
