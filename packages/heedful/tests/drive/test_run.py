@@ -52,6 +52,7 @@ async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(
     ("first", "asked"),
     {
         "None beside a right one": ([None, WANTED, "b"], 1),
+        "an exception beside a right one": ([OSError("no luck"), WANTED], 1),
         "only None": ([None, None], 2),
         "an empty list": ([], 2),
         "an empty tuple": ((), 2),
@@ -367,6 +368,7 @@ async def half_way(task: Any, hint: str) -> Any:
 
 FAILING = {
     "an error": (Generator(OSError("no luck")), "generate raised OSError: no luck"),
+    "only exceptions": (Generator([OSError("no luck")]), "raised OSError: no luck"),
     "None": (Generator(None), "generate returned None: does the function lack a ret"),
     "an error half way": (half_way, "half way"),
 }

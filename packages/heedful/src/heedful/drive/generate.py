@@ -31,6 +31,7 @@ from heedful.errors import (
     InvalidInput,
     NotJournalable,
     UsageUnknown,
+    describe,
     place_of,
 )
 from heedful.lessons.render import as_messages, as_text
@@ -469,8 +470,9 @@ async def _ask_function(
     The function may return a candidate, a list of candidates, either with its usage, or
     the answer of an SDK, whose choices are candidates; or it yields the parts of one
     text. A list, tuple or None that is a value of the declared type, `output`, is one
-    candidate. None in a list is a refused candidate, and so is an empty list. Raises
-    GenerateFailed, InvalidInput.
+    candidate. None or an exception in a list is a refused candidate, and so is an empty
+    list; a list of exceptions is the first of them, raised. Raises GenerateFailed,
+    InvalidInput.
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, ask, at=context, thread=thread)
@@ -496,8 +498,11 @@ async def _ask_function(
     if not answers:
         # A pair without a usage is a list of two candidates.
         candidates = result if isinstance(result, list | tuple) else [result]
-        for candidate in candidates or [None]:
+        candidates = candidates or [None]
+        for candidate in candidates:
             answers += _answers_in(candidate)
+        if all(isinstance(candidate, Exception) for candidate in candidates):
+            raise failed(candidates[0]) from candidates[0]
     batch = _batch_of(answers, output)
     return batch if usage is None else replace(batch, usage=usage)
 
@@ -509,6 +514,10 @@ def _answers_in(candidate: Any) -> list[Answer]:
     """
     if candidate is None:
         return [Answer("", fault=EMPTY_ANSWER_FINDING)]
+    if isinstance(candidate, Exception):
+        # `asyncio.gather(…, return_exceptions=True)` returns it beside good answers.
+        message = f"there is no answer, but {describe(candidate)}"
+        return [Answer("", fault=replace(EMPTY_ANSWER_FINDING, message=message))]
     return answers_of(candidate) or [Answer(candidate)]
 
 
