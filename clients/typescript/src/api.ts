@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// d6a52473cffcb0978944e5a018b23247e3a0df3b2e9ff6fd7694c0c5ff505614.
+// 26e486c28e64f049bdd0767d99a440787c172d699b21b2371913df39909996fb.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -566,6 +566,11 @@ export interface components {
                     raised: string;
                     /** Off By */
                     off_by?: number | null;
+                    /**
+                     * More
+                     * @default 0
+                     */
+                    more: number;
                     /**
                      * Check Id
                      * @default

@@ -430,6 +430,13 @@ def test_without_a_quorum_the_error_has_what_the_others_said(error, quorum):
     assert raised.value.usage.calls == 3
 
 
+def test_without_a_quorum_the_error_names_each_judge_that_failed():
+    models = [ScriptedModel(ModelError(why)) for why in ("away", "busy")]
+    panel = checks.critics([checks.critic("alignment", model) for model in models])
+    with pytest.raises(ModelError, match=r"away.*busy"):
+        judge_candidate(panel)
+
+
 def test_a_fault_of_a_model_is_no_missing_vote():
     with pytest.raises(KeyError):
         judge_candidate(panel_with(ScriptedModel(KeyError("odd")), quorum=2))

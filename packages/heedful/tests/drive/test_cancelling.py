@@ -1,6 +1,8 @@
 """What is a cancellation of a loop, and what is not: only one from outside."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -181,3 +183,34 @@ async def test_a_judge_that_fails_leaves_a_stage_not_validated(scores):
 
     report = await pipeline.run({})
     assert report.stages[0].status == "not_validated"
+
+
+HANGING = """
+import threading
+import heedful
+
+def hang(*_):
+    threading.Event().wait()
+
+def ask(task, hint):
+    return hang() if {where!r} == "generate" else "an answer"
+
+try:
+    heedful.run_sync(
+        heedful.run("t", generate=ask, checks=[hang], timeout=0.05, store=None)
+    )
+except heedful.errors.HeedfulError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("where", ["generate", "check"])
+def test_a_process_ends_although_a_function_that_was_cut_off_goes_on(where):
+    process = subprocess.run(
+        [sys.executable, "-c", HANGING.format(where=where)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert process.stdout == "ModelTimeout\n"

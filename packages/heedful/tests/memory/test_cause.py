@@ -285,7 +285,7 @@ def test_the_key_of_what_makes_candidates(monkeypatch):
     defaults: dict[Any, str] = {
         (severity,): own_key,
         (lambda *_: None,): "",
-        (severity, bool): "",
+        (severity, len): "",
     }
     for checks, key in defaults.items():  # a model has the key of its checks
         loop = Run[Any](

@@ -540,17 +540,18 @@ class Critic:
             usage += answer.usage or record.NO_USAGE
 
         if len(opinions) < self.quorum:
-            raise _without_quorum(failures[0], opinions, usage)
+            raise _without_quorum(failures, opinions, usage)
         evaluation = combine(opinions)
         findings = (*evaluation.findings, *notes)
         return replace(evaluation, findings=findings, usage=usage)
 
 
 def _without_quorum(
-    failure: ModelError, opinions: Sequence[Evaluation], usage: record.Usage
+    failures: Sequence[ModelError], opinions: Sequence[Evaluation], usage: record.Usage
 ) -> ModelError:
-    """Return the failure of a judge with what the others said, and the usage of all."""
-    votes = []
+    """Return the first failure with the other answers, and the usage of all judges."""
+    failure = failures[0]
+    votes = [str(other) for other in failures[1:]]
     for opinion in opinions:
         scores = [f"{name} {score:g}" for name, score in opinion.scores.items()]
         votes.append(f"{', '.join(scores)} ({opinion.findings[0].message})")

@@ -11,7 +11,6 @@ a check: the same in every process that runs them. A rule is told to every funct
 one check guards.
 """
 
-import asyncio
 import inspect
 import json
 import os
@@ -26,10 +25,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, lru_cache, partial, wraps
+from functools import lru_cache, partial, wraps
 from itertools import chain, zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -55,7 +53,7 @@ from heedful.loop.record import (
     Finding,
 )
 from heedful.loop.stop import requirement_of, rule_name
-from heedful.models.call import in_own_task
+from heedful.models.call import in_own_task, in_thread
 from heedful.models.contract import Message
 from heedful.redact import redact, redact_data
 from heedful.validation import (
@@ -127,16 +125,16 @@ async def call(
     awaitable.
 
     `failed` turns an exception of the function into the error to raise; errors of
-    heedful pass unchanged. With `thread` the function runs in a worker thread, so it
-    does not block the event loop. What the function yields is returned as `Yielded`. In
-    the function, `context()` returns `at`.
+    heedful pass unchanged. With `thread` the function runs in a thread of its own: it
+    does not block the event loop, nor the end of the process if nobody waits for it.
+    What the function yields is returned as `Yielded`. In the function, `context()`
+    returns `at`.
     """
     token = _context.set(at)
     try:
         with UserCode(failed):
             if thread:
-                job = partial(_call_function, function, *arguments)
-                value = await _in_thread(job)
+                value = await in_thread(partial(_call_function, function, *arguments))
             else:
                 value = _call_function(function, *arguments)
 
@@ -146,23 +144,6 @@ async def call(
             return value
     finally:
         _context.reset(token)
-
-
-async def _in_thread(job: Callable[[], Any]) -> Any:
-    """Run a job in a thread, with the context variables of the caller."""
-    run = asyncio.get_running_loop().run_in_executor
-    return await run(_threads(os.getpid()), copy_context().run, job)
-
-
-@cache
-def _threads(process: int) -> ThreadPoolExecutor:
-    """Return the threads of a process for functions of the user.
-
-    Threads start when needed, for as many functions as the caller lets run at once. The
-    default executor of asyncio has a few more threads than there are cores, and a
-    function keeps its thread while it waits, be it for others in `run_sync`.
-    """
-    return ThreadPoolExecutor(512, "heedful-call")
 
 
 async def _await_value(value: Any) -> Any:

@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from heedful.drive.options import check_tell
 from heedful.episodes.episode import Event
 from heedful.integrations.call_host import (
     Advice,
@@ -23,7 +24,7 @@ from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.rule_reading import read_rules, stored_lines
 from heedful.lessons.scope import source_of
-from heedful.lessons.telling import LessonCandidate, Tell, check_form
+from heedful.lessons.telling import LessonCandidate, Tell
 from heedful.lessons.user_rules import RULE_TYPE, rules_text
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory
@@ -45,7 +46,7 @@ class TaskHost(CallHost):
     _is_started: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        check_form(self.tell)
+        check_tell(self.tell)
         super().__post_init__()
 
     def _open_memory(self) -> Memory | None:

@@ -173,7 +173,7 @@ async def in_thread(call: Callable[[], T]) -> T:
     call_in_context = partial(contextvars.copy_context().run, call)
     thread = threading.Thread(
         target=settle,
-        name="heedful-model-call",
+        name="heedful-call",
         args=(future, call_in_context),
         daemon=True,
     )
