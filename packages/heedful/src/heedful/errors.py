@@ -277,7 +277,8 @@ class UsageUnknown(UsageError):
         counts = " and ".join(units)
         if not cure:
             cure = (
-                "return the answer of your SDK, or the candidate with a heedful.Usage"
+                "return the answer of your SDK, or the candidate with a heedful.Usage, "
+                "or raise an exception with the answer as its attribute `completion`"
             )
             if "cost" in units:
                 cure += "; or name the price of a token, heedful.Rung(…, price=…)"

@@ -30,6 +30,26 @@ class Writing:
         return (text, *self.extra) if self.extra else text
 
 
+class Unreadable(ValueError):
+    def __init__(self, completion: Any = None) -> None:
+        super().__init__("not a colour")
+        self.completion = completion
+
+
+class Raising:
+    """A function that refuses each of its answers, and what its exceptions carry."""
+
+    def __init__(self, usage: Usage | None = None) -> None:
+        self.usage = usage
+        self.calls = 0
+
+    def __call__(self, task: str) -> Any:
+        self.calls += 1
+        if self.usage is None:
+            raise Unreadable
+        raise Unreadable(heedful.Answer(f"no {'x' * self.calls**2}", self.usage))
+
+
 async def drive(generate: Any, rules: heedful.Policy, **options: Any) -> Any:
     return await heedful.run(
         "t", generate=generate, checks=[RIGHT], policy=rules, **options
@@ -39,6 +59,8 @@ async def drive(generate: Any, rules: heedful.Policy, **options: Any) -> Any:
 REFUSED = {
     "tokens of a text": (Writing(), "budget.tokens=100", ("tokens",)),
     "cost beside tokens": (Writing(Usage(1, 9)), "budget.cost=1", ("cost",)),
+    "tokens of what it refused": (Raising(), "budget.tokens=100", ("tokens",)),
+    "cost of what it refused": (Raising(), "budget.cost=1", ("cost",)),
 }
 
 
@@ -63,6 +85,12 @@ KEPT = {
 async def test_a_limit_that_is_counted_is_kept(generate, limit):
     result = await drive(generate, policy(limit), store=None)
     assert result.passed
+
+
+async def test_a_budget_counts_the_answers_in_exceptions():
+    result = await drive(Raising(Usage(1, 9)), policy("budget.tokens=18"), store=None)
+    assert [stop.rule for stop in result.stopped_by] == ["budget"]
+    assert (result.usage.calls, result.usage.tokens) == (2, 18)
 
 
 async def test_a_report_without_what_the_policy_limits_is_refused(store):

@@ -100,6 +100,7 @@ def stage_report(
         action=action,
         attempts=numbered,
         kept=len(numbered) if accepted == 0 else accepted,
+        usage=sum((attempt.usage for attempt in numbered), Usage()),
     )
 
 

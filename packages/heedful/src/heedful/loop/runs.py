@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
@@ -257,6 +256,7 @@ class StageReport:
     with several rungs. `closed` says which rungs failed or reached a limit, and what
     the stage did instead. `prompt` is what its model was asked; "" if a function writes
     the output. A stage that `raised` ended its run by the exception in `failure`.
+    `usage` also has the calls that failed, which are in no attempt.
     """
 
     name: str
@@ -270,6 +270,7 @@ class StageReport:
     closed: tuple[str, ...] = ()
     prompt: str = ""
     failure: RaisedError | None = None
+    usage: Usage = NO_USAGE
 
     @property
     def degraded(self) -> bool:
@@ -303,6 +304,7 @@ class StageReport:
             "briefing": self.briefing and self.briefing.plain(),
             "closed": list(self.closed),
             "failure": self.failure and asdict(self.failure),
+            "usage": to_document(self.usage),
             "attempts": [
                 {**attempt.plain(), "output": attempt.output}
                 for attempt in self.attempts
@@ -317,7 +319,8 @@ class Report:
     `status` is passed, degraded (the run continued in spite of failures), halted,
     failed (a stage raised) or open (interrupted). `began` and `ended` are in seconds
     since 1970; `ended` is 0 while the run is open. `state` is the final state if the
-    run happened in this process.
+    run happened in this process. `earlier` is the usage of stages that ran again with
+    another input, before they did, and of stages that are gone.
     """
 
     pipeline: str
@@ -328,6 +331,7 @@ class Report:
     ended: float = 0.0
     state: Any = field(default=None, compare=False, repr=False)
     noun: Literal["stage", "task"] = "stage"
+    earlier: Usage = NO_USAGE
 
     _repr_html_ = html_form
 
@@ -375,9 +379,8 @@ class Report:
 
     @property
     def usage(self) -> Usage:
-        """The sum of the usage of all attempts."""
-        attempts = chain.from_iterable(stage.attempts for stage in self.stages)
-        return sum((attempt.usage for attempt in attempts), NO_USAGE)
+        """The usage of all stages, plus `earlier`."""
+        return sum((stage.usage for stage in self.stages), self.earlier)
 
     @property
     def rungs(self) -> tuple[RungFigures, ...]:
@@ -530,6 +533,7 @@ def report_stage(
         closed=describe_closings(loop, verdict),
         # The loop of a function has the name of the stage for a task.
         prompt=str(task) if stage.model or is_task else "",
+        usage=loop.usage,
     )
     if not isinstance(verdict, Done):
         return report

@@ -256,10 +256,9 @@ def uncounted(
 ) -> list[str]:
     """Return the `counted_units` of these limits that no answer reports.
 
-    A draft is no answer, and nothing is known of one that its function refused by
-    raising. Without answers, all is well.
+    A draft is no answer. Without answers, all is well.
     """
-    answers = [a for a in attempts if not a.draft and a.has_candidate]
+    answers = [attempt for attempt in attempts if not attempt.draft]
     limited = set[str]().union(
         *(getattr(rule, "counted_units", ()) for rule in limits if answers)
     )

@@ -346,6 +346,9 @@ class PipelineRun:
         self._lease = Lease(pipeline.store, pipeline.scope, self.id, may_exist=True)
         self._journal = Journal(pipeline.store, pipeline.scope, self._lease)
         self._reports: list[runs.StageReport] = []
+        # What earlier processes have stored, each loop with the name of its stage.
+        self._stored_loops: Sequence[tuple[str, StoredLoop]] = ()
+        self._loop_ids: list[str] = []  # of the stages in `_reports`
         # A digest of each field that the stages before the next one have changed.
         self._changed_fields: dict[str, str] = {}
 
@@ -369,11 +372,11 @@ class PipelineRun:
 
         with resumed_by(self.id), self._lease:
             run = await self._lease.open(head)
-            by_name: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
-                by_name = await pipeline.store.read(
+                self._stored_loops = await pipeline.store.read(
                     pipeline.scope, loops.read_stages, self.id
                 )
+            by_name = dict(self._stored_loops)
             if run is not None and run.head.context is not None:
                 self._check_state(run.head.context["state"], digests, by_name)
 
@@ -474,6 +477,7 @@ class PipelineRun:
         else:
             runner = StageRunner(self, place, attempts, head=head, loop=loop)
             report = await self._run_stage(runner, attempts)
+        self._loop_ids.append(loop)
 
         # The feedback that each attempt got, and the one that would come next.
         hints = ["", *(attempt.feedback_for_agent for attempt in report.attempts)]
@@ -557,6 +561,7 @@ class PipelineRun:
             began=began,
             # A clock may be put back during a run.
             ended=max(began, last_decision, time.time()),
+            earlier=loops.usage_besides(self._stored_loops, self._loop_ids),
         )
 
         ends = run.decisions if run else ()

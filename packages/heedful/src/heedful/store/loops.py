@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -26,6 +26,7 @@ from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy, state_after
 from heedful.loop.record import (
+    NO_USAGE,
     Attempt,
     Goal,
     Loop,
@@ -470,11 +471,22 @@ def read_many(
     return stored_loops
 
 
-def read_stages(db: Db, scope: Scope, run: str) -> dict[str, StoredLoop]:
-    """Return the newest loop of each stage of a run that has begun, by its name."""
-    ids = {row["stage"]: row["id"] for row in db.all("loops_of_stages", scope, run=run)}
-    names = {id: name for name, id in ids.items()}
-    return {names[loop.id]: loop for loop in read_many(db, scope, names)}
+def read_stages(db: Db, scope: Scope, run: str) -> list[tuple[str, StoredLoop]]:
+    """Return the loops of the stages of a run, each with the name of its stage.
+
+    A stage that ran again has several, the newest of them last.
+    """
+    rows = db.all("loops_of_stages", scope, run=run)
+    names = {row["id"]: row["stage"] for row in rows}
+    return [(names[loop.id], loop) for loop in read_many(db, scope, names)]
+
+
+def usage_besides(
+    stage_loops: Iterable[tuple[str, StoredLoop]], ids: Collection[str]
+) -> Usage:
+    """Return the usage of the loops that `read_stages` returned, but for these ids."""
+    others = (loop.loop.usage for _, loop in stage_loops if loop.id not in ids)
+    return sum(others, NO_USAGE)
 
 
 def _read_rows(

@@ -26,7 +26,8 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         )
 
     names = stored_loop.head.task["stages"]
-    stages = await store.read(scope, loops.read_stages, run)
+    stage_loops = await store.read(scope, loops.read_stages, run)
+    stages = dict(stage_loops)
     failure = stored_loop.last_failure
     reports = []
     for name in names:
@@ -48,6 +49,9 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
         stages=tuple(reports),
         began=stored_loop.created,
         ended=ended,
+        earlier=loops.usage_besides(
+            stage_loops, [stages[name].id for name in names if name in stages]
+        ),
     )
 
 
