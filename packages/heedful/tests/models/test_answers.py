@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from anthropic.types import Message as AnthropicMessage
 from google.genai.types import GenerateContentResponse
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ParsedChatCompletion,
+)
 from openai.types.responses import Response
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -23,6 +27,15 @@ CALL = '{"city": "Oslo"}'
 
 def chat(finish: str, content: str | None = None, **message: Any) -> ChatCompletion:
     return ChatCompletion.model_validate(completion(content, finish, **message))
+
+
+def ended(reason: object) -> ChatCompletion:
+    """Return what the SDK reads from a server that sends this reason; "" for none."""
+    answer = completion("Oslo lies")
+    answer["choices"][0]["finish_reason"] = reason
+    if reason == "":
+        del answer["choices"][0]["finish_reason"]
+    return ChatCompletion.construct(**answer)
 
 
 def tool_call(name: str = "find", arguments: str = CALL) -> dict[str, Any]:
@@ -64,7 +77,7 @@ def said(part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def message(reason: str, *content: dict[str, Any]) -> AnthropicMessage:
+def message(reason: str | None, *content: dict[str, Any]) -> AnthropicMessage:
     return AnthropicMessage.model_validate(
         {
             "id": "1",
@@ -99,6 +112,7 @@ OUTPUT_TEXT = {"type": "output_text", "text": "Oslo lies", "annotations": []}
 # The answers, and the key of the finding about each.
 FAULTS = {
     "OpenAI, cut": (chat("length", content="Oslo lies"), "length"),
+    "OpenAI, without its end": (ended(None), "length"),
     "OpenAI, a refusal": (chat("stop", refusal="I cannot say."), "refusal"),
     "OpenAI, a refusal beside a call": (
         chat("stop", refusal="I cannot say.", tool_calls=[tool_call()]),
@@ -111,6 +125,7 @@ FAULTS = {
         "length",
     ),
     "Anthropic, cut": (message("max_tokens", TEXT), "length"),
+    "Anthropic, without its end": (message(None, TEXT), "length"),
     "Anthropic, a refusal": (message("refusal"), "refusal"),
     "Anthropic, a call": (
         message("tool_use", {"type": "tool_use", "id": "1", "name": "f", "input": {}}),
@@ -139,6 +154,29 @@ async def test_an_answer_that_is_not_whole_never_passes(returned, key):
     assert findings[0].fix
     assert result.usage.tokens >= 9
     assert isinstance(result.candidate, str | None)
+
+
+async def test_an_answer_whose_server_sends_no_reasons_is_whole():
+    result = await answered(ended(""))
+    assert result.passed
+    assert result.candidate == "Oslo lies"
+
+
+async def test_a_usage_beside_a_text_does_not_say_how_the_text_ended():
+    usage = Shape(input_tokens=7, output_tokens=2)
+    result = await answered(("Oslo", Shape(usage=usage, stop_reason=None)))
+    assert result.passed
+    assert result.usage.tokens == 9
+
+
+@cases("content", {"a text": "Oslo", "nothing": None})
+async def test_an_answer_without_its_end_and_its_usage_is_cut(content):
+    plain = completion(content)
+    plain["choices"][0]["finish_reason"] = None
+    del plain["usage"]
+    result = await answered(ParsedChatCompletion.construct(**plain))
+    assert first_key(result) == "answer: length"
+    assert result.candidate == content
 
 
 async def test_a_schema_judges_the_arguments_of_a_call():
@@ -236,6 +274,13 @@ CLIENTS = {
 FIRST = '{"day": 1}'
 SECOND = '{"day": 2}'
 BOTH = (("Booking", FIRST), ("Booking", SECOND))
+
+
+def first_key(result: heedful.Result[Any]) -> str:
+    """Return the key of the first finding about the first attempt."""
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    return evaluation.errors[0].key
 
 
 async def answered(returned: Any, **options: Any) -> heedful.Result[Any]:
@@ -498,17 +543,29 @@ async def test_how_an_answer_ended_survives_the_process(store):
     assert evaluation.findings[0].key == "answer: length"
 
 
-def chunk(content: str, finish: str | None = None) -> Any:
-    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+def chunk_of(*choices: dict[str, Any]) -> ChatCompletionChunk:
     return ChatCompletionChunk.model_validate(
         {
             "id": "1",
             "object": "chat.completion.chunk",
             "created": 1,
             "model": "m",
-            "choices": [choice],
+            "choices": list(choices),
         }
     )
+
+
+def chunk(
+    content: str | None = None, finish: str | None = None, index: int = 0, **delta: Any
+) -> ChatCompletionChunk:
+    delta = {"content": content, **delta}
+    return chunk_of({"index": index, "delta": delta, "finish_reason": finish})
+
+
+def call_chunk(arguments: str, name: str | None = None, index: int = 0) -> Any:
+    """Return a chunk with a piece of a call; the first piece has its name."""
+    call = {"index": index, "function": {"name": name, "arguments": arguments}}
+    return chunk(tool_calls=[call])
 
 
 STREAMS = {
@@ -554,9 +611,94 @@ async def test_the_parts_that_a_function_yields_are_one_text(parts, tokens, pass
         assert result.passed is passes
 
 
-async def test_what_is_yielded_and_is_no_text_is_named():
-    def generate(task: str) -> Any:
-        yield {"city": "Oslo"}
+CALLED = chunk(finish="tool_calls")
+CALL_CHUNKS = [call_chunk("", "Booking"), call_chunk('{"day"'), call_chunk(": 1}")]
+TWO_CALLS = [
+    chunk("I book."),
+    call_chunk("", "Booking", 1),
+    call_chunk("", "Booking", 2),
+    call_chunk('{"day"', index=1),
+    call_chunk('{"day"', index=2),
+    call_chunk(": 1}", index=1),
+    call_chunk(": 2}", index=2),
+    CALLED,
+]
 
-    with pytest.raises(InvalidInput, match=r"what generate yielded.*list"):
+
+@cases(
+    "chunks",
+    {
+        "in pieces": [*CALL_CHUNKS, CALLED],
+        "whole": [call_chunk(FIRST, "Booking"), CALLED],
+        "after a text": [chunk("I book."), *CALL_CHUNKS, CALLED],
+        "after a chunk without a choice": [chunk_of(), *CALL_CHUNKS, CALLED],
+        "JSON": [part.model_dump(exclude_none=True) for part in (*CALL_CHUNKS, CALLED)],
+        "Google": [
+            google(None, {"text": "I book."}),
+            calls_of_google(BOTH[:1]),
+        ],
+    },
+)
+async def test_a_streamed_call_is_read_like_a_whole_one(chunks):
+    result = await answered(iter(chunks), output=Booking)
+    assert result.candidate == Booking(day=1)
+    result = await answered(iter(chunks), checks=[heedful.checks.contains("day")])
+    assert first_key(result) == "answer: tool_call"
+
+
+async def test_streamed_calls_are_the_items_of_a_list():
+    result = await answered(iter(TWO_CALLS), output=list[Booking])
+    assert result.candidate == [Booking(day=1), Booking(day=2)]
+
+
+@cases(
+    ("chunks", "key"),
+    {
+        "without arguments": ([CALL_CHUNKS[0], CALLED], "answer: empty"),
+        "half": ([*CALL_CHUNKS[:2], CALLED], "output: breaks off"),
+        "whole, and the stream is cut": (CALL_CHUNKS, "answer: length"),
+    },
+)
+async def test_a_streamed_call_that_breaks_off_is_refused(chunks, key):
+    result = await answered(iter(chunks), output=Booking)
+    assert not result.passed
+    assert first_key(result) == key
+
+
+async def test_a_streamed_refusal_is_told():
+    chunks = [chunk(refusal="I cannot "), chunk(refusal="say."), chunk(finish="stop")]
+    result = await answered(iter(chunks))
+    evaluation = result.loop.attempts[0].evaluation
+    assert evaluation is not None
+    assert "(I cannot say.)" in evaluation.errors[0].message
+
+
+async def test_the_choices_of_a_stream_are_candidates():
+    chunks = [
+        chunk("I "),
+        chunk('{"day"', index=1),
+        chunk("cannot.", "stop"),
+        chunk(": 2}", "stop", index=1),
+    ]
+    result = await answered(iter(chunks), output=Booking)
+    assert result.candidate == Booking(day=2)
+    assert result.usage.calls == 1
+
+
+async def test_a_yielded_answer_that_is_not_whole_is_refused():
+    cut = heedful.Answer("lo", heedful.Usage(1, 9), "length")
+    result = await answered(iter(["Os", cut]))
+    assert first_key(result) == "answer: length"
+
+
+@cases(
+    "part",
+    {"data": {"city": "Oslo"}, "an event of Anthropic": Shape(type="message_start")},
+)
+async def test_what_is_yielded_and_is_no_text_is_named(part):
+    def generate(task: str) -> Any:
+        yield part
+
+    expected = r"what generate yielded.*get_final_message.*list"
+    with pytest.raises(InvalidInput, match=expected):
         await heedful.run("Where?", generate=generate, store=None)

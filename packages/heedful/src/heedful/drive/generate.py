@@ -468,8 +468,8 @@ async def _ask_function(
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, either with its usage, or
-    the answer of an SDK, whose choices are candidates; or it yields the parts of one
-    text. A list, tuple or None that is a value of the declared type, `output`, is one
+    the answer of an SDK, whose choices are candidates; or it yields the parts of one. A
+    list, tuple or None that is a value of the declared type, `output`, is one
     candidate. None or an exception in a list is a refused candidate, and so is an empty
     list; a list of exceptions is the first of them, raised. Raises GenerateFailed,
     InvalidInput.
@@ -522,9 +522,9 @@ def _answers_in(candidate: Any) -> list[Answer]:
 
 
 def read_answers(function: str, result: Any) -> list[Answer]:
-    """Return what a function yielded as one answer, or what `answers_of` reads."""
+    """Return the answers in what a function yielded in parts, or returned."""
     if isinstance(result, Yielded):
-        return [join_parts(function, result)]
+        return join_parts(function, result)
     return answers_of(result)
 
 

@@ -6,15 +6,17 @@ any other.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, Usage
 from heedful.models.contract import Answer, Finish, ToolCall
 from heedful.redact import redact, redact_start
-from heedful.validation import MAX_NAME_CHARS, MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_NAME_CHARS, MAX_SHOWN_TEXT_CHARS, Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ _REASON_PATHS = (
     "response.finish_reason",
     "response_metadata.finish_reason",  # of a message of LangChain
     "response_metadata.stop_reason",
+    "finish",  # of an Answer
 )
+# Of them, those that are None as long as an answer has not ended.
+_END_PATHS = ("choices.finish_reason", "stop_reason")
 # What only an answer has, also one without usage: its reason, a field of Responses.
 _MARK_PATHS = (
     "choices.finish_reason",
@@ -146,20 +151,26 @@ _FAULTS: Mapping[Finish, tuple[str, str]] = {
 }
 
 
-def value_at(value: Any, path: str) -> Any:
-    """Return the value at a path of attributes or keys; None if it is missing.
+def value_at(value: Any, path: str, missing: Any = None) -> Any:
+    """Return the value at a path of attributes or keys, or `missing`.
 
+    What a server did not send is missing, too, though its SDK says None for it.
     `choices.message.content` reads the content of the first choice: a list stands for
     its first item.
     """
+    holder = None
     for step in path.split("."):
         if isinstance(value, list):
             value = next(iter(value), None)
-        if isinstance(value, Mapping):
-            value = value.get(step)
+        holder = value
+        if isinstance(holder, Mapping):
+            value = holder.get(step, missing)
         else:
-            value = getattr(value, step, None)
+            value = getattr(holder, step, missing)
 
+    if value is None and missing is not None:
+        sent = getattr(holder, "__pydantic_fields_set__", [step])
+        return None if step in sent else missing
     return value
 
 
@@ -228,14 +239,15 @@ def _read_answer(value: Any) -> Answer | None:
         # A chunk of LangChain, which may not say how it ended, has another type.
         is_message = value_at(value, "type") == "ai"
         paths = (*_MARK_PATHS, "response_metadata") if is_message else _MARK_PATHS
-        if all(value_at(value, path) is None for path in paths):
+        if all(value_at(value, path, ...) is ... for path in paths):
             return None
         usage = Usage(1)
 
     text = _content_of(value)
     calls = _calls_of(value)
     reason = _text_at(value, _REASON_PATHS)
-    if text is None and not calls and not reason:
+    message = value_at(value, "choices.message")
+    if text is None and message is None and not calls and not reason:
         return None  # no more than a usage
 
     finish, detail = ending_of(value)
@@ -322,6 +334,8 @@ def ending_of(value: Any) -> tuple[Finish, str]:
         return "refusal", refusal
 
     reason = _text_at(value, _REASON_PATHS)
+    if not reason and any(value_at(value, path, ...) is None for path in _END_PATHS):
+        return "length", "it does not say why it ended"
     finish = _FINISHES.get(reason.lower(), "stop")
     return finish, "" if finish == "stop" else reason
 
@@ -366,46 +380,83 @@ def usage_of_list(value: Any) -> Usage | None:
     return None if answer is None else answer.usage
 
 
-def join_parts(function: str, parts: Iterable[Any]) -> Answer:
-    """Return the text that a function yielded in parts, as one answer.
+def join_parts(function: str, parts: Iterable[Any]) -> list[Answer]:
+    """Return the answers in the parts that a function yielded, mostly one.
 
-    A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google. A
-    stream whose chunks do not say how it ended is cut. Errors name the function as
-    `function`. Raises InvalidInput for other parts.
+    A part is a text, a usage, or a chunk of a stream of OpenAI, LiteLLM or Google. They
+    are joined to a response of OpenAI, and read like it: a stream whose chunks do not
+    say how it ended is cut. Errors name the function as `function`. Raises InvalidInput
+    for other parts.
     """
-    texts = []
-    answer = Answer("")
-    reasons = []  # why each chunk says that the stream has ended, mostly ""
+    # The first choice is there also if nothing comes.
+    choices = defaultdict(_new_choice, {0: _new_choice()})
+    usage = Usage(1)
+    model = ""
     for part in parts:
-        delta = value_at(part, "choices.delta")
-        chunk = None if isinstance(part, str) else answer_of(part)
-        usage = usage_of(part)
         if isinstance(part, str):
-            texts.append(part)
-        # The chunk that ends a stream is read as an answer, too: one without its text.
-        elif delta is not None:
-            texts.append(_text_at(delta, ("content",)))
-        elif chunk is not None and isinstance(chunk.text, str):
-            texts.append(chunk.text)
-        elif usage is None:
+            choices[0]["message"]["content"] += part
+            continue
+        pieces = _pieces_of(part)
+        part_usage = usage_of(part)
+        if pieces is None and part_usage is None:
             allowed = (
-                "a text or a chunk of a stream; to return several candidates, return a "
-                "list"
+                "a text or a chunk of a stream of OpenAI, LiteLLM or Google; of any "
+                "other stream, return the final message (get_final_message(), "
+                "get_final_response()); to return several candidates, return a list"
             )
             raise InvalidInput(f"what {function} yielded", part, allowed)
 
-        if delta is not None or (chunk is not None and chunk is not part):
-            reasons.append(_text_at(part, _REASON_PATHS))
-        finish, detail = ending_of(part)
-        if finish != "stop":
-            answer = replace(answer, finish=finish, detail=detail)
+        for piece in pieces or []:
+            _add_piece(choices[value_at(piece, "index") or 0], piece)
         # The last chunk has the usage of the whole stream.
-        if usage is not None:
-            answer = replace(answer, usage=usage, model=model_of(part) or answer.model)
+        usage = part_usage or usage
+        model = model_of(part) or model
 
-    if reasons and not any(reasons):
-        answer = replace(answer, finish="length", detail="its stream has no end")
-    return replace(answer, text="".join(texts))
+    response = SimpleNamespace(choices=list(choices.values()), usage=usage, model=model)
+    return answers_of((response, usage))
+
+
+def _new_choice() -> Document:
+    """Return a choice of a response of OpenAI, with its calls by index, too."""
+    return {"message": {"content": "", "refusal": ""}, "calls": {}}
+
+
+def _pieces_of(part: Any) -> list[Any] | None:
+    """Return the choices in a chunk, as OpenAI streams them; None for other parts."""
+    choices = value_at(part, "choices")
+    # Azure sends chunks without a choice.
+    if choices == [] or value_at(choices, "delta") is not None:
+        return _items_at(part, "choices")
+
+    answer = answer_of(part)
+    if answer is None or not isinstance(answer.text, str):
+        return None
+    delta = {
+        "content": answer.text,
+        "refusal": answer.detail if answer.finish == "refusal" else "",
+        "tool_calls": [{"function": call._asdict()} for call in answer.calls],
+    }
+    return [{"delta": delta, "finish_reason": _text_at(part, _REASON_PATHS)}]
+
+
+def _add_piece(choice: Document, piece: Any) -> None:
+    """Add a choice of a chunk to the joined choice."""
+    message = choice["message"]
+    delta = value_at(piece, "delta")
+    for name in ("content", "refusal"):
+        message[name] += _text_at(delta, (name,))
+
+    calls = choice["calls"]
+    for part in value_at(delta, "tool_calls") or []:
+        # Without an index, it is a whole call.
+        index = value_at(part, "index", len(calls))
+        function = calls.setdefault(index, {"name": "", "arguments": ""})
+        function["name"] = _text_at(part, ("function.name",)) or function["name"]
+        function["arguments"] += _text_at(part, ("function.arguments",))
+    message["tool_calls"] = [{"function": function} for function in calls.values()]
+
+    reason = _text_at(piece, ("finish_reason",))
+    choice["finish_reason"] = reason or choice.get("finish_reason")
 
 
 def unfinished(answer: Answer) -> Finding | None:
