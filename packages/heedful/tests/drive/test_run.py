@@ -100,7 +100,7 @@ async def test_several_candidates_may_come_with_their_usage(returned, any_store)
     assert result.candidate == WANTED
     assert len(result.loop.attempts) == 1
     usage = result.usage
-    assert (usage.calls, usage.tokens, usage.cost) == (2, 20, 1.0)
+    assert usage == Usage(2, 20, cost=1.0, seconds=usage.seconds)
 
 
 async def test_a_list_of_the_declared_type_with_its_usage_is_one_candidate():
@@ -138,8 +138,8 @@ async def test_an_attempt_says_what_was_wrong_with_its_other_candidates(store):
     result = await drive(
         ["a", "b", "b"], [*"cdefghi", WANTED], store=store, id="several"
     )
-    stored = await reread(store, "several")
-    for attempts in (result.loop.attempts, stored.loop.attempts):
+    stored_loop = await reread(store, "several")
+    for attempts in (result.loop.attempts, stored_loop.loop.attempts):
         assert [attempt.candidates for attempt in attempts] == [3, 8]
         assert attempts[0].lost == ("b is not right",)
         assert len(attempts[1].lost) == MAX_LISTED_ITEMS

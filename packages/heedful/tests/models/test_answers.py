@@ -171,10 +171,10 @@ async def test_a_usage_beside_a_text_does_not_say_how_the_text_ended():
 
 @cases("content", {"a text": "Oslo", "nothing": None})
 async def test_an_answer_without_its_end_and_its_usage_is_cut(content):
-    plain = completion(content)
-    plain["choices"][0]["finish_reason"] = None
-    del plain["usage"]
-    result = await answered(ParsedChatCompletion.construct(**plain))
+    response = completion(content)
+    response["choices"][0]["finish_reason"] = None
+    del response["usage"]
+    result = await answered(ParsedChatCompletion.construct(**response))
     assert first_key(result) == "answer: length"
     assert result.candidate == content
 

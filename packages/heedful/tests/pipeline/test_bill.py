@@ -35,7 +35,7 @@ def outage(state: Any) -> str:
     raise OSError("the line is dead")
 
 
-async def run_stages(store: Store | None, *stages: tuple[str, Work]) -> Report:
+async def run_stages(store: Store | None, stages: list[tuple[str, Work]]) -> Report:
     pipeline = Pipeline("p", store=store, progress=False)
     for name, work in stages:
         pipeline.stage(name=name)(work)
@@ -46,7 +46,9 @@ def bill(report: Report) -> tuple[int, int]:
     return report.usage.calls, report.usage.tokens
 
 
-OUTLINE, WRITE, SEND = ("outline", outline), ("write", write), ("send", send)
+OUTLINE = ("outline", outline)
+WRITE = ("write", write)
+SEND = ("send", send)
 CHANGES = {
     "nothing is done again": ((WRITE, SEND), (3, 10)),
     "a new stage before": ((OUTLINE, WRITE, SEND), (5, 24)),
@@ -59,11 +61,11 @@ async def test_the_bill_of_a_resumed_run_has_all_that_was_paid(
     store: Store, after: Any, expected: tuple[int, int]
 ) -> None:
     with pytest.raises(errors.StageFailed):
-        await run_stages(store, WRITE, ("send", outage))
-    report = await run_stages(store, *after)
+        await run_stages(store, [WRITE, ("send", outage)])
+    report = await run_stages(store, after)
     assert bill(report) == expected
     assert await report_of(store, Scope(), "r") == report
-    assert bill(await run_stages(store, *after)) == expected
+    assert bill(await run_stages(store, after)) == expected
 
 
 @cases("is_stored", {"no store": False, "a store": True})

@@ -28,8 +28,8 @@ from collections.abc import (
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache, partial, wraps
-from itertools import chain, zip_longest
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import CodeType
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
@@ -692,8 +692,8 @@ def _in_turn(findings: Iterable[Finding]) -> list[Finding]:
     by_check = defaultdict[str, list[Finding]](list)
     for finding in sorted(findings, key=attrgetter("severity"), reverse=True):
         by_check[finding.check].append(finding)
-    turns = zip_longest(*by_check.values())
-    return list(filter(None, chain.from_iterable(turns)))
+    places = chain.from_iterable(map(enumerate, by_check.values()))
+    return [finding for _, finding in sorted(places, key=itemgetter(0))]
 
 
 def _is_accepted_value(answer: Any, candidate: Any) -> bool:
