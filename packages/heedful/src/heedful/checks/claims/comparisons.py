@@ -84,7 +84,8 @@ def _superlative_claims(sentence: Sentence) -> Iterator[Claim]:
             for cell, *_ in _compared_cells(sentence, [mention], phrase, whole=True)
             if len(sentence.evidence.tables[cell.row.table].rows) > 1
         ]
-        if cells:
+        is_adverb = low in ("most", "least")  # "at least"
+        if cells or not (is_adverb or sentence.evidence.prose):
             yield _extreme_claim(sentence, extreme, cells, (position, last))
 
 
@@ -110,7 +111,7 @@ def _extreme_claim(
 ) -> Claim:
     """Return the claim that each cell is the extreme of its column in its table."""
     judged: dict[Verdict, tuple[str, str]] = {}
-    for cell in cells:
+    for cell in cells if extreme in _EXTREMES else ():
         rows = sentence.evidence.tables[cell.row.table].rows
         column = chain.from_iterable(row.numbers([cell.column]) for row in rows)
         best = _EXTREMES[extreme](column, key=attrgetter("value"))
@@ -207,7 +208,8 @@ def _cells_in_time(
     Two dates are the ends of the time. It is empty if a row has no date, or two rows
     the same, or if the ends are not found.
     """
-    rows = [row for row in rows_of(sentence.names) if row in table.rows] or table.rows
+    named = set(rows_of(sentence.names) or table.rows)
+    rows = [row for row in table.rows if row in named]
     dates = {row: date for date, row in sentence.evidence.dates if date.year}
     moments = [dates[row][2:5] for row in rows if row in dates]
     if len(set(moments)) < len(rows):

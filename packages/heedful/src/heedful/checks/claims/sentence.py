@@ -147,8 +147,11 @@ class Sentence:
     def _is_of_text(self, date: Date) -> bool:
         """Return whether a date says when the text was written."""
         positions = self._positions(date)
-        other_words = [token for token in self.tokens if token.kind != "sign"]
-        if len(positions) >= len(other_words):
+        is_alone = all(
+            token.kind == "sign" or position in positions
+            for position, token in enumerate(self.tokens)
+        )
+        if is_alone:
             return True
         before = self.lows[: positions[0]] if positions else []
         while before and before[-1] in _DATE_LINKS:

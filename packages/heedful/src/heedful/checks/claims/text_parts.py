@@ -373,7 +373,8 @@ _MONTHS = {
 # A date in one of five forms: "Q4 2017" or "week 9/2017"; "2017-03-02"; "2/3/2017" or
 # "02.03.17"; "2017-03"; with the name of the month, as "2nd of March 2017", "2. März
 # 2017", "March 2, 2017" or "2017 March". No letter or digit follows it, except for a
-# time: "2017-03-02T10:00". The "link" leads to a time. "Sept" has one letter more than other short names.
+# time: "2017-03-02T10:00". The "link" leads to a time. "Sept" has one letter more than
+# other short names.
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
