@@ -410,6 +410,17 @@ def comparisons(text: str, evidence: object) -> list[str]:
             SPRING,
             "not found",
         ),
+        "the second place": (
+            "March 2025 has the second highest sales.",
+            SPRING,
+            "not found",
+        ),
+        "an extreme of a year": (
+            "In 2025, sales peaked in March 2025.",
+            SPRING,
+            "not found",
+        ),
+        "a trend that is denied": ("Sales did not fall.", MONTHS, "not found"),
         "an extreme of a name in two words": (
             "The return rate was lowest in Metz.",
             THIS_WEEK,

@@ -84,9 +84,18 @@ def _superlative_claims(sentence: Sentence) -> Iterator[Claim]:
             for cell, *_ in _compared_cells(sentence, [mention], phrase, whole=True)
             if len(sentence.evidence.tables[cell.row.table].rows) > 1
         ]
+        if cells and _is_of_part(sentence, position):
+            cells = []
         is_adverb = low in ("most", "least")  # "at least"
         if cells or not (is_adverb or sentence.evidence.prose):
             yield _extreme_claim(sentence, extreme, cells, (position, last))
+
+
+def _is_of_part(sentence: Sentence, position: int) -> bool:
+    """Return whether a superlative is one of several, or that of a year."""
+    before = sentence.lows[max(0, position - 3) : position]
+    has_year = any(quantity.is_year for quantity in sentence.quantities)
+    return has_year or not WORDS.words("rank").isdisjoint(before)
 
 
 def _lead_claims(sentence: Sentence) -> Iterator[Claim]:
@@ -137,7 +146,7 @@ def _order_claims(sentence: Sentence) -> Iterator[Claim]:
     span = (first.first, second.last)
     if not orders and "than" not in between:
         return
-    if not orders or any(map(is_negation, sentence.lows)):
+    if not orders:
         yield _unjudged_claim(sentence, span)
         return
 
@@ -260,7 +269,7 @@ def _judged_claim(
     span: tuple[int, int],
 ) -> Claim:
     """Return a claim with the one verdict of all tables, its reason and true value."""
-    if len(judged) != 1:
+    if len(judged) != 1 or any(map(is_negation, sentence.lows)):
         return _unjudged_claim(sentence, span)
     ((verdict, (why, nearest)),) = judged.items()
     return sentence.claim(

@@ -511,8 +511,9 @@ def _change_values(
         [step for step in _steps(sentence, row, column) if direction * step[0] > 0]
         for row in rows
     ]
-    if len(rows) > 1:
+    if sentence.low(quantity.last + 1) == "of":
         yield sum(map(bool, steps_of_rows))
+    if len(rows) > 1:
         return
     for step, base in chain.from_iterable(steps_of_rows):
         if not quantity.percent or base == 1:
