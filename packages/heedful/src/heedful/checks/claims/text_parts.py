@@ -1,6 +1,6 @@
 """Find words, numbers and dates in a text; compare words with the names of columns.
 
-The rules for words and dates are those of English; the words are in `claim_words.toml`.
+The rules for words are those of English; the words are in `claim_words.toml`.
 Numbers are read as any language writes them: each is read by its own signs, and where
 these allow two readings ("1,208", "1.208"), `decimal_signs` decides by the other
 numbers of the same text. A text is read as tokens (`tokenize`), from which `quantities`
