@@ -338,6 +338,15 @@ def test_a_sentence_without_spaces_is_judged_by_its_words(source, invented, kept
 
 SHOPS = [{"shop": "Lyon", "sales": 52}, {"shop": "Metz", "sales": 37}]
 MONTHS = [{"month": "2025-03", "sales": 52}, {"month": "2025-04", "sales": 37}]
+# They rise in all, but not in each month.
+SPRING = [*MONTHS, {"month": "2025-05", "sales": 64}]
+LAST_WEEK = {"sales_last_week": 40, "returns": 4}
+THIS_WEEK = [
+    {"shop": "Lyon", "sales": 52, **LAST_WEEK, "return_rate": 0.08},
+    {"shop": "Metz", "sales": 37, **LAST_WEEK, "return_rate": 0.11},
+]
+TABLES = {"shops": SHOPS, "week": THIS_WEEK}
+AGAINST = {"shops": SHOPS, "plan": [{**SHOPS[0], "sales": 20}, SHOPS[1]]}
 
 
 def comparisons(text: str, evidence: object) -> list[str]:
@@ -369,6 +378,97 @@ def comparisons(text: str, evidence: object) -> list[str]:
         "a trend that is false": ("Sales rose.", MONTHS, "contradicted"),
         "a trend without time": ("Sales fell.", SHOPS, "not found"),
         "a trend of nothing known": ("Prices fell.", MONTHS, "not found"),
+        "a steady trend": ("Sales rose every month.", SPRING, "contradicted"),
+        "a trend in all": ("Sales rose.", SPRING, "supported"),
+        "a trend between two dates": (
+            "Sales rose from March 2025 to April 2025.",
+            SPRING,
+            "contradicted",
+        ),
+        "a trend from one date on": (
+            "Sales rose after April 2025.",
+            SPRING,
+            "not found",
+        ),
+        "a trend that another table of rows has": (
+            "Sales rose.",
+            {"shops": SHOPS, "months": MONTHS},
+            "contradicted",
+        ),
+        "an extreme at a date": (
+            "April 2025 has the highest sales.",
+            SPRING,
+            "contradicted",
+        ),
+        "an extreme whose column stands before it": (
+            "Sales peaked in May 2025.",
+            SPRING,
+            "supported",
+        ),
+        "an extreme by nothing known": (
+            "May 2025 is the strongest month.",
+            SPRING,
+            "not found",
+        ),
+        "the second place": (
+            "March 2025 has the second highest sales.",
+            SPRING,
+            "not found",
+        ),
+        "an extreme of a year": (
+            "In 2025, sales peaked in March 2025.",
+            SPRING,
+            "not found",
+        ),
+        "a trend that is denied": ("Sales did not fall.", MONTHS, "not found"),
+        "an extreme of a name in two words": (
+            "The return rate was lowest in Metz.",
+            THIS_WEEK,
+            "contradicted",
+        ),
+        "the best, which may be the lowest": (
+            "Lyon has the best sales.",
+            SHOPS,
+            "not found",
+        ),
+        "an order of two dates": (
+            "March 2025 has more sales than May 2025.",
+            SPRING,
+            "contradicted",
+        ),
+        "an order in two tables": (
+            "Metz has more sales than Lyon.",
+            TABLES,
+            "contradicted",
+        ),
+        "an order on which two tables disagree": (
+            "Lyon has more sales than Metz.",
+            AGAINST,
+            "not found",
+        ),
+        "what is ahead": (
+            "Metz was ahead of Lyon in sales.",
+            THIS_WEEK,
+            "contradicted",
+        ),
+        "what is behind": ("Metz's sales were below Lyon's.", SHOPS, "supported"),
+        "a lead over another": ("Metz leads Lyon in sales.", SHOPS, "contradicted"),
+        "a lead in a part of the table": ("Metz led the south.", SHOPS, "not found"),
+        "an order in German": (
+            "Metz hatte mehr sales als Lyon.",
+            SHOPS,
+            "contradicted",
+        ),
+        "an order in Spanish": (
+            "Lyon tiene más sales que Metz.",
+            SHOPS,
+            "supported",
+        ),
+        "words of another language": (
+            "Lyon übertraf Metz deutlich.",
+            SHOPS,
+            "not found",
+        ),
     },
 )
 def test_a_comparison_is_judged_by_rows_or_said_to_be_not_judged(
@@ -387,12 +487,93 @@ def test_what_leads_to_something_is_no_lead():
         "Report of 30 May 2025: Lyon sold 52.",
         "As of 2025-05-30, Lyon sold 52.",
         "Stand: 30.05.2025\nLyon sold 52.",
+        "Bericht vom 30. Mai 2025: Lyon verkaufte 52.",
+        "Weekly report, week 22 (as of 2025-05-30)\nLyon sold 52.",
+        "Weekly report week 22/2025: Lyon sold 52.",
         "30 May 2025\nLyon sold 52.",
     ],
 )
 @pytest.mark.parametrize("evidence", [SHOPS, [*SHOPS, *MONTHS]])
 def test_the_date_of_a_report_is_no_claim(text, evidence):
     assert read_verdicts(text, evidence) == {"52": "supported"}
+
+
+@cases(
+    "text, verdict",
+    {
+        "a bound in German": ("Lyon hatte mehr als 50 sales.", "supported"),
+        "a wrong bound in German": ("Lyon hatte mehr als 60 sales.", "contradicted"),
+        "an abbreviation": ("Lyon hatte ca. 50 sales.", "supported"),
+        "a bound in French": ("Lyon avait plus de 50 sales.", "supported"),
+        "a bound in Spanish": ("Lyon tuvo más de 50 sales.", "supported"),
+        "a sum": ("Insgesamt gab es 89 sales.", "supported"),
+        "a mean": ("Im Durchschnitt 44,5 sales.", "supported"),
+    },
+)
+def test_the_commonest_words_of_other_languages_say_what_a_number_is(text, verdict):
+    verdicts = [
+        claim.verdict for claim in ground(text, SHOPS) if claim.kind == "number"
+    ]
+    assert verdicts == [verdict]
+
+
+@cases(
+    "text, evidence, verdict",
+    {
+        "since the number in another column": (
+            "Sales of Lyon rose by 30 %.",
+            THIS_WEEK,
+            "supported",
+        ),
+        "as an amount": ("Sales of Metz fell by 3.", THIS_WEEK, "supported"),
+        "in the other direction": (
+            "Sales of Metz rose by 7.5 %.",
+            THIS_WEEK,
+            "contradicted",
+        ),
+        "in a column of changes": (
+            "Sales of Lyon grew by 7.7 percent.",
+            [{**row, "change": 0.0767} for row in SHOPS],
+            "supported",
+        ),
+        "between two dates": (
+            "Sales in May 2025 are 12 higher than in March 2025.",
+            SPRING,
+            "supported",
+        ),
+    },
+)
+def test_a_change_follows_from_what_the_rows_have(text, evidence, verdict):
+    verdicts = [
+        claim.verdict for claim in ground(text, evidence) if claim.kind == "number"
+    ]
+    assert verdicts == [verdict]
+
+
+def test_the_rows_that_rise_are_counted():
+    three = [*THIS_WEEK, {**THIS_WEEK[0], "shop": "Nice"}]
+    assert (
+        read_verdicts("Sales rose in two of three shops.", three)["two"] == "supported"
+    )
+
+
+@cases(
+    "text",
+    {
+        "of German": "5. März 2025",
+        "of French": "5 août 2025",
+        "of Spanish": "5 de enero de 2025",
+        "that may be a planet": "5 mars 2025",
+    },
+)
+def test_the_names_of_months_are_read(text):
+    claims = ground(f"Lyon, {text}", SHOPS)
+    assert [claim.text for claim in claims if claim.kind == "date"] == [text]
+
+
+def test_a_planet_is_no_month():
+    kinds = [claim.kind for claim in ground("We flew to Mars.", SHOPS)]
+    assert "date" not in kinds
 
 
 def test_the_year_of_a_quarter_is_a_date():

@@ -1,6 +1,7 @@
 """Compare the numbers, dates, names and comparisons of a text with evidence.
 
-No model is asked; fixed rules for English judge each claim, in four steps:
+No model is asked; fixed rules for English, with the commonest words of German, French
+and Spanish, judge each claim, in four steps:
 
 1. `text_parts` finds the words, numbers and dates in a text, and says how well a word
    matches the name of a column. The words that it knows are in `claim_words.toml`.

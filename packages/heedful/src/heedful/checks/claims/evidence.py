@@ -434,7 +434,7 @@ class EvidenceTable:
     def __init__(self) -> None:
         self.rows: list[EvidenceRow] = []
         # The results of `_best_columns` by phrase.
-        self._bound: dict[Words, tuple[bool, list[Path]]] = {}
+        self._bound: dict[Words, list[Path]] = {}
 
     @cached_property
     def paths(self) -> list[Path]:
@@ -454,29 +454,28 @@ class EvidenceTable:
     def bind(self, phrase: Words, *, whole: bool = False) -> list[Path]:
         """Return the numeric columns that best match `phrase`.
 
-        With `whole`, returns [] unless all parts of a column's name are in the phrase.
+        With `whole`, returns only those with all parts of their name in the phrase.
         """
         if phrase not in self._bound:
             self._bound[phrase] = self._best_columns(phrase)
-        has_whole_name, columns = self._bound[phrase]
-        return columns if has_whole_name or not whole else []
+        columns = self._bound[phrase]
+        if not whole:
+            return columns
+        return [
+            column
+            for column in columns
+            if all(likeness_in(phrase, part) for part in self.columns[column])
+        ]
 
-    def _best_columns(self, phrase: Words) -> tuple[bool, list[Path]]:
-        """Return whether the phrase has the whole name of a column, and the columns
-        whose names are most like it.
-        """
+    def _best_columns(self, phrase: Words) -> list[Path]:
+        """Return the columns whose names are most like a phrase."""
         terms = [word for word in phrase if word != "a"]  # an article, never a column
         scores: dict[Path, int] = {}
-        has_whole_name = False
         for column, parts in self.columns.items():
-            part_scores = [likeness_in(terms, part) for part in parts]
-            scores[column] = sum(part_scores)
-            if parts and all(part_scores):
-                has_whole_name = True
+            scores[column] = sum(likeness_in(terms, part) for part in parts)
 
         best = max(scores.values(), default=0)
-        columns = [column for column, score in scores.items() if score == best > 0]
-        return has_whole_name, columns
+        return [column for column, score in scores.items() if score == best > 0]
 
 
 class Mention(NamedTuple):

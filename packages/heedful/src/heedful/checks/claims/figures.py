@@ -34,6 +34,7 @@ from heedful.checks.claims.text_parts import (
     WORDS,
     Quantity,
     likeness_in,
+    meaning,
     stems,
 )
 
@@ -352,7 +353,10 @@ def changes(sentence: Sentence) -> list[tuple[Quantity, Quantity]]:
 
     The end is after "to", or else the last number before the start.
     """
-    leads = [sentence.low(quantity.first - 1) for quantity in sentence.quantities]
+    leads = [
+        meaning("change", sentence.low(quantity.first - 1))
+        for quantity in sentence.quantities
+    ]
     numbers = list(zip(leads, sentence.quantities, strict=True))
     starts = [quantity for lead, quantity in numbers if lead == "from"]
     ends = [quantity for lead, quantity in numbers if lead == "to"]
@@ -445,7 +449,8 @@ def _table_values(
     """
     table = sentence.evidence.tables[path]
     columns = sentence.columns(path)
-    named_rows = [row for row in rows_of(sentence.mentions) if row.table == path]
+    mentions = sentence.mentions or sentence.compared
+    named_rows = [row for row in rows_of(mentions) if row.table == path]
     for column in columns:
         values = _numbers(table.rows, [column])
         named_values = _numbers(named_rows, [column])
@@ -454,6 +459,8 @@ def _table_values(
             yield from _totals(sentence, quantity, named_values or values)
         elif quantity.percent and total:
             yield from (100 * value / total for value in named_values)
+        rows = named_rows or table.rows
+        yield from _change_values(sentence, quantity, rows, column)
 
     if len(columns) < 2:
         columns = list(table.columns)
@@ -478,7 +485,7 @@ def _totals(
     sentence_stems = set(map(text_parts.stem, sentence.words))
     if not sentence_stems.isdisjoint(stems("total")):
         yield sum(values)
-    if not sentence_stems.isdisjoint(stems("mean")):
+    if WORDS.pattern("mean").search(" ".join(sentence.words)):
         yield sum(values) / len(values)
     if len(values) == 2 and (quantity.percent or _is_difference(sentence, quantity)):
         yield from _differences(quantity, *values)
@@ -487,8 +494,52 @@ def _totals(
 def _is_difference(sentence: Sentence, quantity: Quantity) -> bool:
     """Return whether the words beside a number say that it is a difference."""
     near = _words_beside(sentence, quantity)
-    compared = WORDS.words("difference") | WORDS.words("bound")
+    groups = ("difference", "bound", "order")
+    compared = frozenset().union(*map(WORDS.words, groups))
     return bool(text_parts.direction(near)) or not compared.isdisjoint(near)
+
+
+def _change_values(
+    sentence: Sentence, quantity: Quantity, rows: Sequence[EvidenceRow], column: Path
+) -> Iterator[float]:
+    """Yield by how much rows rise or fall in a column, and how many of them do.
+
+    Nothing is yielded if the words beside the number do not say what they do.
+    """
+    direction = text_parts.direction(_words_beside(sentence, quantity))
+    steps_of_rows = [
+        [step for step in _steps(sentence, row, column) if direction * step[0] > 0]
+        for row in rows
+    ]
+    if sentence.low(quantity.last + 1) == "of":
+        yield sum(map(bool, steps_of_rows))
+    if len(rows) > 1:
+        return
+    for step, base in chain.from_iterable(steps_of_rows):
+        if not quantity.percent or base == 1:
+            yield step
+        if quantity.percent:
+            yield 100 * step / abs(base)
+
+
+def _steps(
+    sentence: Sentence, row: EvidenceRow, column: Path
+) -> list[tuple[float, float]]:
+    """Return by how much a number of a row has changed, and since which number.
+
+    A column such as "change" says it, as a share of 1, or else one whose name has all
+    words of the name of the column and more: "sales_last_week" for "sales".
+    """
+    columns = sentence.evidence.tables[row.table].columns
+    steps: list[tuple[float, float]] = []
+    for cell in row.numbers(columns):
+        parts = set(columns[cell.column])
+        if not parts.isdisjoint(WORDS.words("change_column")):
+            steps.append((cell.value, 1.0))
+        elif set(columns[column]) < parts and cell.value:
+            now = row.numbers([column])
+            steps += ((current.value - cell.value, cell.value) for current in now)
+    return steps
 
 
 def _differences(quantity: Quantity, first: float, second: float) -> Iterator[float]:

@@ -31,7 +31,7 @@ Verdict = Literal["supported", "contradicted", "not found"]
 # Between a number and the words before it: "amount of 5", "page no. 5".
 _LABEL_LINKS = frozenset(("of", "is", "was", "are", "were", "no", ":", "="))
 # Between a word such as "report" and a date.
-_DATE_LINKS = frozenset(("of", "on", ":", ",", "("))
+_DATE_LINKS = frozenset(("of", "on", "vom", ":", ",", "("))
 MAX_SENTENCE_TOKENS = 200  # a sentence with more tokens is split
 MAX_PHRASE_WORDS = 6
 MIN_STATEMENT_WORDS = 3
@@ -103,10 +103,30 @@ class Sentence:
             if len(between) == 1 and between != [","]:
                 mentions.pop()
             else:
-                rows = [row for day, row in self.evidence.dates if day.agrees(date)]
-                mentions.append(Mention(positions[0], last, rows))
+                mentions.append(Mention(positions[0], last, self._rows_at(date)))
         with_rows = [mention for mention in mentions if mention.rows]
         return sorted(with_rows, key=attrgetter("first"))
+
+    def _rows_at(self, date: Date) -> list[EvidenceRow]:
+        """Return the rows of a date, each once."""
+        rows = (row for day, row in self.evidence.dates if day.agrees(date))
+        return list(dict.fromkeys(rows))
+
+    @cached_property
+    def compared(self) -> list[Mention]:
+        """What a comparison is about, in order: the names of rows, or else the dates of
+        one row of a table.
+        """
+        if self.names:
+            return self.names
+        mentions: list[Mention] = []
+        for date in self.stated_dates:
+            positions = self._positions(date)
+            rows = self._rows_at(date)
+            tables = {row.table for row in rows}
+            if positions and rows and len(tables) == len(rows):
+                mentions.append(Mention(positions[0], positions[-1], rows))
+        return mentions
 
     def _positions(self, date: Date) -> list[int]:
         """Return the positions of the tokens of a date."""
@@ -127,13 +147,16 @@ class Sentence:
     def _is_of_text(self, date: Date) -> bool:
         """Return whether a date says when the text was written."""
         positions = self._positions(date)
-        other_words = [token for token in self.tokens if token.kind != "sign"]
-        if len(positions) >= len(other_words):
+        is_alone = all(
+            token.kind == "sign" or position in positions
+            for position, token in enumerate(self.tokens)
+        )
+        if is_alone:
             return True
         before = self.lows[: positions[0]] if positions else []
         while before and before[-1] in _DATE_LINKS:
             before.pop()
-        return bool(before) and before[-1] in WORDS.words("dating")
+        return bool(before) and _dates_text(before[-1])
 
     @cached_property
     def dated(self) -> set[int]:
@@ -154,8 +177,17 @@ class Sentence:
         return [
             quantity
             for quantity in text_parts.quantities(self.tokens)
-            if quantity.first not in other_positions and not self._is_label(quantity)
+            if quantity.first not in other_positions
+            and not self._is_label(quantity)
+            and not self._is_week_of_text(quantity)
         ]
+
+    def _is_week_of_text(self, quantity: Quantity) -> bool:
+        """Return whether a number says in which week the text was written."""
+        if self.low(quantity.first - 1) not in WORDS.words("week"):
+            return False
+        before = self.lows[: quantity.first - 1]
+        return len(self.tokens) == 2 or any(map(_dates_text, before))
 
     @property
     def _is_list_item(self) -> bool:
@@ -393,6 +425,12 @@ class Sentence:
                 rows += mention.rows
                 break
         return list(dict.fromkeys(rows))
+
+
+def _dates_text(low: str) -> bool:
+    """Return whether a date after a word is that of the text."""
+    is_report = WORDS.pattern("report", after=r"\Z").search(low)
+    return bool(is_report) or low in WORDS.words("dating")
 
 
 def _is_break(low: str) -> bool:

@@ -1,6 +1,6 @@
 """Find words, numbers and dates in a text; compare words with the names of columns.
 
-The rules for words and dates are those of English; the words are in `claim_words.toml`.
+The rules for words are those of English; the words are in `claim_words.toml`.
 Numbers are read as any language writes them: each is read by its own signs, and where
 these allow two readings ("1,208", "1.208"), `decimal_signs` decides by the other
 numbers of the same text. A text is read as tokens (`tokenize`), from which `quantities`
@@ -14,7 +14,6 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date as calendar_date, datetime, time as day_time, tzinfo
-from email.utils import parsedate
 from functools import cache, lru_cache
 from typing import NamedTuple
 from unicodedata import lookup, normalize, numeric
@@ -201,10 +200,10 @@ def decimal_signs(texts: Iterable[str]) -> Sequence[str]:
     if commas > points:
         return (",",)
     is_open = points == commas and "" in signs
-    return (".", ",") if is_open and not any(map(_is_english, texts)) else (".",)
+    return (".", ",") if is_open and not any(map(is_english, texts)) else (".",)
 
 
-def _is_english(text: str) -> bool:
+def is_english(text: str) -> bool:
     """Return whether a text has a word that only English has."""
     return bool(WORDS.pattern("english", r"\b", r"\b").search(text))
 
@@ -286,10 +285,11 @@ def quantities(tokens: Sequence[Token]) -> Iterator[Quantity]:
         value *= scale
         step *= scale
         half_step = step / 2 * (1 + 1e-9)
-        lead = lows[first - 2] if lows[first - 1] == "than" else lows[first - 1]
+        is_than = lows[first - 1] in WORDS.words("than")
+        lead = lows[first - 2] if is_than else lows[first - 1]
         below, above = _APPROXIMATIONS.get(meaning("bound", lead), (0, 0))
 
-        percent = lows[position].startswith(("%", "percent"))
+        percent = lows[position].startswith(("%", "percent", "prozent"))
         points = percent and lows[position + 1].startswith("point")
         yield Quantity(
             first=first,
@@ -353,27 +353,43 @@ def direction(words: Iterable[str]) -> int:
     return 0
 
 
-# The first three letters of the months. Unlike `strftime`, `ctime` has English names in
-# any locale: "Sat Jan  1 00:00:00 2000".
-_MONTHS = [calendar_date(2000, month, 1).ctime()[4:7] for month in range(1, 13)]
-# A date in one of five forms: "Q4 2017"; "2017-03-02"; "2/3/2017" or "02.03.17";
-# "2017-03"; with the name of the month, as "2nd of March 2017", "March 2, 2017" or
-# "2017 March". No letter or digit follows it, except for a time: "2017-03-02T10:00".
-# The "link" leads to a time. "Sept" has one letter more than other short names.
+# The months in English, German, French and Spanish. The first two are also written as
+# their first three letters. A word of another language may mean more: "Mars", "Mayo".
+_ENGLISH_MONTHS = (
+    "january february march april may june july august september october november"
+    " december jan feb mar apr may jun jul aug sep oct nov dec"
+).split()
+_OTHER_MONTHS = (
+    "januar februar märz april mai juni juli august september oktober november"
+    " dezember jan feb mär apr mai jun jul aug sep okt nov dez janvier février mars"
+    " avril mai juin juillet août septembre octobre novembre décembre enero febrero"
+    " marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
+).split()
+_MONTHS = {
+    name: place % 12 + 1
+    for names in (_OTHER_MONTHS, _ENGLISH_MONTHS)
+    for place, name in enumerate(names)
+}
+# A date in one of five forms: "Q4 2017" or "week 9/2017"; "2017-03-02"; "2/3/2017" or
+# "02.03.17"; "2017-03"; with the name of the month, as "2nd of March 2017", "2. März
+# 2017", "March 2, 2017" or "2017 March". No letter or digit follows it, except for a
+# time: "2017-03-02T10:00". The "link" leads to a time. "Sept" has one letter more than
+# other short names.
 _CLAIM_DATE_PATTERN = re.compile(
     rf"""
     \b(?:
-        (?:Q[1-4]|H[12]|FY)\s?(?P<fiscal>\d{{4}})
+        (?:Q[1-4]|H[12]|FY|(?:KW|week)\s?\d{{1,2}}/)\s?(?P<fiscal>\d{{4}})
       | (?P<year>\d{{4}})[-/._](?P<number>\d{{1,2}})[-/._](?P<day>\d{{1,2}})
       | (?P<a>\d{{1,2}})(?P<sign>[-/._])(?P<b>\d{{1,2}})(?P=sign)(?P<y>\d{{4}}|\d\d)
       | (?P<of>\d{{4}})-(?P<numbered>\d\d)(?!-\d)
       | (?:
-            (?P<d>\d{{1,2}}){_ORDINAL_SUFFIX}?\s+(?:of\s+)?
+            (?P<d>\d{{1,2}})(?:{_ORDINAL_SUFFIX}|\.(?=\s\w+\.?\s\d{{4}}))?\s+
+            (?:(?:of|de)\s+)?
           | (?P<before>\d{{4}}),?\s+
         )?
-        (?P<month>(?:{"|".join(_MONTHS)})(?:(?!t\b)[a-z]+)?)t?\b\.?
+        (?P<month>{"|".join(sorted(_MONTHS, key=len, reverse=True))})t?\b\.?
         (?:\s+(?P<later>\d{{1,2}}){_ORDINAL_SUFFIX}?(?![\d:]))?
-        (?:\s*,?\s+(?:of\s+)?(?P<after>\d{{4}}))?
+        (?:\s*,?\s+(?:(?:of|de)\s+)?(?P<after>\d{{4}}))?
     )
     (?!(?!T\d\d:)\w)(?=(?P<link>T|,?\s+(?:at\s+)?|))
     """,
@@ -472,6 +488,7 @@ def dates(text: str) -> Iterator[Date]:
             text[: match.start()].rstrip()[-1:].isalnum() or match[0] == text
         )
         is_month = match[0][0].isupper() and (match[0] != "May" or is_after_word)
+        is_month &= str(match["month"]).casefold() in _ENGLISH_MONTHS
         is_date = year or day or is_month
         has_month = 1 <= month <= 12
         if not is_date or not (has_month or match["fiscal"]):
@@ -531,9 +548,7 @@ def _year_month_day(
         return (year, second, first) if day_first else (year, first, second)
 
     if match["month"]:
-        # Unlike `strptime`, this reads English months in any locale.
-        moment = parsedate(f"1 {match['month']} 2000 00:00")
-        month = moment[1] if moment else 0
+        month = _MONTHS[match["month"].casefold()]
         year = parts.get("after") or parts.get("before", 0)
         day = parts.get("d") or parts.get("later", 0)
         return year, month, day
