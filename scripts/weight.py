@@ -2,10 +2,9 @@
 
 `python -m scripts.weight` prints what there is, and exits with 1 if a figure is over
 its ceiling. `scripts/reading.py` says how a line reads; this says how much there is to
-read. The ceilings are the figures of commit db78288ca with 2 % of room, and statements
-with 4.5 %, so that no small change is refused. They do not follow the last commit. That
-of alternatives is lower: knowledge stands in tables, and each alternative has a text
-that needs it.
+read. The ceilings leave a little room, so that no small change is refused, and do not
+follow the last commit: whoever raises one says below what there is more to know.
+Knowledge stands in tables, and each alternative has a text that needs it.
 
 A *node* is a node of an expression: two statements pressed into one have as many nodes
 as before. An *alternative* is a branch of a regular expression, however it is compiled,
@@ -49,13 +48,16 @@ RECIPE = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sql|md|json|j2|toml|ts|txt))`")
 
-# What each figure may be at most. Nodes stand 3.4 % above the commit db78288ca, and
-# statements 6 %: which calls break a rule of a user, and how it was kept, is a new
-# thing to know. Its words are 390 alternatives, each with a witness.
+# What each figure may be at most. Nodes stand 6 % above the commit db78288ca, and
+# statements 8.5 %: there is more to know. Which calls break a rule of a user; which
+# budget each host keeps; several calls and candidates in one answer, and streams; how
+# other languages write numbers, and what a sentence compares; what has changed in a
+# pipeline since a run began. The words of rules and of claims are 580 alternatives,
+# each with a witness.
 CEILINGS: Mapping[str, float] = {
-    "nodes": 288_000,
-    "alternatives": 2_950,
-    "statements": 43_630,
+    "nodes": 296_000,
+    "alternatives": 3_160,
+    "statements": 44_750,
     "imports in functions": 61,
     "circles inside rooms": 0,
 }

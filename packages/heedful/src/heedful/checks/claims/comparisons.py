@@ -19,6 +19,7 @@ from operator import attrgetter
 from heedful.checks.claims import text_parts
 from heedful.checks.claims.evidence import (
     Cell,
+    EvidenceRow,
     EvidenceTable,
     Mention,
     Path,
@@ -40,14 +41,15 @@ def comparison_claims(sentence: Sentence) -> Iterator[Claim]:
 
     A sentence that is not English may compare in words that are not known.
     """
-    found = list(_superlative_claims(sentence))
+    comparisons = list(_superlative_claims(sentence))
     if not sentence.evidence.prose:
-        found += chain(
-            _lead_claims(sentence), _order_claims(sentence), _trend_claims(sentence)
-        )
-        if not found and _may_compare(sentence):
-            found.append(_unjudged_claim(sentence, (0, len(sentence.tokens) - 1)))
-    yield from found
+        comparisons += _lead_claims(sentence)
+        comparisons += _order_claims(sentence)
+        comparisons += _trend_claims(sentence)
+        if not comparisons and _may_compare(sentence):
+            span = (0, len(sentence.tokens) - 1)
+            comparisons.append(_unjudged_claim(sentence, span))
+    yield from comparisons
 
 
 def _may_compare(sentence: Sentence) -> bool:
@@ -69,12 +71,12 @@ def _superlative_claims(sentence: Sentence) -> Iterator[Claim]:
     if len(sentence.compared) != 1:
         return
     mention = sentence.compared[0]
-    named = range(mention.first, mention.last + 1)
+    name_places = range(mention.first, mention.last + 1)
     for position, low in enumerate(sentence.lows):
         extreme = meaning("extreme", low.removesuffix("ed"))  # "peaked"
-        if not extreme or position in named:
+        if not extreme or position in name_places:
             continue
-        phrase = sentence.phrase(position + 1, 1, named)
+        phrase = sentence.phrase(position + 1, 1, name_places)
         last = position + 1
         if all(map(is_stop_word, phrase)):
             phrase = sentence.words
@@ -217,8 +219,8 @@ def _cells_in_time(
     Two dates are the ends of the time. It is empty if a row has no date, or two rows
     the same, or if the ends are not found.
     """
-    named = set(rows_of(sentence.names) or table.rows)
-    rows = [row for row in table.rows if row in named]
+    meant_rows = set(rows_of(sentence.names) or table.rows)
+    rows = [row for row in table.rows if row in meant_rows]
     dates = {row: date for date, row in sentence.evidence.dates if date.year}
     moments = [dates[row][2:5] for row in rows if row in dates]
     if len(set(moments)) < len(rows):
@@ -250,17 +252,23 @@ def _compared_cells(
     """
     words = tuple(word for word in measure if word.isalnum() and not is_stop_word(word))
     for path in dict.fromkeys(row.table for row in mentions[0].rows):
-        named = [[row for row in m.rows if row.table == path] for m in mentions]
+        rows = [_row_in(path, mention) for mention in mentions]
         table = sentence.evidence.tables[path]
         columns = list(table.columns)
         is_named = whole or len(columns) > 1
         if words or is_named:
             columns = table.bind(words or sentence.words, whole=is_named)
-        if len(columns) != 1 or any(len(rows) != 1 for rows in named):
+        if len(columns) != 1:
             continue
-        cells = [cell for rows in named for cell in rows[0].numbers(columns)]
+        cells = list(chain.from_iterable(row.numbers(columns) for row in rows if row))
         if len(cells) == len(mentions):
             yield cells
+
+
+def _row_in(table: Path, mention: Mention) -> EvidenceRow | None:
+    """Return the only row of a table that a mention names, or None."""
+    rows = [row for row in mention.rows if row.table == table]
+    return rows[0] if len(rows) == 1 else None
 
 
 def _judged_claim(

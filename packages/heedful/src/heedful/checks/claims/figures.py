@@ -507,10 +507,10 @@ def _change_values(
     Nothing is yielded if the words beside the number do not say what they do.
     """
     direction = text_parts.direction(_words_beside(sentence, quantity))
-    steps_of_rows = [
-        [step for step in _steps(sentence, row, column) if direction * step[0] > 0]
-        for row in rows
-    ]
+    steps_of_rows = []
+    for row in rows:
+        steps = _steps(sentence, row, column)
+        steps_of_rows.append([step for step in steps if direction * step[0] > 0])
     if sentence.low(quantity.last + 1) == "of":
         yield sum(map(bool, steps_of_rows))
     if len(rows) > 1:

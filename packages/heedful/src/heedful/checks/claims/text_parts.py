@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date as calendar_date, datetime, time as day_time, tzinfo
 from functools import cache, lru_cache
+from itertools import cycle
 from typing import NamedTuple
 from unicodedata import lookup, normalize, numeric
 
@@ -365,11 +366,9 @@ _OTHER_MONTHS = (
     " avril mai juin juillet août septembre octobre novembre décembre enero febrero"
     " marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
 ).split()
-_MONTHS = {
-    name: place % 12 + 1
-    for names in (_OTHER_MONTHS, _ENGLISH_MONTHS)
-    for place, name in enumerate(names)
-}
+_MONTHS = dict(
+    zip((*_OTHER_MONTHS, *_ENGLISH_MONTHS), cycle(range(1, 13)), strict=False)
+)
 # A date in one of five forms: "Q4 2017" or "week 9/2017"; "2017-03-02"; "2/3/2017" or
 # "02.03.17"; "2017-03"; with the name of the month, as "2nd of March 2017", "2. März
 # 2017", "March 2, 2017" or "2017 March". No letter or digit follows it, except for a
@@ -487,8 +486,8 @@ def dates(text: str) -> Iterator[Date]:
         is_after_word = (
             text[: match.start()].rstrip()[-1:].isalnum() or match[0] == text
         )
-        is_month = match[0][0].isupper() and (match[0] != "May" or is_after_word)
-        is_month &= str(match["month"]).casefold() in _ENGLISH_MONTHS
+        is_name = match[0][0].isupper() and (match[0] != "May" or is_after_word)
+        is_month = is_name and str(match["month"]).casefold() in _ENGLISH_MONTHS
         is_date = year or day or is_month
         has_month = 1 <= month <= 12
         if not is_date or not (has_month or match["fiscal"]):
