@@ -205,6 +205,10 @@ def test_a_page_is_compared_with_the_row_whose_figure_it_follows(fee, citation):
             "The quarry: 17 page 3,400 fee.",
             ["supported", "supported"],
         ),
+        "exchanged, a word behind a figure": (
+            "The quarry: 3,400 page 17 fee.",
+            ["contradicted", "contradicted"],
+        ),
     },
 )
 def test_a_word_directly_before_a_figure_names_its_column_alone(text, verdicts):
@@ -469,6 +473,11 @@ def comparisons(text: str, evidence: object) -> list[str]:
             SHOPS,
             "not found",
         ),
+        "a language that shares a word with English": (
+            "Lyon übertraf Metz in allen Filialen.",
+            SHOPS,
+            "not found",
+        ),
     },
 )
 def test_a_comparison_is_judged_by_rows_or_said_to_be_not_judged(
@@ -477,8 +486,11 @@ def test_a_comparison_is_judged_by_rows_or_said_to_be_not_judged(
     assert comparisons(text, evidence) == [verdict]
 
 
-def test_what_leads_to_something_is_no_lead():
-    assert comparisons("Metz leads to a new road.", SHOPS) == []
+@pytest.mark.parametrize(
+    "text", ["Metz leads to a new road.", "At least Metz delivered its goods."]
+)
+def test_a_word_of_comparison_may_compare_nothing(text):
+    assert comparisons(text, SHOPS) == []
 
 
 @pytest.mark.parametrize(
@@ -526,6 +538,11 @@ def test_the_commonest_words_of_other_languages_say_what_a_number_is(text, verdi
             "supported",
         ),
         "as an amount": ("Sales of Metz fell by 3.", THIS_WEEK, "supported"),
+        "an amount that is said to be a percentage": (
+            "Sales of Lyon rose by 12 %.",
+            THIS_WEEK,
+            "contradicted",
+        ),
         "in the other direction": (
             "Sales of Metz rose by 7.5 %.",
             THIS_WEEK,

@@ -337,15 +337,7 @@ class Lease:
         stored_loop = None
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
-            stored_loop = await self.store.write(
-                self.scope,
-                loops.claim,
-                self.id,
-                head,
-                owner=self.owner,
-                at=time.time(),
-            )
-            self._epoch = stored_loop.epoch
+            stored_loop = await self._claim(self.store, head)
             self._claimed = not stored_loop.ended
 
         self._head = head
@@ -360,17 +352,24 @@ class Lease:
         """
         if self.store is None:
             return
-        stored_loop = await self.store.write(
+        await self._claim(self.store, head, reopens=self._epoch)
+        self._claimed = True
+
+    async def _claim(
+        self, store: Store, head: Head, reopens: int | None = None
+    ) -> StoredLoop:
+        """Claim the loop, and return it; an ended one only if it `reopens`."""
+        stored_loop = await store.write(
             self.scope,
             loops.claim,
             self.id,
             head,
             owner=self.owner,
             at=time.time(),
-            reopens=self._epoch,
+            reopens=reopens,
         )
         self._epoch = stored_loop.epoch
-        self._claimed = True
+        return stored_loop
 
     async def echoes(self) -> Mapping[str, int]:
         """Count, by a finding's key, the attempts with it in other recent loops."""

@@ -246,7 +246,7 @@ class Budget:
         return Stop(self.name, figures={"spent": spent, "limits": reached})
 
     def unreported(self, usage: Usage) -> list[str]:
-        """Return the limited units of which a usage has nothing, but for seconds."""
+        """Return the limited units that a usage does not report, without seconds."""
         units = self._limits().keys() - {"seconds"}
         return sorted(unit for unit in units if not getattr(usage, unit))
 

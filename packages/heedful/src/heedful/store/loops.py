@@ -484,7 +484,7 @@ def read_stages(db: Db, scope: Scope, run: str) -> list[tuple[str, StoredLoop]]:
 def usage_besides(
     stage_loops: Iterable[tuple[str, StoredLoop]], ids: Collection[str]
 ) -> Usage:
-    """Return the usage of the loops that `read_stages` returned, but for these ids."""
+    """Return the usage of the loops of `read_stages` that do not have these ids."""
     others = (loop.loop.usage for _, loop in stage_loops if loop.id not in ids)
     return sum(others, NO_USAGE)
 

@@ -112,8 +112,6 @@ def _lead_claims(sentence: Sentence) -> Iterator[Claim]:
 
     measure = sentence.phrase(position + 1, 1)
     cells = [cell for cell, *_ in _compared_cells(sentence, [mention], measure)]
-    if sentence.low(position + 1) == "the":  # "leads the team": not of the whole table
-        cells = []
     yield _extreme_claim(sentence, extreme, cells, (mention.first, position))
 
 

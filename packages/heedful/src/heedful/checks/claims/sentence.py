@@ -348,7 +348,7 @@ class Sentence:
 
     @cached_property
     def content_stems(self) -> list[str]:
-        """The stems of the words, but for those of scales, of rising and of falling."""
+        """The stems of the words, without words of scale, rising or falling."""
         return text_parts.content_stems(
             token.low
             for token in self.tokens
