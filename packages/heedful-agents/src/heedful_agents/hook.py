@@ -93,10 +93,12 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     start_work: Callable[[str, str, Path], object] = detach,
+    begun: bytes = b"",
 ) -> int:
     """Answer one event on standard input; return the exit code.
 
-    `start_work` gets the work that the answer leaves, the session and the folder.
+    `start_work` gets the work that the answer leaves, the session and the folder. What
+    was read of the event already has `begun` it.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
@@ -119,7 +121,7 @@ def main(
             if session:
                 _do_work(event, session, strict)
             else:
-                _answer_event(event, agent_name, strict, start_work)
+                _answer_event(event, agent_name, strict, start_work, begun)
     except Exception as error:  # the edge to the agent, which must not fail by us
         reason = _report_failure(error, event, agent_name)
         if strict:
@@ -149,8 +151,11 @@ def _report_failure(error: Exception, event: str, agent_name: str) -> str:
     return reason or repr(error)
 
 
-def run() -> None:
-    """Run `main`, and end without waiting for what a locked database holds up."""
+def run(begun: bytes = b"") -> None:
+    """Run `main`, and end without waiting for what a locked database holds up.
+
+    `begun` is what was read of the event already.
+    """
     # The process ends before there is much to collect.
     gc.disable()
 
@@ -164,7 +169,7 @@ def run() -> None:
         if "--work" in sys.argv:
             os.nice(10)
 
-    code = main()
+    code = main(begun=begun)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -194,13 +199,14 @@ def _answer_event(
     agent_name: str,
     strict: bool,
     start_work: Callable[[str, str, Path], object],
+    begun: bytes,
 ) -> None:
     """Print the answer to an event, and start the work that it leaves."""
     agent = find_agent(agent_name)
     kind = agent.events.get(event)
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
-    data = read_event(sys.stdin.buffer)
+    data = read_event(sys.stdin.buffer, begun)
     folder = _project_folder(in_our_names(agent, data))
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not agent.event_of("start")):
@@ -209,7 +215,7 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks, host_type = _import_hooks(kind)
+    asyncio, hooks, plans, host_type = _import_hooks(kind)
     hook_settings, host = hooks.follow(settings, folder, strict, host_type=host_type)
     if kind == "stop":
         _limit_time(0)
@@ -217,6 +223,8 @@ def _answer_event(
     recent_failures: Sequence[FailedCall] = ()
     if agent.has_transcript and kind != "start":
         recent_failures = failed_calls(data.get("transcript_path"))
+    plan = plans.SessionPlan(in_our_names(agent, data))
+    asyncio.run(plan.take_in(host))
     reply = asyncio.run(
         hooks.reply(
             event,
@@ -227,6 +235,18 @@ def _answer_event(
             failed_calls=recent_failures,
         )
     )
+    _print_reply(agent, event, reply, folder, notices)
+    plan.write(host, agent, sys.argv[2:], event, reply)
+    if reply.work:
+        start_work(reply.work, reply.session, folder)
+    if kind == "start":
+        asyncio.run(plans.take_in_left(data.get("session_id")))
+
+
+def _print_reply(
+    agent: Agent, event: str, reply: "Reply", folder: Path, notices: list[str]
+) -> None:
+    """Print the answer to an event, with what a person is to read."""
     answer = _answer_with_delay(agent, event, reply) if agent.later else reply.answer
     notices += reply.notices
     if agent.says_at_start:
@@ -236,8 +256,6 @@ def _answer_event(
         _log_line(f"{event}: {notice}")
     if answer is not None:
         print(json.dumps(answer), flush=True)
-    if reply.work:
-        start_work(reply.work, reply.session, folder)
 
 
 def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | None:
@@ -293,19 +311,19 @@ def _do_work(event: str, session: str, strict: bool) -> None:
 
 def _import_hooks(
     kind: Kind | None,
-) -> tuple[ModuleType, ModuleType, "type[CallHost]"]:
+) -> tuple[ModuleType, ModuleType, ModuleType, "type[CallHost]"]:
     """Return asyncio, the module that answers, and the host for events of a kind."""
     with _without_tls():
         import asyncio
 
-        from heedful_agents import session_hooks
+        from heedful_agents import session_hooks, session_plan
 
         host_type = session_hooks.HOST_TYPE
         if kind == "prompt":
             from heedful.integrations.task_host import TaskHost
 
             host_type = TaskHost
-    return asyncio, session_hooks, host_type
+    return asyncio, session_hooks, session_plan, host_type
 
 
 @contextmanager
@@ -347,9 +365,12 @@ class _WarningLines(logging.Handler):
         _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
-def read_event(stream: IO[bytes]) -> Fields:
-    """Read an event, an object in JSON. Raises UsageError for anything else."""
-    raw = stream.read(MAX_HOOK_EVENT_BYTES + 1)
+def read_event(stream: IO[bytes], begun: bytes = b"") -> Fields:
+    """Read an event, an object in JSON, whose beginning may be read already.
+
+    Raises UsageError for anything else.
+    """
+    raw = begun + stream.read(MAX_HOOK_EVENT_BYTES + 1 - len(begun))
     if len(raw) > MAX_HOOK_EVENT_BYTES:
         # Read on to the end, because the agent must not fail at writing.
         while stream.read(2**20):

@@ -135,7 +135,8 @@ def follow(
 class Reply:
     """The `answer` to print, None for nothing, and the `work` left for the session.
 
-    `advice` is the text of memory in the answer. A person hears the `notices` once.
+    `advice` is the text of memory in the answer. A person hears the `notices` once. It
+    `has_failed` if the event reports a call that failed.
     """
 
     answer: Answer | None = None
@@ -143,6 +144,7 @@ class Reply:
     session: str = ""
     advice: str = ""
     notices: tuple[str, ...] = ()
+    has_failed: bool = False
 
 
 def _cut_texts(value: Any) -> Any:
@@ -334,12 +336,12 @@ async def _explain_unreported(
     work = event_reply.work or "study"
     if event_reply.answer is not None:
         await moment.run.keep(result)
-        return replace(event_reply, work=work, session=moment.run.id)
+        return replace(event_reply, work=work, session=moment.run.id, has_failed=True)
 
     advice = await moment.run.seen(
         result.tool, result.error, result.call, arguments=failed.call.arguments
     )
-    return moment.advise(advice, work)
+    return replace(moment.advise(advice, work), has_failed=True)
 
 
 async def _on_start(moment: Moment) -> Reply:
@@ -449,7 +451,7 @@ async def _after_call(moment: Moment) -> Reply:
     error = _error_of(moment, failures)
     if error:
         advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
-        return moment.advise(advice, "study")
+        return replace(moment.advise(advice, "study"), has_failed=True)
 
     await run.keep(Event("tool_response", text, agent=agent, tool=tool, call=call))
     advice = Advice()

@@ -378,6 +378,29 @@ def _means_failure(code: str) -> bool:
     return is_status(code) and (0 < int(code) < 100 or int(code) >= 400)
 
 
+def signs_of_failure() -> tuple[str, str]:
+    """Return two patterns, without one of which a result surely has not failed.
+
+    The first finds what may be a status, or say that a call did not end; the second
+    finds what else may say that it failed, in a text.
+
+    >>> [re.search(signs_of_failure()[0], text) for text in ("0 issues", "an error")]
+    [None, None]
+    """
+    status = FAILURES.pattern("status", _BEFORE_STATUS, _STATUS).pattern
+    short_status = FAILURES.pattern("short_status", "^", _SHORT_STATUS).pattern
+    statuses = f"{status}|{short_status}|{_HTTP_STATUS_PATTERN}"
+    refused = FAILURES.pattern("refused", r"\b", r"\b[^\n]*user|user[^\n]*").pattern
+    ends = [row.regex for row in FAILURES.rows("unfinished")]
+    text_groups = (*_BEFORE, "error_word", "trace", "failed_line", "refusal")
+    texts = [row.regex for group in text_groups for row in FAILURES.rows(group)]
+    complaint = FAILURES.pattern("complaint", r"^\S+: .*").pattern
+    return (
+        "|".join([re.sub(r"\?P<\w+>", "?:", statuses), refused, *ends]),
+        "|".join([complaint, *texts]),
+    )
+
+
 def status_words(event: Event) -> str:
     """Return the status that a result reports, without any other words of it.
 

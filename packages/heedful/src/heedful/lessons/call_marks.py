@@ -222,13 +222,18 @@ def whole_call(tool: str, arguments: Fields | str, folder: str = "") -> Mark:
     """
     command = command_of(arguments)
     if command:
-        text = compiled(_FILTER_PATTERN).sub("", _plain_text(command, folder))
+        text = without_filter(_plain_text(command, folder))
         if is_shell(tool, arguments):
             return Mark("command", text.strip())
         # A query is in the language of its tool.
         return Mark("call", text.strip(), tool)
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
     return Mark("call", _plain_text(text, folder), tool)
+
+
+def without_filter(command: str) -> str:
+    """Return a command without what shows a part of its output only."""
+    return compiled(_FILTER_PATTERN).sub("", command)
 
 
 def call_origin(

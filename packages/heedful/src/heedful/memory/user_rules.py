@@ -12,10 +12,11 @@ from functools import partial
 from heedful.episodes.episode import Event
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Example, Lesson, Signature
+from heedful.lessons.rule_calls import triggers_of_rule
 from heedful.lessons.rule_ledger import DenialTrial, ledger_of, try_denial
 from heedful.lessons.rule_parts import parts_of
 from heedful.lessons.rule_reading import read_correction, read_rules
-from heedful.lessons.scope import Remembered, Scope, short_digest
+from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.user_rules import RULE_TYPE, StatedRule
 from heedful.memory.files import file_digests
 from heedful.memory.quarantine import Quarantine
@@ -57,7 +58,12 @@ def rule_lesson(text: str, source: str, root: str = "") -> Lesson:
         importance=0.9,
         is_correction=True,
         source=source,
-        data={"read": short_digest(text), **asdict(parts), "files": files},
+        data={
+            "said": text,
+            "triggers": triggers_of_rule(parts),
+            **asdict(parts),
+            "files": files,
+        },
     )
 
 

@@ -51,6 +51,7 @@ from heedful.lessons.telling import (
     TellingBudget,
     tell,
 )
+from heedful.lessons.triggers import trigger_of_mark
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
@@ -144,13 +145,14 @@ def _record_failure(
     came from outside.
     """
     # These columns are for the digest of an error, which has no name and no tool.
-    columns = {"digest": mark, "kind": "error", "name": "", "tool": ""}
+    columns = {"digest": mark, "kind": "error", "name": "", "tool": "", "word": ""}
     if isinstance(mark, Mark):
         columns = {
             "digest": mark.digest,
             "kind": mark.kind,
             "name": storable(mark.name),
             "tool": storable(mark.tool),
+            "word": trigger_of_mark(mark),
         }
     values = {
         **key_of(scope),

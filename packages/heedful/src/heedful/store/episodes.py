@@ -257,7 +257,8 @@ def append_events(
     check_owner(db, scope, session, db.actor.via)
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
-        db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
+        row = {"at": time.time(), **key, **event, "via": db.actor.via}
+        db.insert("event", row)
         calls.follow(db, scope, session, event, folder=root)
 
     # A row at this offset exists only if there are too many.
@@ -297,7 +298,7 @@ def event_row(event: Event) -> Document:
         "origin": event.origin,
         "code": event.code,
     }
-    return {
+    row = {
         "type": storable(event.type),
         "tool": storable(event.tool),
         "call": storable(event.call),
@@ -305,6 +306,7 @@ def event_row(event: Event) -> Document:
         "failed": bool(event.error),
         "record": json.dumps(record, ensure_ascii=False, default=repr),
     }
+    return row if event.at is None else {**row, "at": event.at}
 
 
 def error_digests(
@@ -350,6 +352,15 @@ def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
     """Return the ids of the calls of a session whose result is stored."""
     key = {**key_of(scope), "session": storable(session), "type": "tool_response"}
     return frozenset(row["call"] for row in db.select("call", "event", key))
+
+
+def kept_calls(
+    db: Db, scope: Scope, session: str, calls: Collection[str]
+) -> set[tuple[str, str]]:
+    """Return what is stored of calls of a session, as pairs of a type and an id."""
+    ids = json.dumps(list(calls))
+    rows = db.all("kept_calls", scope, session=storable(session), calls=ids)
+    return {(row["type"], row["call"]) for row in rows}
 
 
 def course_of(

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heedful.lessons.scope import DAY_SECONDS, Scope, short_digest
+from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.lessons.user_rules import (
     MAX_RULE_DAYS,
     RULE_TYPE,
@@ -81,7 +81,7 @@ def _parts_of(text: str, data: Fields) -> RuleParts:
 
     A text that somebody has changed since is read again.
     """
-    if data.get("read") == short_digest(text):
+    if data.get("said") == text:
         return RuleParts.read(data)
     from heedful.lessons.rule_parts import parts_of  # it compiles long patterns
 

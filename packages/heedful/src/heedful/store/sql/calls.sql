@@ -1,7 +1,7 @@
 -- name: fail_call
 -- A later failure of the same run replaces what it said.
-insert into call_failure (tenant, project, digest, source, kind, name, tool, error, origin, lesson_id, calls, failed, at)
-values (:tenant, :project, :digest, :source, :kind, :name, :tool, :error, :origin, :lesson_id, :calls, :failed, :at)
+insert into call_failure (tenant, project, digest, source, kind, name, tool, word, error, origin, lesson_id, calls, failed, at)
+values (:tenant, :project, :digest, :source, :kind, :name, :tool, :word, :error, :origin, :lesson_id, :calls, :failed, :at)
 on conflict (tenant, project, digest, source) do update set error = excluded.error, origin = excluded.origin,
   lesson_id = coalesce(excluded.lesson_id, call_failure.lesson_id), calls = max(excluded.calls, call_failure.calls),
   failed = max(excluded.failed, call_failure.failed), at = excluded.at;

@@ -145,6 +145,10 @@ order by at;
 -- What came later is of a session that was resumed.
 delete from event where tenant = :tenant and project = :project and session = :session and at <= :until;
 
+-- name: kept_calls
+select type, call from event where tenant = :tenant and project = :project and session = :session
+  and call in (select value from json_each(:calls));
+
 -- name: course_of
 -- Whether a call is kept: the one with its id, or without one, a call of the tool that has no result yet. And whether
 -- the tool, or the action, failed when its last result came.

@@ -442,6 +442,8 @@ create table call_failure (
   kind text not null,
   name text not null,
   tool text not null,
+  -- The trigger: a word of each call that has the mark, "" if none is asked about.
+  word text not null,
   error text not null,
   origin text not null,
   lesson_id integer references lesson (id) on delete set null,
@@ -452,6 +454,7 @@ create table call_failure (
 ) without rowid;
 create index call_failure_lesson on call_failure (lesson_id);
 create index call_failure_source on call_failure (tenant, project, source);
+create index call_failure_word on call_failure (tenant, project, word) where word <> '';
 create index call_failure_at on call_failure (tenant, project, at);
 
 -- When a call with a mark last worked.

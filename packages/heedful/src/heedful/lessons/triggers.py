@@ -1,0 +1,69 @@
+"""Triggers: words without which memory has nothing to say about a call. Pure.
+
+A hook process starts at each call of an agent, and memory has nothing to say about most
+of them. So what memory may say about calls is stored with a trigger: a word that each
+of these calls has. A call without any trigger needs no further look. A call with one
+may still be silent: the trigger is one word of many.
+
+A word is a run of letters of ASCII, digits and underscores, in lower case, and the same
+without digits at its end, because "python3" is "python", too.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+from heedful.lessons.call_marks import Mark
+from heedful.lessons.contracts import CONTRACTS_BY_NAME
+
+# The trigger of what has no word that each of its calls has.
+ANY_CALL = "*"
+_WORD_PATTERN = re.compile(r"[a-z0-9_]+")
+# It stands in a mark in place of a secret, which the call itself has.
+_REDACTED_PATTERN = re.compile(r"\[redacted: [^\]]*\]")
+# Options come in several forms: "-rf", "-r -f".
+_OPTION_PATTERN = re.compile(r"(?<!\S)-\S*")
+
+
+def trigger_of(text: str) -> str:
+    """Return the longest word of a text that is no option; `ANY_CALL` without one.
+
+    >>> trigger_of("npx vitest --run"), trigger_of("src/cart.ts"), trigger_of("-k")
+    ('vitest', 'cart', '*')
+    """
+    plain = _REDACTED_PATTERN.sub(" ", text.casefold())
+    words = _WORD_PATTERN.findall(_OPTION_PATTERN.sub(" ", plain))
+    # A name that ends so may go on in the call.
+    whole = [word for word in words if not word.endswith("_")]
+    longest = max(whole, key=len, default=ANY_CALL)
+    return longest.rstrip("0123456789") or longest
+
+
+def trigger_of_mark(mark: Mark) -> str:
+    """Return the trigger of what is known of calls with a mark; "" if no call has it.
+
+    A call seems to break a contract only in a state of its file, which stands before
+    the tool: "unread edit".
+    """
+    if mark.kind == "contract":
+        state = CONTRACTS_BY_NAME[mark.name].state
+        return f"{state} {mark.tool.casefold()}" if state else ""
+    if mark.kind != "call" or not mark.name.startswith("{"):
+        return trigger_of(mark.name)
+    # A call as a whole is JSON; a long one was cut.
+    with suppress(ValueError):
+        return trigger_of(" ".join(_texts_in(json.loads(mark.name))))
+    return trigger_of(mark.tool)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON data, without the names of members."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_texts_in, value))
+    elif isinstance(value, dict):
+        yield from chain.from_iterable(map(_texts_in, value.values()))
