@@ -18,7 +18,7 @@ import os
 import sys
 import zlib
 from contextlib import suppress
-from re import IGNORECASE, findall, fullmatch, search, split
+from re import IGNORECASE, escape, findall, fullmatch, search, split, sub
 from time import time
 
 TYPE_CHECKING = False  # the module `typing` is slow to import
@@ -48,6 +48,8 @@ REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # A status that another program may hide, and the end of a command.
 _HIDING = r"[|;\n`]|\$\(|(?<!&)&(?!&)"
 _COMMAND_END = r"[|;&\n()]+"
+# A text that may be JSON, which has fields.
+_DATA = r"(?s)\A\s*[{\[\"].*[}\]\"]\s*\Z"
 _PROGRAM = r"[a-z][a-z0-9_.+-]{0,30}"
 # Names of secrets, and long words of letters and digits.
 _SECRET_SIGN = (
@@ -168,7 +170,7 @@ def may_have_failed(event: Fields, plan: Fields) -> bool:
     sign = plan["signs"]["status"]
     if not has_status or search(_HIDING, command):
         sign = f"{sign}|{plan['signs']['failure']}"
-    is_data = any(text.lstrip()[:1] in tuple('{["') for text in texts)
+    is_data = any(search(_DATA, text) for text in texts)
     return is_data or any(search(sign, t) for t in [*texts, "\n".join(texts)])
 
 
@@ -189,26 +191,69 @@ def may_speak(event: Fields, plan: Fields, text: str) -> bool:
     """Return True unless memory surely has nothing to say about a call."""
     import sqlite3
 
+    call = {
+        "words": json.dumps(sorted(words_about(event, plan, text))),
+        "text": text.lower(),
+        "reader": "" if event.get("agent_id") else plan["reader"],
+    }
+    for database, scope in plan["databases"]:
+        if not os.path.exists(database):
+            continue
+        connection = sqlite3.connect(file_uri(database), uri=True, timeout=0)
+        if connection.execute(plan["question"], {**scope, **call}).fetchone():
+            return True
+    return False
+
+
+def words_about(event: Fields, plan: Fields, text: str) -> set[str]:
+    """Return the words of a call, given with its `text`, that may be triggers."""
     tool = event["tool_name"].lower()
     arguments = event["tool_input"]
     # Paths in the folder of the project are known without it.
     words = words_of(text) | words_of(text.replace(plan["root"] + "/", ""))
     words |= {ANY_CALL, tool, tool.rpartition("__")[2]}
+    words |= {number_of(whole_call(arguments, plan)), number_of(path_at(event, plan))}
     texts = [value for value in arguments.values() if value and isinstance(value, str)]
     if len(texts) > len(set(texts)):
         words.add(f"equal {tool}")
     is_edit = not arguments.keys().isdisjoint(REPLACED_ARGUMENTS)
-    if is_edit and path_in(arguments) not in plan["read"]:
+    if is_edit and not was_read(event, plan):
         words.add(f"unread {tool}")
-    reader = "" if event.get("agent_id") else plan["reader"]
-    for database, values in plan["databases"]:
-        if not os.path.exists(database):
-            continue
-        values |= {"words": json.dumps(sorted(words)), "reader": reader}
-        connection = sqlite3.connect(file_uri(database), uri=True, timeout=0)
-        if connection.execute(plan["question"], values).fetchone():
-            return True
-    return False
+    return words
+
+
+def whole_call(arguments: Fields, plan: Fields) -> str:
+    """Return the text by which a call as a whole is known."""
+    text = "" if path_of(arguments) else command_in(arguments)
+    if not text:
+        text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+        return text.replace(plan["root"] + "/", "")[: plan["max_chars"]]
+    text = text.strip().replace(plan["root"] + "/", "")[: plan["max_chars"]]
+    return sub(plan["filter"], "", text).strip()
+
+
+def path_at(event: Fields, plan: Fields) -> str:
+    """Return the path of a call as memory knows it: in the folder of the project."""
+    path = path_of(event["tool_input"]).rstrip("/")
+    return path.removeprefix(plan["root"] + "/").removeprefix("./")
+
+
+def number_of(text: str) -> str:
+    """Return a number for a text, which equal texts have in common."""
+    return f"={zlib.crc32(text.encode('utf-8', 'replace')):x}"
+
+
+def was_read(event: Fields, plan: Fields) -> bool:
+    """Return True if the session has surely read the file of a call."""
+    path = path_in(event["tool_input"])
+    if path in plan["read"]:
+        return True
+    sign = escape(f'"file": {json.dumps(path)}').encode()
+    try:
+        with open(session_file(event["session_id"], SPOOL_ENDING), "rb") as spool:
+            return search(rb'"kind": "after".*' + sign, spool.read()) is not None
+    except FileNotFoundError:
+        return False
 
 
 def file_uri(path: str) -> str:
@@ -218,12 +263,16 @@ def file_uri(path: str) -> str:
     return f"file:{path}?mode=ro"
 
 
-def path_in(arguments: Fields) -> str:
-    """Return the path of the file that a call reads or writes, "" without one."""
-    if not arguments.keys().isdisjoint(SEARCH_ARGUMENTS):
-        return ""
+def path_of(arguments: Fields) -> str:
+    """Return the path that a call is about, "" without one."""
     paths = [arguments[name] for name in PATH_ARGUMENTS if name in arguments]
     return paths[0] if paths else ""
+
+
+def path_in(arguments: Fields) -> str:
+    """Return the path of the file that a call reads or writes, "" without one."""
+    is_search = not arguments.keys().isdisjoint(SEARCH_ARGUMENTS)
+    return "" if is_search else path_of(arguments)
 
 
 def line_of(kind: str, event: Fields) -> bytes:

@@ -20,12 +20,13 @@ from heedful.integrations.call_host import CallHost, CallRun
 from heedful.knowledge import ROWS_FOLDER
 from heedful.lessons.action import command_of
 from heedful.lessons.call_marks import (
+    FILTER_PATTERN,
     FORGETTING_CODES,
     touched_path,
     without_filter,
 )
 from heedful.lessons.origin import fetching_sign
-from heedful.lessons.scope import Scope, reader_of
+from heedful.lessons.scope import MAX_READ_CHARS, Scope, reader_of
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes
 from heedful.store.connection import key_of, storable
@@ -245,6 +246,8 @@ def _plan_of(
         "marks_failures": bool(agent.event_of("failed")),
         "signs": old["signs"] if old.get("states") == states else _signs(),
         "root": host.root,
+        "max_chars": MAX_READ_CHARS,
+        "filter": FILTER_PATTERN,
         "reader": storable(reader_of(session, "")),
         "databases": databases,
         "question": statements("sqlite")["may_speak"],

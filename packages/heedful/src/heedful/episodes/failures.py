@@ -78,6 +78,8 @@ OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
 # Of a result that a person refused, the beginning says so.
 MAX_REFUSAL_CHARS = 240
+# What stands around such a word if it was the user: before it, and after it.
+_BY_USER = ((r"\b", r" by (?:the )?user\b"), (r"(?i:\buser (?:has )?)", ""))
 # The statuses of a program that a signal ended, SIGINT or SIGTERM, and the one that an
 # agent gives to a command that runs on.
 UNFINISHED_CODES = frozenset({"130", "143", "-1"})
@@ -132,9 +134,7 @@ def did_not_end(text: str, code: str = "") -> bool:
     if not UNFINISHED_CODES.isdisjoint((code, *_codes_of(text, None))):
         return True
     beginning = " ".join(text[:MAX_REFUSAL_CHARS].split())
-    by_user = FAILURES.pattern("refused", r"\b", r" by (?:the )?user\b")
-    user_did = FAILURES.pattern("refused", r"(?i:\buser (?:has )?)")
-    if by_user.search(beginning) or user_did.search(beginning):
+    if any(FAILURES.pattern("refused", *a).search(beginning) for a in _BY_USER):
         return True
     lines = output(text).splitlines() or [""]
     return any(
@@ -390,13 +390,13 @@ def signs_of_failure() -> tuple[str, str]:
     status = FAILURES.pattern("status", _BEFORE_STATUS, _STATUS).pattern
     short_status = FAILURES.pattern("short_status", "^", _SHORT_STATUS).pattern
     statuses = f"{status}|{short_status}|{_HTTP_STATUS_PATTERN}"
-    refused = FAILURES.pattern("refused", r"\b", r"\b[^\n]*user|user[^\n]*").pattern
     ends = [row.regex for row in FAILURES.rows("unfinished")]
+    ends += [FAILURES.pattern("refused", *around).pattern for around in _BY_USER]
     text_groups = (*_BEFORE, "error_word", "trace", "failed_line", "refusal")
     texts = [row.regex for group in text_groups for row in FAILURES.rows(group)]
     complaint = FAILURES.pattern("complaint", r"^\S+: .*").pattern
     return (
-        "|".join([re.sub(r"\?P<\w+>", "?:", statuses), refused, *ends]),
+        "|".join([re.sub(r"\?P<\w+>", "?:", statuses), *ends]),
         "|".join([complaint, *texts]),
     )
 

@@ -67,7 +67,7 @@ _TABLE_PATTERN = (
 # The part of a dotted name before the last dot, such as an alias, and the last part.
 _QUERY_NAME_PATTERN = r"(?:(\w+)[\"`]?\.[\"`]?)*(?!\d)(\w\w+)"
 # What is shown of the output of a command.
-_FILTER_PATTERN = r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$"
+FILTER_PATTERN = r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def whole_call(tool: str, arguments: Fields | str, folder: str = "") -> Mark:
 
 def without_filter(command: str) -> str:
     """Return a command without what shows a part of its output only."""
-    return compiled(_FILTER_PATTERN).sub("", command)
+    return compiled(FILTER_PATTERN).sub("", command)
 
 
 def call_origin(

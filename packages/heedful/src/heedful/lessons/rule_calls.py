@@ -22,7 +22,7 @@ from heedful.lessons.action import (
 )
 from heedful.lessons.scope import MAX_READ_CHARS
 from heedful.lessons.shell import here_documents, operated_commands, redirected_files
-from heedful.lessons.triggers import trigger_of
+from heedful.lessons.triggers import ANY_CALL, trigger_of
 from heedful.lessons.user_rules import RulePart, RuleParts, StatedRule
 from heedful.lessons.words import compiled
 from heedful.validation import Fields
@@ -43,9 +43,8 @@ _CODE_USES = (
     r"^[ \t]*(?:import|from|use|using|require|include)\b.*\b{word}\b",
     r"(?:from|import|require|import\()\s*\(?['\"]{word}['\"/]",
 )
-# What is no whole word of a call: a part that goes on, in a pattern of files, or a name
-# that stands for any other, as in "df.iterrows()".
-_OPEN_WORD_PATTERN = r"\w*[*?\[\]]\w*|\A\w{1,2}(?=\.\w)"
+# What stands for any text: in a pattern of files, and as a variable in "df.iterrows()".
+_OPEN_PATTERN = r"[*?\[\]]|/+$|^\./|\A\w{1,2}(?=\.\w)"
 # Files of words, in which no name stands in code.
 _PROSE_ENDINGS = (".md", ".txt", ".rst", ".adoc")
 
@@ -156,7 +155,10 @@ def judge(parts: RuleParts, acts: Sequence[Act]) -> Judgement:
 
 
 def triggers_of_rule(parts: RuleParts) -> list[str]:
-    """Return the triggers of the calls that break a rule, or keep it."""
+    """Return the triggers of the calls that break a rule, or keep it.
+
+    One with other signs than letters, digits and underscores may be a part of a word.
+    """
     every_part = (*parts.forbidden, *parts.wanted)
     return sorted(set(chain.from_iterable(map(_triggers_of_part, every_part))))
 
@@ -167,14 +169,14 @@ def _triggers_of_part(part: RulePart) -> Iterator[str]:
     Of several words only the first is surely in the call: "npm install" is "npm i". An
     option alone is in the call as it is, or in a short form.
     """
-    name = part.words[0]
-    if not name.startswith("--"):
-        yield trigger_of(compiled(_OPEN_WORD_PATTERN).sub(" ", name))
-        return
-    yield trigger_of(name.removeprefix("--"))
-    for row in CALL_TABLE.rows("same"):
-        if re.fullmatch(row.pattern, name):
-            yield trigger_of(row.tool)
+    name = part.words[0].lower().strip("-")
+    pieces = compiled(_OPEN_PATTERN).split(name.removesuffix("()"))
+    longest = max(pieces, key=len)
+    yield longest.rstrip("0123456789.") or longest or ANY_CALL
+    if part.words[0].startswith("-"):
+        for row in CALL_TABLE.rows("same"):
+            if re.fullmatch(row.pattern, part.words[0]):
+                yield trigger_of(row.tool)
 
 
 def broken_rules(

@@ -9,15 +9,12 @@ A word is a run of letters of ASCII, digits and underscores, in lower case, and 
 without digits at its end, because "python3" is "python", too.
 """
 
-import json
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import chain
-from typing import Any
+from zlib import crc32
 
 from heedful.lessons.call_marks import Mark
 from heedful.lessons.contracts import CONTRACTS_BY_NAME
+from heedful.redact import has_mark
 
 # The trigger of what has no word that each of its calls has.
 ANY_CALL = "*"
@@ -45,25 +42,22 @@ def trigger_of(text: str) -> str:
 def trigger_of_mark(mark: Mark) -> str:
     """Return the trigger of what is known of calls with a mark; "" if no call has it.
 
-    A call seems to break a contract only in a state of its file, which stands before
-    the tool: "unread edit".
+    A name is a word of each of its calls. A path or a whole call is one in itself, as
+    `number_of` it. A call seems to break a contract only in a state of its file, which
+    stands before the tool: "unread edit".
     """
     if mark.kind == "contract":
         state = CONTRACTS_BY_NAME[mark.name].state
         return f"{state} {mark.tool.casefold()}" if state else ""
-    if mark.kind != "call" or not mark.name.startswith("{"):
-        return trigger_of(mark.name)
-    # A call as a whole is JSON; a long one was cut.
-    with suppress(ValueError):
-        return trigger_of(" ".join(_texts_in(json.loads(mark.name))))
-    return trigger_of(mark.tool)
+    if mark.kind == "name" or has_mark(mark.name):
+        return trigger_of(mark.name.lstrip("-"))
+    return number_of(mark.name)
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in JSON data, without the names of members."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        yield from chain.from_iterable(map(_texts_in, value))
-    elif isinstance(value, dict):
-        yield from chain.from_iterable(map(_texts_in, value.values()))
+def number_of(text: str) -> str:
+    """Return a number for a text, which equal texts have in common.
+
+    >>> number_of("make test")
+    '=dc55b92b'
+    """
+    return f"={crc32(text.encode('utf-8', 'replace')):x}"
