@@ -12,16 +12,17 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.knowledge import ROWS_FOLDER, use_rows_of
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
+from heedful.store.inline import run_inline
 from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.call_host import CallHost
     from heedful_agents.session_hooks import Reply
 
+T = TypeVar("T")
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name for it"
@@ -209,7 +211,7 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks, host_type = _import_hooks(kind)
+    hooks, host_type = _import_hooks(kind)
     hook_settings, host = hooks.follow(settings, folder, strict, host_type=host_type)
     if kind == "stop":
         _limit_time(0)
@@ -217,16 +219,17 @@ def _answer_event(
     recent_failures: Sequence[FailedCall] = ()
     if agent.has_transcript and kind != "start":
         recent_failures = failed_calls(data.get("transcript_path"))
-    reply = asyncio.run(
-        hooks.reply(
-            event,
-            data,
-            host,
-            agent=agent_name,
-            settings=hook_settings,
-            failed_calls=recent_failures,
-        )
+    work = hooks.reply(
+        event,
+        data,
+        host,
+        agent=agent_name,
+        settings=hook_settings,
+        failed_calls=recent_failures,
     )
+    runs_commands = kind == "stop" and hook_settings.stop
+    is_remote = "://" in settings["db"]
+    reply = _complete(work, host.seconds, needs_loop=runs_commands or is_remote)
     answer = _answer_with_delay(agent, event, reply) if agent.later else reply.answer
     notices += reply.notices
     if agent.says_at_start:
@@ -238,6 +241,20 @@ def _answer_event(
         print(json.dumps(answer), flush=True)
     if reply.work:
         start_work(reply.work, reply.session, folder)
+
+
+def _complete(
+    work: Coroutine[Any, Any, T], lock_seconds: float, *, needs_loop: object
+) -> T:
+    """Return the result of work, which needs a loop to wait for other programs.
+
+    Without a loop, it waits for locks of a database for at most `lock_seconds`.
+    """
+    if not needs_loop:
+        return run_inline(work, lock_seconds)
+    import asyncio  # slow to import
+
+    return asyncio.run(work)
 
 
 def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | None:
@@ -282,48 +299,24 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     folder = _project_folder({})
     settings = read_settings(folder)
 
-    with _without_tls():
-        import asyncio
+    import asyncio
 
-        from heedful_agents import session_work
+    from heedful_agents import session_work
 
     _, host = session_work.follow(settings, folder, strict, host_type=session_work.Host)
     asyncio.run(session_work.work(host, session, cast("Any", event)))
 
 
-def _import_hooks(
-    kind: Kind | None,
-) -> tuple[ModuleType, ModuleType, "type[CallHost]"]:
-    """Return asyncio, the module that answers, and the host for events of a kind."""
-    with _without_tls():
-        import asyncio
+def _import_hooks(kind: Kind | None) -> "tuple[ModuleType, type[CallHost]]":
+    """Return the module that answers, and the host for events of a kind."""
+    from heedful_agents import session_hooks
 
-        from heedful_agents import session_hooks
+    host_type = session_hooks.HOST_TYPE
+    if kind == "prompt":
+        from heedful.integrations.task_host import TaskHost
 
-        host_type = session_hooks.HOST_TYPE
-        if kind == "prompt":
-            from heedful.integrations.task_host import TaskHost
-
-            host_type = TaskHost
-    return asyncio, session_hooks, host_type
-
-
-@contextmanager
-def _without_tls() -> Iterator[None]:
-    """Import within the block without TLS: hooks open no connection.
-
-    The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
-    was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
-    """
-    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
-    has_tls = "ssl" in modules
-    if not has_tls:
-        modules["ssl"] = None
-    try:
-        yield
-    finally:
-        if not has_tls:
-            del modules["ssl"]
+        host_type = TaskHost
+    return session_hooks, host_type
 
 
 def _limit_time(seconds: float) -> None:
