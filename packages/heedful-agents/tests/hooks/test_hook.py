@@ -171,6 +171,30 @@ def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
     )
 
 
+LOOP = """import sys
+from heedful_agents import hook
+hook.main()
+print("asyncio" in sys.modules)"""
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        pytest.param("SessionStart", {"source": "startup"}, id="start"),
+        pytest.param("UserPromptSubmit", {"prompt": "Run the tests."}, id="prompt"),
+        pytest.param("PostToolUse", {"tool_response": "3 passed"}, id="result"),
+        pytest.param("PostToolUseFailure", {"error": ERROR}, id="failed call"),
+        pytest.param("Stop", {}, id="stop"),
+        pytest.param("SessionEnd", {}, id="end"),
+    ],
+)
+def test_an_event_needs_no_event_loop(
+    folder: Path, event: str, more: Mapping[str, str]
+) -> None:
+    answered = run_hook(folder, event, call_event(folder, **more), ("-c", LOOP))
+    assert answered == (0, "False\n", "")
+
+
 SESSION = b'{"session_id": "a"}'
 
 
