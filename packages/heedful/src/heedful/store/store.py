@@ -268,9 +268,7 @@ def _effects_of_task() -> Effects | None:
         return None
     import asyncio
 
-    if effects.task is not asyncio.current_task():
-        return None
-    return effects
+    return effects if effects.task is asyncio.current_task() else None
 
 
 def also(extra: Extra) -> None:
