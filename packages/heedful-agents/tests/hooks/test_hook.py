@@ -22,6 +22,7 @@ import pytest
 from heedful.errors import UsageError
 from heedful.store.projects import find_project
 from heedful_agents import hook, install
+from tests.engines import rows as stored_rows, url_of
 from tests.hooks.support import (
     SECONDS,
     as_user,
@@ -193,6 +194,17 @@ def test_an_event_needs_no_event_loop(
 ) -> None:
     answered = run_hook(folder, event, call_event(folder, **more), ("-c", LOOP))
     assert answered == (0, "False\n", "")
+
+
+@pytest.mark.both
+def test_a_hook_keeps_events_in_either_database(folder: Path) -> None:
+    database = url_of(folder / "a.db")
+    done = answer(folder, call_event(folder), "PreToolUse", HEEDFUL_DB=database)
+    assert done == (0, "", "")
+    assert log(folder) == []
+    assert [row[0] for row in stored_rows(database, "select type from event")] == [
+        "tool_call"
+    ]
 
 
 SESSION = b'{"session_id": "a"}'
