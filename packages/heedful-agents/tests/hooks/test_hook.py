@@ -172,28 +172,31 @@ def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
     )
 
 
-LOOP = """import sys
+# Which of them is imported: an event loop, and what a passing call teaches nothing of.
+SLOW = """import sys
 from heedful_agents import hook
 hook.main()
-print("asyncio" in sys.modules)"""
+print([name for name in ("asyncio", "heedful.lessons.lesson") if name in sys.modules])
+"""
+LESSONS = "['heedful.lessons.lesson']\n"
 
 
 @pytest.mark.parametrize(
-    ("event", "more"),
+    ("event", "more", "imported"),
     [
-        pytest.param("SessionStart", {"source": "startup"}, id="start"),
-        pytest.param("UserPromptSubmit", {"prompt": "Run the tests."}, id="prompt"),
-        pytest.param("PostToolUse", {"tool_response": "3 passed"}, id="result"),
-        pytest.param("PostToolUseFailure", {"error": ERROR}, id="failed call"),
-        pytest.param("Stop", {}, id="stop"),
-        pytest.param("SessionEnd", {}, id="end"),
+        pytest.param("SessionStart", {"source": "startup"}, LESSONS, id="start"),
+        pytest.param("UserPromptSubmit", {"prompt": "Run it."}, LESSONS, id="prompt"),
+        pytest.param("PostToolUse", {"tool_response": "3 passed"}, "[]\n", id="result"),
+        pytest.param("PostToolUseFailure", {"error": ERROR}, LESSONS, id="failed call"),
+        pytest.param("Stop", {}, "[]\n", id="stop"),
+        pytest.param("SessionEnd", {}, "[]\n", id="end"),
     ],
 )
 def test_an_event_needs_no_event_loop(
-    folder: Path, event: str, more: Mapping[str, str]
+    folder: Path, event: str, more: Mapping[str, str], imported: str
 ) -> None:
-    answered = run_hook(folder, event, call_event(folder, **more), ("-c", LOOP))
-    assert answered == (0, "False\n", "")
+    answered = run_hook(folder, event, call_event(folder, **more), ("-c", SLOW))
+    assert answered == (0, imported, "")
 
 
 @pytest.mark.both
