@@ -12,16 +12,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.knowledge import ROWS_FOLDER, use_rows_of
 from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
+from heedful.store.inline import run_inline
 from heedful.store.projects import (
     SETTINGS_FILE,
     find_project,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.call_host import CallHost
     from heedful_agents.session_hooks import Reply
 
+T = TypeVar("T")
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name for it"
@@ -215,7 +218,7 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    asyncio, hooks, plans, host_type = _import_hooks(kind)
+    hooks, plans, host_type = _import_hooks(kind)
     hook_settings, host = hooks.follow(settings, folder, strict, host_type=host_type)
     if kind == "stop":
         _limit_time(0)
@@ -224,23 +227,25 @@ def _answer_event(
     if agent.has_transcript and kind != "start":
         recent_failures = failed_calls(data.get("transcript_path"))
     plan = plans.SessionPlan(in_our_names(agent, data))
-    asyncio.run(plan.take_in(host))
-    reply = asyncio.run(
-        hooks.reply(
-            event,
-            data,
-            host,
-            agent=agent_name,
-            settings=hook_settings,
-            failed_calls=recent_failures,
-        )
+    work = hooks.reply(
+        event,
+        data,
+        host,
+        agent=agent_name,
+        settings=hook_settings,
+        failed_calls=recent_failures,
     )
+    runs_commands = kind == "stop" and hook_settings.stop
+    needs_loop = bool(runs_commands) or "://" in settings["db"]
+    complete = partial(_complete, lock_seconds=host.seconds, needs_loop=needs_loop)
+    complete(plan.take_in(host))
+    reply = complete(work)
     _print_reply(agent, event, reply, folder, notices)
     plan.write(host, agent, sys.argv[2:], event, reply)
     if reply.work:
         start_work(reply.work, reply.session, folder)
     if kind == "start":
-        asyncio.run(plans.take_in_left(data.get("session_id")))
+        complete(plans.take_in_left(data.get("session_id")))
 
 
 def _print_reply(
@@ -256,6 +261,20 @@ def _print_reply(
         _log_line(f"{event}: {notice}")
     if answer is not None:
         print(json.dumps(answer), flush=True)
+
+
+def _complete(
+    work: Coroutine[Any, Any, T], *, lock_seconds: float, needs_loop: bool
+) -> T:
+    """Return the result of work, which needs a loop to wait for other programs.
+
+    Without a loop, it waits for locks of a database for at most `lock_seconds`.
+    """
+    if not needs_loop:
+        return run_inline(work, lock_seconds)
+    import asyncio  # slow to import
+
+    return asyncio.run(work)
 
 
 def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | None:
@@ -300,10 +319,9 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     folder = _project_folder({})
     settings = read_settings(folder)
 
-    with _without_tls():
-        import asyncio
+    import asyncio
 
-        from heedful_agents import session_work
+    from heedful_agents import session_work
 
     _, host = session_work.follow(settings, folder, strict, host_type=session_work.Host)
     asyncio.run(session_work.work(host, session, cast("Any", event)))
@@ -311,37 +329,16 @@ def _do_work(event: str, session: str, strict: bool) -> None:
 
 def _import_hooks(
     kind: Kind | None,
-) -> tuple[ModuleType, ModuleType, ModuleType, "type[CallHost]"]:
-    """Return asyncio, the module that answers, and the host for events of a kind."""
-    with _without_tls():
-        import asyncio
+) -> "tuple[ModuleType, ModuleType, type[CallHost]]":
+    """Return the modules that answer and plan, and the host for events of a kind."""
+    from heedful_agents import session_hooks, session_plan
 
-        from heedful_agents import session_hooks, session_plan
+    host_type = session_hooks.HOST_TYPE
+    if kind == "prompt":
+        from heedful.integrations.task_host import TaskHost
 
-        host_type = session_hooks.HOST_TYPE
-        if kind == "prompt":
-            from heedful.integrations.task_host import TaskHost
-
-            host_type = TaskHost
-    return asyncio, session_hooks, session_plan, host_type
-
-
-@contextmanager
-def _without_tls() -> Iterator[None]:
-    """Import within the block without TLS: hooks open no connection.
-
-    The module `ssl` takes 8 ms to import. asyncio works without it, as in a Python that
-    was built without OpenSSL: an entry None in `sys.modules` makes its import fail.
-    """
-    modules: dict[str, ModuleType | None] = cast("Any", sys.modules)
-    has_tls = "ssl" in modules
-    if not has_tls:
-        modules["ssl"] = None
-    try:
-        yield
-    finally:
-        if not has_tls:
-            del modules["ssl"]
+        host_type = TaskHost
+    return session_hooks, session_plan, host_type
 
 
 def _limit_time(seconds: float) -> None:

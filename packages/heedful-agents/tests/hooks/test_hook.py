@@ -22,6 +22,7 @@ import pytest
 from heedful.errors import UsageError
 from heedful.store.projects import find_project
 from heedful_agents import hook, install
+from tests.engines import rows as stored_rows, url_of
 from tests.hooks.support import (
     SECONDS,
     as_user,
@@ -42,6 +43,7 @@ CALL: Any = {
 HOOK = ("-m", "heedful_agents.hook")
 # What a hook process before a call does without, because it starts for each event.
 HEAVY = [
+    "asyncio",
     "typer",
     "pydantic",
     "rich",
@@ -69,7 +71,7 @@ from heedful_agents import hook
 hook.main()
 print([name for name in {HEAVY!r} if name in sys.modules])
 ours = [name for name in sys.modules if name.startswith("heedful")]
-print(len(ours) <= 55 or sorted(ours))"""
+print(len(ours) <= 56 or sorted(ours))"""
 
 
 @pytest.fixture
@@ -168,6 +170,44 @@ def test_what_one_session_learns_another_is_shown(folder: Path) -> None:
         "Cannot find module"
         in json.loads(out)["hookSpecificOutput"]["additionalContext"]
     )
+
+
+# Which of them is imported: an event loop, and what a passing call teaches nothing of.
+SLOW = """import sys
+from heedful_agents import hook
+hook.main()
+print([name for name in ("asyncio", "heedful.lessons.lesson") if name in sys.modules])
+"""
+LESSONS = "['heedful.lessons.lesson']\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "more", "imported"),
+    [
+        pytest.param("SessionStart", {"source": "startup"}, LESSONS, id="start"),
+        pytest.param("UserPromptSubmit", {"prompt": "Run it."}, LESSONS, id="prompt"),
+        pytest.param("PostToolUse", {"tool_response": "3 passed"}, "[]\n", id="result"),
+        pytest.param("PostToolUseFailure", {"error": ERROR}, LESSONS, id="failed call"),
+        pytest.param("Stop", {}, "[]\n", id="stop"),
+        pytest.param("SessionEnd", {}, "[]\n", id="end"),
+    ],
+)
+def test_an_event_needs_no_event_loop(
+    folder: Path, event: str, more: Mapping[str, str], imported: str
+) -> None:
+    answered = run_hook(folder, event, call_event(folder, **more), ("-c", SLOW))
+    assert answered == (0, imported, "")
+
+
+@pytest.mark.both
+def test_a_hook_keeps_events_in_either_database(folder: Path) -> None:
+    database = url_of(folder / "a.db")
+    done = answer(folder, call_event(folder), "PreToolUse", HEEDFUL_DB=database)
+    assert done == (0, "", "")
+    assert log(folder) == []
+    assert [row[0] for row in stored_rows(database, "select type from event")] == [
+        "tool_call"
+    ]
 
 
 SESSION = b'{"session_id": "a"}'

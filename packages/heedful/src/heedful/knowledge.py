@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import InvalidInput
 from heedful.validation import MAX_READ_BYTES
@@ -63,8 +63,7 @@ class Row:
         return f"(?i:{'|'.join(map(re.escape, longest_first))})"
 
 
-@dataclass(frozen=True, eq=False)
-class KnowledgeTable:
+class KnowledgeTable(NamedTuple):
     """The table of a room and a module, such as "episodes/failures".
 
     Each question raises InvalidInput for a table that cannot be read, and KeyError for

@@ -23,7 +23,7 @@ from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer, Revise
 from heedful.lessons.scope import Scope
-from heedful.lessons.telling import PROMPT_FORMS, Tell
+from heedful.lessons.telling import Tell, check_tell
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory, open_memory
@@ -220,12 +220,6 @@ def _validate_classes(name: str, kinds: Any, example: str) -> None:
     for kind in kinds:
         is_class = isinstance(kind, type) and issubclass(kind, Exception)
         require(is_class, name, kind, allowed)
-
-
-def check_tell(tell: str) -> None:
-    """Raise InvalidInput unless `tell` names what a prompt may hold."""
-    allowed = f"one of {', '.join(PROMPT_FORMS)}"
-    require(tell in PROMPT_FORMS, "tell", tell, allowed)
 
 
 def add_resume_hint(error: errors.HeedfulError, lease: journal.Lease) -> None:

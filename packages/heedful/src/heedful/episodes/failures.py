@@ -23,8 +23,7 @@ from heedful.episodes.episode import Event, failure
 from heedful.episodes.error_lines import REASON_NAMES, decode, output
 from heedful.episodes.looks import looks
 from heedful.knowledge import KnowledgeTable
-from heedful.lessons.identity import MINOR_PROGRAMS
-from heedful.lessons.shell import operated_commands, program_name
+from heedful.lessons.shell import MINOR_PROGRAMS, operated_commands, program_name
 from heedful.lessons.words import compiled
 from heedful.validation import Fields
 

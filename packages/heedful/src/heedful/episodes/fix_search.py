@@ -57,9 +57,8 @@ from heedful.lessons.action import (
     QUOTED_TEXT_PATTERN,
     command_of,
 )
-from heedful.lessons.identity import MINOR_PROGRAMS
 from heedful.lessons.mistake import FixKind
-from heedful.lessons.shell import program_name, simple_commands
+from heedful.lessons.shell import MINOR_PROGRAMS, program_name, simple_commands
 from heedful.lessons.signature import signature
 
 # A retry is looked for among this many calls of the tool after the failed one, and

@@ -6,7 +6,6 @@ that fails or takes too long says nothing, so the agent continues without it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -43,6 +42,7 @@ from heedful.store import (
     user_rules,
 )
 from heedful.store.connection import Db, holds, resumable
+from heedful.store.inline import is_inline
 from heedful.store.store import Store
 from heedful.validation import MAX_SHOWN_ITEMS, Document, Fields, check_number
 
@@ -129,10 +129,16 @@ class CallHost:
         """Return the result of `work`, or `otherwise` if it fails or takes too long.
 
         Logs the error, as "heedful could not `what`", and calls `tell` with its text;
-        raises it if `strict`. The limit is `seconds`, none if not `limited`.
+        raises it if `strict`. The limit is `seconds`, none if not `limited`. An inline
+        run has no such limit: it waits only for locks, and not long.
         """
-        limit = asyncio.timeout(self.seconds if limited else None)
+        limit: asyncio.Timeout | None = None
         try:
+            if is_inline():
+                return await work
+            import asyncio
+
+            limit = asyncio.timeout(self.seconds if limited else None)
             async with limit:
                 return await work
         except Exception as error:  # the edge to the host, which must not fail by us
@@ -143,7 +149,7 @@ class CallHost:
             text = redact(f"{type(error).__name__}: {error}")
             if type(error) is Conflict:
                 hint = " (its id has another task or policy: use a new id)"
-            elif limit.expired():
+            elif limit is not None and limit.expired():
                 text = f"it takes more than {self.seconds:g} s: Host(seconds=…)"
             line = " ".join(text.split())[:1_000]
 
@@ -479,10 +485,10 @@ class CallRun:
                 share=memory.holdout,
                 root=self.host.root,
             )
-        except asyncio.CancelledError:
-            # The write still waits for its turn, and its answer would not be shown.
+        finally:
+            # If this task was cancelled, the write may still wait for its turn, and its
+            # answer would not be shown.
             too_late = True
-            raise
         return [candidates[place] for place in announcement.told], announcement
 
 

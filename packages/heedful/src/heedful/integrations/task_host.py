@@ -11,7 +11,6 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from heedful.drive.options import check_tell
 from heedful.episodes.episode import Event
 from heedful.integrations.call_host import (
     Advice,
@@ -24,7 +23,7 @@ from heedful.lessons.reasons import say
 from heedful.lessons.render import MAX_MOMENT_CHARS
 from heedful.lessons.rule_reading import read_rules, stored_lines
 from heedful.lessons.scope import source_of
-from heedful.lessons.telling import LessonCandidate, Tell
+from heedful.lessons.telling import LessonCandidate, Tell, check_tell
 from heedful.lessons.user_rules import RULE_TYPE, rules_text
 from heedful.memory.call_memory import CallMemory
 from heedful.memory.memory import Memory, open_memory

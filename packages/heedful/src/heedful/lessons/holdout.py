@@ -7,7 +7,7 @@ reminders all toss theirs here.
 
 import hashlib
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 
@@ -160,8 +160,7 @@ class LoopExposures:
     waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Holdout:
+class Holdout(NamedTuple):
     """With which probability a loop's draw withholds a lesson: `share`.
 
     With the probability `pooled_share`, the loop has one draw for all its lessons.

@@ -9,12 +9,10 @@ what failed, only finds: see `untitled_digest`.
 from heedful.lessons.action import command_of, programs_in
 from heedful.lessons.lesson import Signature
 from heedful.lessons.origin import is_shell
-from heedful.lessons.shell import operated_commands
+from heedful.lessons.shell import MINOR_PROGRAMS, operated_commands
 from heedful.lessons.signature import bare_digest, signature
 from heedful.validation import MAX_NAME_CHARS, Fields
 
-# What ends a line, and what else may stand last there: another command has failed.
-MINOR_PROGRAMS = frozenset("cd done echo esac exit fi popd sleep true".split())
 MAX_READ_TITLES = 3  # of an error that names the program which wrote it
 
 

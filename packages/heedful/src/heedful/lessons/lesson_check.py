@@ -258,8 +258,7 @@ class LessonCheck:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """A finding of a lesson's check in one attempt, and whether it was wrong."""
 
     lesson: int

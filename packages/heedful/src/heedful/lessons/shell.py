@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from heedful.lessons.words import compiled
 
+# What ends a line, and what else may stand last there: another command has failed.
+MINOR_PROGRAMS = frozenset("cd done echo esac exit fi popd sleep true".split())
 OPERATORS = "();<>|&\n"
 # A here-document: its text is no command.
 _HERE_PATTERN = r"(?sm)<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n.*?^[ \t]*\2$"

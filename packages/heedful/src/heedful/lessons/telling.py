@@ -31,6 +31,7 @@ from heedful.lessons.scope import (
     TOLD_STATES,
     State,
 )
+from heedful.validation import require
 
 if TYPE_CHECKING:  # slow to import, and few hooks tell lessons of loops
     from heedful.lessons.lesson import Cause
@@ -51,8 +52,15 @@ Leg = Literal["cause", "likeness", "strategy", "call", "error", "brief"]
 # or both.
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
+
 # The name of a lesson, and the id of one of its examples.
 DrawnName = tuple[str, int]
+
+
+def check_tell(tell: str) -> None:
+    """Raise InvalidInput unless `tell` names what a prompt may hold."""
+    allowed = f"one of {', '.join(PROMPT_FORMS)}"
+    require(tell in PROMPT_FORMS, "tell", tell, allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ them before. A `Memory` holds no state of its own: every call reads or writes it
 in one transaction.
 """
 
-import asyncio
 import logging
 import secrets
 import time
@@ -66,6 +65,7 @@ from heedful.store import (
     search,
 )
 from heedful.store.connection import Db
+from heedful.store.inline import in_thread
 from heedful.store.store import Store
 from heedful.validation import (
     MAX_LOOKED_UP_CHARS,
@@ -280,7 +280,7 @@ class Memory(CallMemory):
 
         # The output of a command takes long, and other tasks of the loop go on.
         if len(text) > MAX_STORED_TEXT_CHARS:
-            pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
+            pattern, lines = await in_thread(partial(_signatures, error_type, text))
         else:
             pattern, lines = _signatures(error_type, text)
         return await self.store.read(

@@ -5,7 +5,6 @@ has just read the error, so nothing is told that only repeats it, or that came w
 call.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -33,6 +32,7 @@ from heedful.lessons.telling import LessonCandidate
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes, patterns
 from heedful.store.calls import contract_is_known, find_call
+from heedful.store.inline import in_thread
 from heedful.validation import Fields
 
 # A contract comes before any lesson.
@@ -70,7 +70,7 @@ class FailureInquiry:
         """
         self.arguments = arguments_of(await self._read_arguments())
         # To find the errors of a long output takes long; other tasks go on.
-        errors = await asyncio.to_thread(lambda: self.errors)
+        errors = await in_thread(lambda: self.errors)
         contract = find_contract(self.arguments, self.error, errors)
         failed = failed_marks(
             self.tool,

@@ -1,6 +1,5 @@
 """Ask an embedder for vectors and check its answer."""
 
-import asyncio
 from collections.abc import Sequence
 
 from heedful.errors import ModelUnavailable
@@ -57,6 +56,8 @@ async def load_embedder(embedder: Embedder | None) -> None:
     load = getattr(embedder, "load", None)
     if embedder is None or load is None:
         return
+    import asyncio  # hooks load no embedder
+
     try:
         async with asyncio.timeout(EMBEDDER_LOAD_SECONDS):
             await load()

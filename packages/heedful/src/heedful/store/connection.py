@@ -18,12 +18,13 @@ takes a second, which no transaction should wait for.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, cached_property
 from typing import (
     Any,
     Concatenate,
     Literal,
+    NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -59,8 +60,7 @@ MAX_READ_ROWS = 2_000
 CONFLICT_SKIP_SQL = "on conflict do nothing"
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(NamedTuple):
     """Who writes to a store.
 
     `via` is `key:ID` if the write came through a key of a service, and "" if it came

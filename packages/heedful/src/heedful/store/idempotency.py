@@ -11,7 +11,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope
@@ -70,8 +70,7 @@ def new_key() -> str:
     return f"call-{os.urandom(16).hex()}"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(NamedTuple):
     """The stored effects and the stored answer of a call.
 
     `digest` is that of the request, "" if nothing is stored. `answer` is None if the

@@ -16,7 +16,6 @@ import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,8 +62,7 @@ def write_private(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Project:
+class Project(NamedTuple):
     """A project of the user.
 
     `place` is the real path by which it is known. `root` names its settings: it is

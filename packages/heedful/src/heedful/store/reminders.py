@@ -117,7 +117,7 @@ def tell_session(
         told=told,
         budget=budget,
         # Opportunities count one by one, so each lesson has a draw of its own.
-        holdout=replace(holdout, pooled_share=0.0),
+        holdout=holdout._replace(pooled_share=0.0),
         seed=scope.seed,
         draws=_draws_of(db, scope, session, candidates),
     )

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
+from heedful.store.inline import is_inline, lock_seconds
 from heedful.store.statements import (
     SCHEMA_VERSION,
     Dialect,
@@ -171,8 +172,8 @@ class Thread(Threads[Connection]):
     def _patience_seconds(self) -> float:
         """How long the next work waits for a lock of another program."""
         if self._waited_in_vain:
-            return self._busy_seconds / 20
-        return self._busy_seconds
+            return lock_seconds(self._busy_seconds / 20)
+        return lock_seconds(self._busy_seconds)
 
     @property
     def _use_lock(self) -> threading.RLock:
@@ -221,6 +222,17 @@ class Thread(Threads[Connection]):
         """Close the connection of a thread that ends, unless a fork closes it."""
         with self._use_lock:
             connection.close()
+
+    async def result_of(self, work: Callable[..., T]) -> T:
+        """Return the result of a work, which runs on this thread; inline, it runs on
+        the thread of the caller.
+        """
+        if not is_inline():
+            return await self.submit(work)
+        [(value, error)] = self.perform([work])
+        if error is not None:
+            raise error
+        return cast("T", value)
 
     def perform(self, works: Works) -> Sequence[Result]:
         """Run the works on this thread's connection, and return their results.
@@ -499,14 +511,14 @@ class File:
         if self._place.path == IN_MEMORY_PATH:
             return ""
         try:
-            return await self.cleaner.submit(clean)
+            return await self.cleaner.result_of(clean)
         except errors.StoreUnavailable as error:
             # The deletion itself was committed before, so the caller gets no error.
             return f"deleted texts are still in the file: {error}"
 
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on the thread for reads in this lane, and return its result."""
-        return await self.readers[lane].submit(work)
+        return await self.readers[lane].result_of(work)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -515,7 +527,7 @@ class File:
 
         Only one writer runs at a time, so the `locks` need not be taken.
         """
-        return await self.writer.submit(work)
+        return await self.writer.result_of(work)
 
     def close(self, seconds: float | None = None) -> None:
         """Finish running work and close the file. A later call opens the file again."""

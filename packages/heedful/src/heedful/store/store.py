@@ -8,7 +8,6 @@ whether it was written. Only if that fails, too, its caller gets StoreInDoubt, w
 key under which the result is stored.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +48,9 @@ from heedful.store.idempotency import (
 )
 from heedful.validation import MAX_READ_BYTES, Fields, require
 
-if TYPE_CHECKING:  # threads for long computations are slow to import
+if TYPE_CHECKING:  # asyncio and threads for long computations are slow to import
+    import asyncio
+
     from heedful.store.offload import TurnKind
 
 # Seconds to wait for running work at the end of the interpreter or of an unused store.
@@ -103,6 +104,8 @@ class Effects:
         self.task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> "Effects":
+        import asyncio
+
         self.task = asyncio.current_task()
         self._token = _current.set(self)
         return self
@@ -261,9 +264,11 @@ def _effects_of_task() -> Effects | None:
     are not part of it, although they inherit its context.
     """
     effects = _current.get()
-    if effects is None or effects.task is not asyncio.current_task():
+    if effects is None:
         return None
-    return effects
+    import asyncio
+
+    return effects if effects.task is asyncio.current_task() else None
 
 
 def also(extra: Extra) -> None:

@@ -4,7 +4,8 @@ A caller waits in its event loop for the future of a `WorkItem`. A loop is woken
 for all results of the items that a thread has run together.
 """
 
-import asyncio
+from __future__ import annotations
+
 import os
 import threading
 import time
@@ -14,17 +15,20 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from traceback import clear_frames
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from heedful.store.connection import Db
+
+if TYPE_CHECKING:  # an inline run has no event loop
+    import asyncio
 
 C = TypeVar("C", bound=Db)
 T = TypeVar("T")
 STORE_THREAD_NAME = "heedful-store"  # the name of every thread
 # A fork waits for at most this time, in seconds, until no thread uses a connection.
 FORK_WAIT_SECONDS = 10.0
-_pools: "WeakSet[Threads[Any]]" = WeakSet()
+_pools: WeakSet[Threads[Any]] = WeakSet()
 # A forked child keeps its parent's connections here: if they were freed, they would be
 # closed for the parent, too.
 _parent_connections: list[object] = []
@@ -49,7 +53,7 @@ class Caught:
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
-    def __enter__(self) -> "Caught":
+    def __enter__(self) -> Caught:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
@@ -69,9 +73,9 @@ def _answer(items: Iterable[WorkItem], results: Iterable[Result]) -> None:
     A future belongs to an event loop, which may run on another thread. Each loop is
     woken only once, for all of its results.
     """
-    answers = defaultdict[
+    answers: dict[
         asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Result]]
-    ](list)
+    ] = defaultdict(list)
     for item, result in zip(items, results, strict=True):
         answers[item.future.get_loop()].append((item.future, result))
     for loop, results_of_loop in answers.items():
@@ -141,6 +145,8 @@ class Threads(Generic[C]):
         Starts a thread if none is idle and fewer than `size` run. Raises RuntimeError
         outside of an event loop, and at the exit of the interpreter.
         """
+        import asyncio
+
         item = WorkItem(work, asyncio.get_running_loop().create_future())
         with self._lock:
             if self._idle:  # the thread that takes the item is idle no more
@@ -198,6 +204,8 @@ class Threads(Generic[C]):
             # This thread may be the one that frees an unused store.
             if thread is not threading.current_thread():
                 thread.join(seconds)
+        # This thread has a connection if it has run work inline.
+        self._end_own()
 
     def _serve(self, queue: SimpleQueue[WorkItem | None], idle: list[None]) -> None:
         """Run the work in `queue` until None comes, which `close` puts there.
@@ -234,6 +242,10 @@ class Threads(Generic[C]):
             del item, items, results, caught
             item = queue.get()
 
+        self._end_own()
+
+    def _end_own(self) -> None:
+        """Close the connection of the current thread, if it has one."""
         connection = self._connections.pop(threading.get_ident(), None)
         if connection is not None:
             self.end(connection)
