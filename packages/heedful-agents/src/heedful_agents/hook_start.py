@@ -311,13 +311,14 @@ def keep(path: str, line: bytes) -> None:
 
 def end_quietly(words: list[str], begun: bytes) -> bool:
     """Keep a quiet event, and return True; return False for any other."""
+    if len(begun) > MAX_QUIET_EVENT_BYTES:
+        return False
     name, *options = words
     event = json.loads(begun)
     with open(session_file(event["session_id"], PLAN_ENDING), "rb") as file:
         plan = json.load(file)
-    if plan["form"] != PLAN_FORM or plan["options"] != options:
-        return False
-    if not is_quiet(name, event, plan):
+    is_ours = plan["form"] == PLAN_FORM and plan["options"] == options
+    if not is_ours or not is_quiet(name, event, plan):
         return False
     spool = session_file(event["session_id"], SPOOL_ENDING)
     keep(spool, line_of(plan["kinds"][name], event))
@@ -327,13 +328,10 @@ def end_quietly(words: list[str], begun: bytes) -> bool:
 def run() -> None:
     """Answer an event on standard input, here or in the full hook."""
     begun = sys.stdin.buffer.read(MAX_QUIET_EVENT_BYTES + 1)
-    has_ended = False
-    if len(begun) <= MAX_QUIET_EVENT_BYTES:
-        # Whatever is not plain goes to the full hook.
-        with suppress(Exception, KeyboardInterrupt):
-            has_ended = end_quietly(sys.argv[1:], begun)
-    if has_ended:
-        os._exit(0)
+    # Whatever is not plain goes to the full hook.
+    with suppress(Exception, KeyboardInterrupt):
+        if end_quietly(sys.argv[1:], begun):
+            os._exit(0)
     from heedful_agents import hook
 
     hook.run(begun)
