@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from heedful.errors import HeedfulError, UsageError
@@ -33,6 +32,7 @@ from heedful.store.projects import (
     write_private,
 )
 from heedful.validation import MAX_READ_BYTES, Document, Fields, hex_digest
+from heedful_agents import session_hooks, session_plan
 from heedful_agents.accepted_rules import doubt_about_rules
 from heedful_agents.agents import (
     AGENTS,
@@ -43,11 +43,11 @@ from heedful_agents.agents import (
     find_agent,
     in_our_names,
 )
+from heedful_agents.session_hooks import Reply
 from heedful_agents.transcripts import FailedCall, failed_calls
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.integrations.call_host import CallHost
-    from heedful_agents.session_hooks import Reply
 
 T = TypeVar("T")
 HOOK_USAGE = (
@@ -218,16 +218,17 @@ def _answer_event(
             notices.append(visible(doubt))
     settings = read_settings(folder)
 
-    hooks, plans, host_type = _import_hooks(kind)
-    hook_settings, host = hooks.follow(settings, folder, strict, host_type=host_type)
+    hook_settings, host = session_hooks.follow(
+        settings, folder, strict, host_type=_host_type(kind)
+    )
     if kind == "stop":
         _limit_time(0)
 
     recent_failures: Sequence[FailedCall] = ()
     if agent.has_transcript and kind != "start":
         recent_failures = failed_calls(data.get("transcript_path"))
-    plan = plans.SessionPlan(in_our_names(agent, data))
-    work = hooks.reply(
+    plan = session_plan.SessionPlan(in_our_names(agent, data))
+    work = session_hooks.reply(
         event,
         data,
         host,
@@ -245,11 +246,15 @@ def _answer_event(
     if reply.work:
         start_work(reply.work, reply.session, folder)
     if kind == "start":
-        complete(plans.take_in_left(data.get("session_id")))
+        complete(session_plan.take_in_left(data.get("session_id")))
 
 
 def _print_reply(
-    agent: Agent, event: str, reply: "Reply", folder: Path, notices: list[str]
+    agent: Agent,
+    event: str,
+    reply: Reply,
+    folder: Path,
+    notices: list[str],
 ) -> None:
     """Print the answer to an event, with what a person is to read."""
     answer = _answer_with_delay(agent, event, reply) if agent.later else reply.answer
@@ -287,7 +292,7 @@ def _with_notices(answer: Answer | None, notices: Sequence[str]) -> Answer | Non
     return {**(answer or {}), "systemMessage": "\n".join(lines)}
 
 
-def _answer_with_delay(agent: Agent, event: str, reply: "Reply") -> Answer | None:
+def _answer_with_delay(agent: Agent, event: str, reply: Reply) -> Answer | None:
     """Return the answer to an event of an agent that shows some advice later.
 
     The advice waits in a file of the user until the event that shows it. What none has
@@ -327,18 +332,13 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     asyncio.run(session_work.work(host, session, cast("Any", event)))
 
 
-def _import_hooks(
-    kind: Kind | None,
-) -> "tuple[ModuleType, ModuleType, type[CallHost]]":
-    """Return the modules that answer and plan, and the host for events of a kind."""
-    from heedful_agents import session_hooks, session_plan
+def _host_type(kind: Kind | None) -> "type[CallHost]":
+    """Return the host for events of a kind."""
+    if kind != "prompt":
+        return session_hooks.HOST_TYPE
+    from heedful.integrations.task_host import TaskHost
 
-    host_type = session_hooks.HOST_TYPE
-    if kind == "prompt":
-        from heedful.integrations.task_host import TaskHost
-
-        host_type = TaskHost
-    return session_hooks, session_plan, host_type
+    return TaskHost
 
 
 def _limit_time(seconds: float) -> None:

@@ -42,9 +42,6 @@ MAX_NEW_TRANSCRIPT_BYTES = 256 * 1024
 FAILURE_SIGN = rb'"is_error" ?: ?true'
 # The trigger of what is asked about at every call.
 ANY_CALL = "*"
-PATH_ARGUMENTS = ("file_path", "path", "notebook_path")
-SEARCH_ARGUMENTS = ("pattern", "query")
-REPLACED_ARGUMENTS = ("old_string", "old_str", "edits")
 # A status that another program may hide, and the end of a command.
 _HIDING = r"[|;\n`]|\$\(|(?<!&)&(?!&)"
 _COMMAND_END = r"[|;&\n()]+"
@@ -53,7 +50,7 @@ _DATA = r"(?s)\A\s*[{\[\"].*[}\]\"]\s*\Z"
 _PROGRAM = r"[a-z][a-z0-9_.+-]{0,30}"
 # Names of secrets, and long words of letters and digits.
 _SECRET_SIGN = (
-    r"passw|passphrase|secret|credential|authorization|bearer|api.?key|private.?key"
+    r"pass(?:wor|phrase)|secret|credential|authorization|bearer|api.?key"
     r"|://[^/\s]*@|(?=\w*\d)(?=\w*[a-z])\w{20}"
 )
 
@@ -216,7 +213,7 @@ def words_about(event: Fields, plan: Fields, text: str) -> set[str]:
     texts = [value for value in arguments.values() if value and isinstance(value, str)]
     if len(texts) > len(set(texts)):
         words.add(f"equal {tool}")
-    is_edit = not arguments.keys().isdisjoint(REPLACED_ARGUMENTS)
+    is_edit = not arguments.keys().isdisjoint(plan["replaced"])
     if is_edit and not was_read(event, plan):
         words.add(f"unread {tool}")
     return words
@@ -224,7 +221,7 @@ def words_about(event: Fields, plan: Fields, text: str) -> set[str]:
 
 def whole_call(arguments: Fields, plan: Fields) -> str:
     """Return the text by which a call as a whole is known."""
-    text = "" if path_of(arguments) else command_in(arguments)
+    text = "" if path_of(arguments, plan) else command_in(arguments)
     if not text:
         text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
         return text.replace(plan["root"] + "/", "")[: plan["max_chars"]]
@@ -234,7 +231,7 @@ def whole_call(arguments: Fields, plan: Fields) -> str:
 
 def path_at(event: Fields, plan: Fields) -> str:
     """Return the path of a call as memory knows it: in the folder of the project."""
-    path = path_of(event["tool_input"]).rstrip("/")
+    path = path_of(event["tool_input"], plan).rstrip("/")
     return path.removeprefix(plan["root"] + "/").removeprefix("./")
 
 
@@ -245,7 +242,7 @@ def number_of(text: str) -> str:
 
 def was_read(event: Fields, plan: Fields) -> bool:
     """Return True if the session has surely read the file of a call."""
-    path = path_in(event["tool_input"])
+    path = path_in(event["tool_input"], plan)
     if path in plan["read"]:
         return True
     sign = escape(f'"file": {json.dumps(path)}').encode()
@@ -263,19 +260,19 @@ def file_uri(path: str) -> str:
     return f"file:{path}?mode=ro"
 
 
-def path_of(arguments: Fields) -> str:
+def path_of(arguments: Fields, plan: Fields) -> str:
     """Return the path that a call is about, "" without one."""
-    paths = [arguments[name] for name in PATH_ARGUMENTS if name in arguments]
+    paths = [arguments[name] for name in plan["path"] if name in arguments]
     return paths[0] if paths else ""
 
 
-def path_in(arguments: Fields) -> str:
+def path_in(arguments: Fields, plan: Fields) -> str:
     """Return the path of the file that a call reads or writes, "" without one."""
-    is_search = not arguments.keys().isdisjoint(SEARCH_ARGUMENTS)
-    return "" if is_search else path_of(arguments)
+    is_search = not arguments.keys().isdisjoint(plan["search"])
+    return "" if is_search else path_of(arguments, plan)
 
 
-def line_of(kind: str, event: Fields) -> bytes:
+def line_of(kind: str, event: Fields, plan: Fields) -> bytes:
     """Return the line of an event in the spool."""
     arguments = event["tool_input"]
     commands = [part.split() for part in split(_COMMAND_END, command_in(arguments))]
@@ -286,7 +283,7 @@ def line_of(kind: str, event: Fields) -> bytes:
         "agent": event.get("agent_id", ""),
         "tool": event["tool_name"],
         "programs": [word for word in first_words if fullmatch(_PROGRAM, word)],
-        "file": path_in(arguments),
+        "file": path_in(arguments, plan),
         "names": sorted(arguments),
         "digest": zlib.crc32(json.dumps(arguments, sort_keys=True).encode()),
         "length": sum(map(len, texts_in(event.get("tool_response")))),
@@ -321,7 +318,7 @@ def end_quietly(words: list[str], begun: bytes) -> bool:
     if not is_ours or not is_quiet(name, event, plan):
         return False
     spool = session_file(event["session_id"], SPOOL_ENDING)
-    keep(spool, line_of(plan["kinds"][name], event))
+    keep(spool, line_of(plan["kinds"][name], event, plan))
     return True
 
 

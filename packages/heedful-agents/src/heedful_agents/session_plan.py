@@ -17,16 +17,17 @@ from typing import Any
 
 from heedful.episodes.episode import Event
 from heedful.integrations.call_host import CallHost, CallRun
-from heedful.knowledge import ROWS_FOLDER
-from heedful.lessons.action import command_of
+from heedful.knowledge import ROWS_FOLDER, KnowledgeTable
+from heedful.lessons.action import PATH_ARGUMENTS, REPLACED_ARGUMENTS, command_of
 from heedful.lessons.call_marks import (
     FILTER_PATTERN,
     FORGETTING_CODES,
+    SEARCH_ARGUMENTS,
     touched_path,
     without_filter,
 )
-from heedful.lessons.origin import fetching_sign
 from heedful.lessons.scope import MAX_READ_CHARS, Scope, reader_of
+from heedful.lessons.session_names import BRANCH_COMMANDS
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes
 from heedful.store.connection import key_of, storable
@@ -45,8 +46,10 @@ MAX_READ_FILES = 200
 _READ_FIELDS = frozenset(
     {"session_id", "tool_name", "tool_input", "tool_response", "tool_use_id"}
 )
-# Calls that name branches, folders or columns: errors are known without such names.
-_NAMING_SIGN = r"\b(?:mkdir|touch|branch|checkout|switch|worktree|select|insert)\b"
+_FAILURES = KnowledgeTable("episodes/failures")
+_PROGRAMS = KnowledgeTable("lessons/programs")
+# A status of HTTP may begin a text.
+_HTTP_SIGN = r"\A(?:<[^>]*>|\s)*(?:HTTP|[\w ]{1,40} status|[45]\d\d\b)"
 # It stands in place of the words of a command that no line has.
 LEFT_OUT = "…"
 
@@ -150,7 +153,7 @@ class SessionPlan:
         arguments = self.event.get("tool_input")
         read = list(self.plan.get("read", ()))
         if kind == "after" and isinstance(arguments, Mapping):
-            read += filter(None, [stage.path_in(arguments)])
+            read += filter(None, [touched_path(arguments)])
         return list(dict.fromkeys(read))[-MAX_READ_FILES:]
 
 
@@ -204,13 +207,29 @@ def _words_of(arguments: Any) -> list[str]:
 
 
 def _signs() -> Document:
-    """Return the patterns of what is not quiet, as the tables have them."""
-    # They are in the plan already, but for the first event of a session.
-    from heedful.episodes.failures import signs_of_failure
+    """Return patterns of what is not quiet: without them, an event is as it should be.
 
-    status, failure = signs_of_failure()
-    loud = f"{_NAMING_SIGN}|{fetching_sign()}"
-    return {"status": status, "failure": failure, "loud": loud}
+    They are coarser than what the rooms know that read the tables.
+    """
+    texts = _rows_of(_FAILURES, "wrong", "wrong_first", "unable", "error_word")
+    lines = _rows_of(_FAILURES, "trace", "failed_line", "refusal")
+    complaint = _rows_of(_FAILURES, "complaint")
+    ends = _rows_of(_FAILURES, "unfinished", "refused")
+    codes = _rows_of(_FAILURES, "status", "short_status")
+    fetching = _rows_of(
+        _PROGRAMS, "fetching", "fetching_first", "forge", "fetching_tool"
+    )
+    naming = "|".join(["mkdir", "touch", "select", *sorted(BRANCH_COMMANDS)])
+    return {
+        "status": rf"(?m)\b(?:{codes})\W{{0,8}}-?\d|{_HTTP_SIGN}|{ends}",
+        "failure": rf"^\S+: .*(?:{complaint})|{texts}|{lines}",
+        "loud": rf"\b(?:{naming})\b|{fetching}",
+    }
+
+
+def _rows_of(table: KnowledgeTable, *groups: str) -> str:
+    """Return a pattern of all rows of these groups."""
+    return "|".join(row.regex for group in groups for row in table.rows(group))
 
 
 def _plan_of(
@@ -247,6 +266,9 @@ def _plan_of(
         "signs": old["signs"] if old.get("states") == states else _signs(),
         "root": host.root,
         "max_chars": MAX_READ_CHARS,
+        "path": PATH_ARGUMENTS,
+        "search": SEARCH_ARGUMENTS,
+        "replaced": REPLACED_ARGUMENTS,
         "filter": FILTER_PATTERN,
         "reader": storable(reader_of(session, "")),
         "databases": databases,

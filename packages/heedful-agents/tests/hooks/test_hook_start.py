@@ -20,7 +20,7 @@ from hypothesis import given, settings, strategies as st
 
 from heedful import Memory, Scope
 from heedful.episodes.episode import Event
-from heedful.episodes.failures import reports_failure, signs_of_failure
+from heedful.episodes.failures import reports_failure
 from heedful.integrations import Host
 from heedful.lessons.triggers import trigger_of
 from heedful.store.inline import run_inline
@@ -288,8 +288,7 @@ def failing_texts() -> Iterator[str]:
 
 @cases("text", {text: text for text in failing_texts()})
 def test_a_text_that_reports_a_failure_has_a_sign(text: str) -> None:
-    status, failure = signs_of_failure()
-    plan = {"marks_failures": False, "signs": {"status": status, "failure": failure}}
+    plan = {"marks_failures": False, "signs": session_plan._signs()}
     event = {"tool_input": {"command": "./x"}, "tool_response": text}
     assert stage.may_have_failed(event, plan)
 
@@ -310,8 +309,7 @@ RESULTS = {
 
 @cases(("response", "may_have_failed"), RESULTS)
 def test_only_plain_results_worked(response: Any, may_have_failed: bool) -> None:
-    status, failure = signs_of_failure()
-    plan = {"marks_failures": True, "signs": {"status": status, "failure": failure}}
+    plan = {"marks_failures": True, "signs": session_plan._signs()}
     event = {"tool_input": {"command": "make"}, "tool_response": response}
     assert stage.may_have_failed(event, plan) is may_have_failed
 

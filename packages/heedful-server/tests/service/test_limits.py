@@ -341,7 +341,7 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path, monkeypatch)
     with served(tmp_path, work=work) as api:
         assert api.get("/healthz", key="").json() == {"status": "ok"}
         assert api.request("HEAD", "/healthz", key="").status_code == 200
-        version = {"version": heedful.__version__}
+        version = {"version": heedful.__version__, "embedder": "none"}
         ready = {"status": "ready", "store": "ok", "work": "ok", **version}
         assert api.get("/readyz", key="").json() == ready
         metrics = api.get("/metrics", key="").text

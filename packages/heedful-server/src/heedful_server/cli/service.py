@@ -28,11 +28,9 @@ from heedful.cli.resources import (
     open_here,
 )
 from heedful.cli.settings import NO_MODEL, Settings, folder_of_code, scope_of
-from heedful.errors import ModelError, UsageError
+from heedful.errors import UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import LoopLimits, policy
-from heedful.memory.call_memory import log_failure
-from heedful.models.embedding import load_embedder
 from heedful.pipeline.thresholds import read_settings
 from heedful.store import keys, shown
 from heedful.store.store import Store
@@ -96,7 +94,6 @@ async def serve(values: Settings) -> None:
                 app = application(replace(setup, work=work))
                 site = add_pages(app)
                 log_to_stderr()
-                await _load_embedder(setup)
                 rest_garbage_collection()
                 return_large_blocks()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
@@ -107,14 +104,6 @@ async def serve(values: Settings) -> None:
                     ready=lambda: show(_hello(values, setup, url, has_key)),
                     stopping=site.end_streams,
                 )
-
-
-async def _load_embedder(setup: Setup) -> None:
-    """Load the embedder, so that no request waits for it; log it if this fails."""
-    try:
-        await load_embedder(setup.memory(setup.scope).embedder)
-    except ModelError as error:
-        log_failure("heedful could not load the embedder", error)
 
 
 def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) -> None:

@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heedful import __version__
 from heedful.errors import StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.models.embedding import state_of
 from heedful.store import keys as key_store
 from heedful.store.connection import check_writes
 from heedful.validation import Document
@@ -80,16 +81,19 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
     `work` may also be `no_worker` (jobs wait, and no worker is alive) or `behind` (a
-    job has waited for ten minutes): the service is still ready. `version` is the
+    job has waited for ten minutes): the service is still ready. `embedder` is `ok`,
+    `none`, or `not loaded yet`, as long as nothing was embedded. `version` is the
     version of heedful that answers.
     """
     readiness: Readiness = request.app.state.readiness
+    setup: Setup = request.app.state.setup
     status = "ready"
     response.status_code = 200
-    if not await readiness.ask(request.app.state.setup):
+    if not await readiness.ask(setup):
         status = "unavailable"
         response.status_code = 503
-    return {"status": status, **readiness.states, "version": __version__}
+    states = {**readiness.states, "embedder": state_of(setup.embedder)}
+    return {"status": status, **states, "version": __version__}
 
 
 async def _state(call: Awaitable[object]) -> str:

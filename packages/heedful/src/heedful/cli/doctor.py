@@ -42,8 +42,8 @@ from heedful.doors import JobQueue
 from heedful.errors import HeedfulError, install_line
 from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces
-from heedful.models import weights
-from heedful.models.embedding import space_of
+from heedful.models import embedder_here, weights
+from heedful.models.embedding import embed, space_of
 from heedful.store import search, shown
 from heedful.store.connection import Db
 from heedful.validation import require
@@ -116,6 +116,7 @@ def doctor() -> int:
     judge = f"{values.judge}: {doubt}".removesuffix(": ")
     signs.append(Sign(name="judge", well=not doubt, found=judge, todo=UNFIT_JUDGE_FIX))
     signs += _check_weights(values)
+    signs += _check_embedder(values)
     try:
         signs += _check_database(values)
     except (HeedfulError, OSError) as error:
@@ -202,6 +203,24 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
             found=place,
             todo=fetch_it,
         )
+
+
+def _check_embedder(values: Settings) -> Iterator[Sign]:
+    """Load the embedder and embed a text, as the first recall does."""
+    embedder = embedder_of(values)
+    if embedder is None or not embedder_here(values.cache):
+        return
+    found = f"{embedder.name} works"
+    try:
+        run_interruptibly(embed(embedder, ["a text"]))
+    except HeedfulError as error:
+        found = str(error)
+    yield Sign(
+        name="embedder",
+        well=found.endswith(" works"),
+        found=found,
+        todo="heedful model fetch minilm-int8, or HEEDFUL_EMBEDDER=none",
+    )
 
 
 def _check_database(values: Settings) -> list[Sign]:

@@ -77,8 +77,6 @@ OUTPUT_HEAD_LINES = 4
 OUTPUT_TAIL_LINES = 3
 # Of a result that a person refused, the beginning says so.
 MAX_REFUSAL_CHARS = 240
-# What stands around such a word if it was the user: before it, and after it.
-_BY_USER = ((r"\b", r" by (?:the )?user\b"), (r"(?i:\buser (?:has )?)", ""))
 # The statuses of a program that a signal ended, SIGINT or SIGTERM, and the one that an
 # agent gives to a command that runs on.
 UNFINISHED_CODES = frozenset({"130", "143", "-1"})
@@ -133,7 +131,9 @@ def did_not_end(text: str, code: str = "") -> bool:
     if not UNFINISHED_CODES.isdisjoint((code, *_codes_of(text, None))):
         return True
     beginning = " ".join(text[:MAX_REFUSAL_CHARS].split())
-    if any(FAILURES.pattern("refused", *a).search(beginning) for a in _BY_USER):
+    by_user = FAILURES.pattern("refused", r"\b", r" by (?:the )?user\b")
+    user_did = FAILURES.pattern("refused", r"(?i:\buser (?:has )?)")
+    if by_user.search(beginning) or user_did.search(beginning):
         return True
     lines = output(text).splitlines() or [""]
     return any(
@@ -375,29 +375,6 @@ def _means_failure(code: str) -> bool:
     [False, True, False, True, False]
     """
     return is_status(code) and (0 < int(code) < 100 or int(code) >= 400)
-
-
-def signs_of_failure() -> tuple[str, str]:
-    """Return two patterns, without one of which a result surely has not failed.
-
-    The first finds what may be a status, or say that a call did not end; the second
-    finds what else may say that it failed, in a text.
-
-    >>> [re.search(signs_of_failure()[0], text) for text in ("0 issues", "an error")]
-    [None, None]
-    """
-    status = FAILURES.pattern("status", _BEFORE_STATUS, _STATUS).pattern
-    short_status = FAILURES.pattern("short_status", "^", _SHORT_STATUS).pattern
-    statuses = f"{status}|{short_status}|{_HTTP_STATUS_PATTERN}"
-    ends = [row.regex for row in FAILURES.rows("unfinished")]
-    ends += [FAILURES.pattern("refused", *around).pattern for around in _BY_USER]
-    text_groups = (*_BEFORE, "error_word", "trace", "failed_line", "refusal")
-    texts = [row.regex for group in text_groups for row in FAILURES.rows(group)]
-    complaint = FAILURES.pattern("complaint", r"^\S+: .*").pattern
-    return (
-        "|".join([re.sub(r"\?P<\w+>", "?:", statuses), *ends]),
-        "|".join([complaint, *texts]),
-    )
 
 
 def status_words(event: Event) -> str:

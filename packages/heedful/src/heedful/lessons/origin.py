@@ -192,12 +192,6 @@ def keys_in(sources: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in sources if name.startswith(KEY_SOURCE_PREFIX))
 
 
-def fetching_sign() -> str:
-    """Return a pattern without which a call surely has no words from outside."""
-    groups = (*_FETCHING_AS_FIRST, "fetching_tool")
-    return "|".join(row.regex for group in groups for row in _PROGRAMS.rows(group))
-
-
 def reaches_out(call: str, *, is_command: bool = True) -> bool:
     """Return True if a call names another computer, or runs what it fetches.
 

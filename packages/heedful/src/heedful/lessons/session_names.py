@@ -19,7 +19,7 @@ from heedful.validation import Fields
 
 # Options after which git takes the name of a branch that it makes; also as capitals.
 _BRANCH_OPTIONS = frozenset({"-b", "-c"})
-_BRANCH_COMMANDS = frozenset({"checkout", "switch", "branch", "worktree"})
+BRANCH_COMMANDS = frozenset({"checkout", "switch", "branch", "worktree"})
 # The whole text of a file that a call writes.
 _CONTENT_ARGUMENTS = frozenset({"content", "file_text"})
 # What git says about branches.
@@ -169,11 +169,11 @@ def _names_made_by(words: Sequence[str]) -> MadeNames:
     names = [word for word in words[1:] if word[:1] != "-"]
     if program in ("mkdir", "touch"):
         return MadeNames(files=_last_parts(names))
-    if program != "git" or _BRANCH_COMMANDS.isdisjoint(words):
+    if program != "git" or BRANCH_COMMANDS.isdisjoint(words):
         return MadeNames()
 
     # "git -C app switch -c fix": the command of git may stand after options.
-    start = min(words.index(name) for name in _BRANCH_COMMANDS.intersection(words))
+    start = min(words.index(name) for name in BRANCH_COMMANDS.intersection(words))
     rest = words[start + 1 :]
     branches = {
         name for option, name in pairwise(rest) if option.lower() in _BRANCH_OPTIONS

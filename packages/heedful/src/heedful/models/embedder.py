@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
@@ -19,6 +20,10 @@ from heedful.validation import Document, check_integer
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Held by the thread that loads a model: two would need twice the memory.
+_loading = threading.Lock()
 
 
 @cache
@@ -53,6 +58,11 @@ class MiniLM:
         # What is loaded stays in its process.
         return {**vars(self), "_loaded": None}
 
+    @property
+    def is_loaded(self) -> bool:
+        """True once the model is in memory, which takes about 200 MB."""
+        return self._loaded is not None
+
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return float32 unit vectors, one for each text, in order.
 
@@ -85,10 +95,17 @@ class MiniLM:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             model_file = await fetch("minilm-int8")
             tokenizer_file = await fetch("minilm-tokenizer")
-            load = partial(_load_model, model_file, tokenizer_file)
-            compute_vector = partial(_vector_of, *await in_thread(load))
-            self._loaded = lru_cache(maxsize=1_000)(compute_vector)
+            await in_thread(partial(self._load_once, model_file, tokenizer_file))
+        assert self._loaded is not None
         return self._loaded
+
+    def _load_once(self, model_file: Path, tokenizer_file: Path) -> None:
+        """Load the model, unless another thread has done so meanwhile."""
+        with _loading:
+            if self._loaded is None:
+                parts = _load_model(model_file, tokenizer_file)
+                compute_vector = partial(_vector_of, *parts)
+                self._loaded = lru_cache(maxsize=1_000)(compute_vector)
 
 
 def _import_packages() -> tuple[Any, Any]:

@@ -19,6 +19,16 @@ def space_of(embedder: Embedder | None) -> str:
     return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
 
 
+def state_of(embedder: Embedder | None) -> str:
+    """Return "none", "not loaded yet" or "ok": an embedder is loaded when it is needed.
+
+    One that runs elsewhere is always "ok".
+    """
+    if embedder is None:
+        return "none"
+    return "ok" if getattr(embedder, "is_loaded", True) else "not loaded yet"
+
+
 async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """Return a vector for each text. Raises InvalidInput if one cannot be stored."""
     answer = embedder.embed(texts)
