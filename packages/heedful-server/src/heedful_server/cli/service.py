@@ -264,6 +264,8 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
         yield Work()
     else:
         tools = tools_of(values, setup.store, setup.model, pause=pause)
+        # One embedder for requests and jobs: two would be in memory twice.
+        tools = replace(tools, embedder=setup.embedder)
         async with LocalQueue(tools, concurrency=jobs) as queue:
             yield queue
 
