@@ -26,7 +26,7 @@ from collections.abc import (
     Sequence,
 )
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import lru_cache, partial, wraps
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -42,6 +42,7 @@ from heedful.checks.refusal import (
     refuses,
 )
 from heedful.errors import UserCode
+from heedful.frozen import typed_frozen
 from heedful.lessons.lesson import Match
 from heedful.lessons.render import as_text
 from heedful.lessons.scope import short_digest
@@ -70,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_KEPT_FINDINGS = 100  # of an attempt and a level; nobody reads more
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Context:
     """The attempt in which a check, an evaluator or a generator is called.
 
@@ -478,7 +479,7 @@ def _fault_of(candidate: Any, at: Context) -> Finding | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class _Judge:
     """A check or the evaluator; `is_refused` if an earlier one refused the candidate.
 

@@ -33,6 +33,7 @@ from heedful.drive.journal import (
     decision_entry,
 )
 from heedful.drive.judgement import FUNCTION_JUDGE, Judges, find_repeat
+from heedful.frozen import typed_frozen
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
 from heedful.loop.runs import RaisedError, StageHead, with_stage_feedback
@@ -48,7 +49,7 @@ StageFeedback = Callable[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@typed_frozen(kw_only=True)
 class RunState:
     """What a run knows of its loop.
 

@@ -34,6 +34,7 @@ from heedful.errors import (
     describe,
     place_of,
 )
+from heedful.frozen import typed_frozen
 from heedful.lessons.render import as_messages, as_text
 from heedful.loop import codec
 from heedful.loop.ladder import MAX_RUNGS, Allowance
@@ -197,7 +198,7 @@ class Rung:
             check_number("cost", self.cost, low=1e-9, high=MAX_SCORE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Producer:
     """What makes the candidates of one rung of a loop.
 
@@ -391,7 +392,7 @@ def generator(generate: Generate | Writer | Model) -> Generate | Writer:
     return cast("Generate | Writer", generate)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class CandidateBatch:
     """The candidates of one attempt, at least one, their cost, and who wrote them.
 

@@ -6,7 +6,7 @@ own answer by an exception has judged it, too.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from heedful import errors
@@ -21,6 +21,7 @@ from heedful.checks.output import Output, read_output, remaining_fault
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
+from heedful.frozen import typed_frozen
 from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
 from heedful.loop.decide import triggers
@@ -48,7 +49,7 @@ def find_repeat(
     return find_near_repeat(candidate, loop.of_rung().attempts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Judges:
     """What judges the candidates of a loop, each by its `names`.
 

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
+from heedful.frozen import typed_frozen
 from heedful.lessons.commands import option_words, quote_words, release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.words import compiled
@@ -45,7 +46,7 @@ _LESSON_COMMAND_PATTERN = (
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Scope:
     """A tenant and one of its projects; memory and loops belong to one scope."""
 

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
+from heedful.frozen import typed_frozen
 from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
 from heedful.loop.record import (
@@ -105,7 +106,7 @@ class Policy:
         return any(getattr(part, "across", "") == "scope" for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Trigger:
     """One reason to try again; `code` is the name of a failed check or of a missed
     score.
@@ -119,7 +120,7 @@ class Trigger:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class LiftedStop(Stop):
     """A stop that was suspended: `by` whom, and the index of the `override` in the
     loop.
@@ -129,7 +130,7 @@ class LiftedStop(Stop):
     override: int
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Again:
     """The verdict to make another attempt; the overrides in `lifted` count as used once
     more.
@@ -145,7 +146,7 @@ class Again:
     climbed: tuple[Stop, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Done:
     """The verdict that ends a loop; `best` is the number of its best attempt, if
     any.
@@ -471,7 +472,7 @@ def _liftable_names(rules: Iterable[StopRule]) -> frozenset[str]:
     return LIFTABLE_RULES & {rule_name(part) for part in flat(rules)}
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Standing:
     """How close a loop was to its limits at a decision.
 

@@ -16,6 +16,7 @@ from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput
+from heedful.frozen import typed_frozen
 from heedful.loop.finding_key import default_key, distances_in
 from heedful.loop.ladder import (
     Climb,
@@ -67,7 +68,7 @@ def format_score(value: float) -> str:
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Usage:
     """The cost of some work; every field is at least 0, and `+` adds two usages.
 
@@ -136,7 +137,7 @@ def format_off_by(off_by: float) -> str:
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Finding:
     """A fault in a candidate: the check that found it, what is wrong, and how to fix
     it.
@@ -258,7 +259,7 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 
 
 @refuses_unknown_options
-@dataclass(frozen=True)
+@typed_frozen()
 class Evaluation:
     """The findings and scores of one candidate. A missing score never counts as 0.
 
@@ -452,7 +453,7 @@ def as_data(value: Any) -> Any:
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Candidate:
     """The output of an attempt, stored as a digest and, if available, its text."""
 
@@ -490,7 +491,7 @@ def text_of(task: Any) -> str:
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Attempt:
     """One attempt of a loop; `number` counts from 1.
 
@@ -681,7 +682,7 @@ class Improvement:
         return place < OFF_BY_PLACE - 2 or gain >= least
 
 
-@dataclass(frozen=True)
+@typed_frozen()
 class Loop:
     """One task under self-correction: its goals, attempts and overrides.
 

@@ -20,6 +20,7 @@ from functools import reduce
 from typing import Any, ClassVar, Literal
 
 from heedful.errors import InvalidInput
+from heedful.frozen import typed_frozen
 from heedful.loop.ladder import REPORTED_UNITS, Allowance
 from heedful.loop.record import (
     Attempt,
@@ -42,7 +43,7 @@ StopRule = Callable[[Loop], "Stop | str | None"]
 Figures = Mapping[str, Any]  # JSON data
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Stop:
     """Why the rule with the name `rule` stops a loop.
 

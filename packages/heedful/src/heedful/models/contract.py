@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
+from heedful.frozen import typed_frozen
 from heedful.loop.record import Finding, Usage
 from heedful.validation import Fields
 
@@ -38,7 +39,7 @@ class ToolCall(NamedTuple):
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Answer:
     """An answer's text, its usage, how it ended, and the model that wrote it.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from heedful.frozen import typed_frozen
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
@@ -187,7 +188,7 @@ class StoredLoop:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class EntryColumns:
     """What an entry writes, as columns without secrets.
 
