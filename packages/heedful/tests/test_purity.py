@@ -19,6 +19,7 @@ ALONE = (
     "display",
     "notebook",
     "errors",
+    "frozen",
     "validation",
     "store/head",
     "store/records",

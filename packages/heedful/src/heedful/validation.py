@@ -106,7 +106,7 @@ def check_number(field: str, value: object, low: float, high: float) -> None:
     """Raise InvalidInput unless `value` is a number in `low`..`high`, not a bool."""
     if (
         isinstance(value, bool)
-        or not isinstance(value, int | float)
+        or not isinstance(value, (int, float))
         or not low <= value <= high
     ):
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")

@@ -140,7 +140,7 @@ async def call(
                 value = _call_function(function, *arguments)
 
             # Only what waits can be cancelled, and needs a task.
-            if hasattr(value, "__await__") or isinstance(value, AsyncIterator):
+            if hasattr(value, "__await__") or hasattr(value, "__anext__"):
                 value = await in_own_task(_await_value(value))
             return value
     finally:
@@ -174,7 +174,9 @@ def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def read_iterator(value: Any) -> Any:
     """Return what an iterator yields, and any other value unchanged."""
-    return Yielded(value) if isinstance(value, Iterator) else value
+    # Nearly no value has the method, and the check of a class takes ten times as long.
+    is_iterator = hasattr(value, "__next__") and isinstance(value, Iterator)
+    return Yielded(value) if is_iterator else value
 
 
 class _Parameters(NamedTuple):
@@ -256,10 +258,12 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
 
 
 def with_second(
-    function: Callable[..., Any], first: Any, second: Any, names: Sequence[str]
+    function: Callable[..., Any], first: Any, second: Any, parameter: str | None
 ) -> partial[Any]:
-    """Return the call of a function with `first` and, if it takes it, `second`."""
-    parameter = second_parameter(function, names)
+    """Return the call of a function with `first` and, if it takes it, `second`.
+
+    `parameter` is what `second_parameter` returned for the function.
+    """
     if parameter is None:
         return partial(function, first)
     if parameter:
@@ -564,7 +568,8 @@ class _Judge:
         tries = self.tries
         failed = partial(errors.CheckFailed, rule_name(check))
         thread = not getattr(check, "pure", False) and blocking(check)
-        ask = with_second(check, candidate, attempt, CONTEXT_PARAMETERS)
+        parameter = second_parameter(check, CONTEXT_PARAMETERS)
+        ask = with_second(check, candidate, attempt, parameter)
 
         while True:
             tries -= 1
@@ -709,7 +714,9 @@ def _is_accepted_value(answer: Any, candidate: Any) -> bool:
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
     """Return the answer of a check as a list of findings, texts and truth values."""
-    if answer is None or isinstance(answer, bool | str | Finding):
+    if isinstance(answer, list):
+        return answer
+    if answer is None or isinstance(answer, (bool, str, Finding)):
         return [answer]
     if isinstance(answer, Evaluation):
         return answer.findings

@@ -36,6 +36,7 @@ from heedful.loop.stop import (
     StopRule,
     ask,
     flat,
+    has_user_code,
     rule_name,
 )
 from heedful.sanitize import clean
@@ -99,6 +100,11 @@ class Policy:
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets among the rules, but not the members of an `All`."""
         return tuple(rule for rule in self.rules if isinstance(rule, Budget))
+
+    @lazy
+    def has_user_code(self) -> bool:
+        """Whether a rule, or a member of an `All`, is user code."""
+        return has_user_code(self.rules)
 
     @lazy
     def counts_scope(self) -> bool:
@@ -486,7 +492,7 @@ class Standing:
     echoes: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Decision:
     """A recorded verdict; `attempt` is the number of attempts that were made before it.
 

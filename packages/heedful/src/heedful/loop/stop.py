@@ -260,9 +260,11 @@ def uncounted(
     A draft is no answer. Without answers, all is well.
     """
     answers = [attempt for attempt in attempts if not attempt.draft]
-    limited = set[str]().union(
-        *(getattr(rule, "counted_units", ()) for rule in limits if answers)
-    )
+    if not answers:
+        return []
+    limited = set[str]()
+    for rule in limits:
+        limited.update(getattr(rule, "counted_units", ()))
     units = [unit for unit in REPORTED_UNITS if unit in limited]
     for answer in answers:
         units = [unit for unit in units if not answer.reports(unit)]
