@@ -19,7 +19,6 @@ ALONE = (
     "display",
     "notebook",
     "errors",
-    "frozen",
     "validation",
     "store/head",
     "store/records",

@@ -32,7 +32,7 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import CodeType
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.refusal import (
@@ -42,7 +42,6 @@ from heedful.checks.refusal import (
     refuses,
 )
 from heedful.errors import UserCode
-from heedful.frozen import typed_frozen
 from heedful.lessons.lesson import Match
 from heedful.lessons.render import as_text
 from heedful.lessons.scope import short_digest
@@ -63,6 +62,7 @@ from heedful.validation import (
     Fields,
     as_float,
     refuses_unknown_options,
+    typed_frozen,
 )
 
 P = ParamSpec("P")
@@ -179,29 +179,6 @@ def read_iterator(value: Any) -> Any:
     return Yielded(value) if is_iterator else value
 
 
-class _Parameters(NamedTuple):
-    """The parameters of a function that a caller may fill.
-
-    The first `required` of the `positional` ones have no default. `is_open` is true
-    with `*args`.
-    """
-
-    positional: Sequence[str]
-    keyword_only: Sequence[str]
-    required: int
-    is_open: bool
-
-    def second(self, names: Sequence[str]) -> str | None:
-        """Return the parameter for a second argument: see `second_parameter`."""
-        positional = self.positional
-        for name in names:
-            if name in (*positional[2:], *self.keyword_only):
-                return name
-        is_second = self.required > 1 or (self.is_open and len(positional) < 2)
-        is_named = len(positional) > 1 and positional[1] in names
-        return "" if is_second or is_named else None
-
-
 @lru_cache(1024)
 def _second_in_code(
     code: CodeType, bound: int, defaults: int, names: Sequence[str]
@@ -212,13 +189,34 @@ def _second_in_code(
     """
     count = code.co_argcount
     positional = code.co_varnames[bound:count]
-    parameters = _Parameters(
-        positional,
-        code.co_varnames[count : count + code.co_kwonlyargcount],
+    return _second_of(
+        names,
+        positional=positional,
+        keyword_only=code.co_varnames[count : count + code.co_kwonlyargcount],
         required=len(positional) - defaults,
         is_open=bool(code.co_flags & inspect.CO_VARARGS),
     )
-    return parameters.second(names)
+
+
+def _second_of(
+    names: Sequence[str],
+    *,
+    positional: Sequence[str],
+    keyword_only: Sequence[str],
+    required: int,
+    is_open: bool,
+) -> str | None:
+    """Return what `second_parameter` does, for parameters that a caller may fill.
+
+    The first `required` of the `positional` ones have no default. `is_open` is true
+    with `*args`.
+    """
+    for name in names:
+        if name in (*positional[2:], *keyword_only):
+            return name
+    is_second = required > 1 or (is_open and len(positional) < 2)
+    is_named = len(positional) > 1 and positional[1] in names
+    return "" if is_second or is_named else None
 
 
 def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str | None:
@@ -230,13 +228,10 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
     >>> second_parameter(lambda task, code=7, *, hint: "", ("hint",))
     'hint'
     """
-    code = getattr(function, "__code__", None)
-    called: Any = function
-    is_bound = hasattr(function, "__self__")
-    if code is None:
-        called = type(function).__call__
-        code = getattr(called, "__code__", None)
-        is_bound = True
+    has_code = hasattr(function, "__code__")
+    called: Any = function if has_code else type(function).__call__
+    code = getattr(called, "__code__", None)
+    is_bound = not has_code or hasattr(function, "__self__")
 
     # Reading the code takes a tenth of the time that a signature takes.
     if code and not hasattr(function, "__wrapped__"):
@@ -249,12 +244,13 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
     except ValueError:  # some functions written in C have no signature
         return ""
     in_place = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    return _Parameters(
-        [parameter.name for parameter in in_place],
-        [p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
+    return _second_of(
+        names,
+        positional=[parameter.name for parameter in in_place],
+        keyword_only=[p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
         required=sum(p.default is p.empty for p in in_place),
         is_open=any(p.kind == p.VAR_POSITIONAL for p in parameters),
-    ).second(names)
+    )
 
 
 def with_second(

@@ -33,7 +33,6 @@ from heedful.drive.journal import (
     decision_entry,
 )
 from heedful.drive.judgement import FUNCTION_JUDGE, Judges, find_repeat
-from heedful.frozen import typed_frozen
 from heedful.lessons.lesson import Match
 from heedful.loop import decide, record, stop
 from heedful.loop.runs import RaisedError, StageHead, with_stage_feedback
@@ -41,6 +40,7 @@ from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import ladders
 from heedful.store.records import JournalEntry
+from heedful.validation import typed_frozen
 
 # Writes the hint for the next attempt of a stage, from the advice of its memory.
 _log = logging.getLogger("heedful")

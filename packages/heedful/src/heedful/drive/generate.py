@@ -34,7 +34,6 @@ from heedful.errors import (
     describe,
     place_of,
 )
-from heedful.frozen import typed_frozen
 from heedful.lessons.render import as_messages, as_text
 from heedful.loop import codec
 from heedful.loop.ladder import MAX_RUNGS, Allowance
@@ -71,6 +70,7 @@ from heedful.validation import (
     check_number,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
@@ -504,7 +504,7 @@ async def _ask_function(
 
     if not answers:
         # A pair without a usage is a list of two candidates.
-        candidates = result if isinstance(result, list | tuple) else [result]
+        candidates = result if isinstance(result, (list, tuple)) else [result]
         candidates = candidates or [None]
         for candidate in candidates:
             answers += _answers_in(candidate)

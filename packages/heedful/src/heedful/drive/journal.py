@@ -295,10 +295,10 @@ class Lease:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self.store is not None:
             self._let_go(error)
-        if isinstance(error, StoreInDoubt):
-            has_key = error.key and error.argument == "key"
-            if not has_key:
-                raise StoreInDoubt(error.what, key=self.id, argument="id") from error
+        if isinstance(error, StoreInDoubt) and (
+            not error.key or error.argument == "id"
+        ):
+            raise StoreInDoubt(error.what, key=self.id, argument="id") from error
 
     def _let_go(self, error: BaseException | None) -> None:
         """End the lease, after this `error`. Raises LeaseLost if it ended before."""

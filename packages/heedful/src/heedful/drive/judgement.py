@@ -21,12 +21,11 @@ from heedful.checks.output import Output, read_output, remaining_fault
 from heedful.checks.refusal import RefusedAnswer, Refusing, refused_answer, refuses
 from heedful.drive.generate import CandidateBatch, Producer, choose_best
 from heedful.drive.journal import LoopMemory
-from heedful.frozen import typed_frozen
 from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
 from heedful.loop.decide import triggers
 from heedful.loop.similarity import find_near_repeat
-from heedful.validation import MAX_LISTED_ITEMS
+from heedful.validation import MAX_LISTED_ITEMS, typed_frozen
 
 # The judge of a loop without any other whose function refuses answers by raising.
 FUNCTION_JUDGE = (record.ANSWER_CHECK,)

@@ -1,10 +1,9 @@
 """The result of a loop that was driven in this process."""
 
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Generic, TypeVar
 
 from heedful.display import line_text, screen_text
-from heedful.frozen import typed_frozen
 from heedful.lessons.briefing import Briefing
 from heedful.loop import decide, record
 from heedful.loop.explain import Explanation, explain
@@ -14,7 +13,7 @@ from heedful.notebook import html_form
 C = TypeVar("C")
 
 
-@typed_frozen(repr=False)
+@dataclass(frozen=True, repr=False)
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 

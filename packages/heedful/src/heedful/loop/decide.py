@@ -10,7 +10,6 @@ from functools import reduce
 from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
-from heedful.frozen import typed_frozen
 from heedful.loop.feedback import feedback
 from heedful.loop.ladder import Ladder, rung_label
 from heedful.loop.record import (
@@ -40,7 +39,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.sanitize import clean
-from heedful.validation import MAX_SCORE, refuses_unknown_options, require
+from heedful.validation import MAX_SCORE, refuses_unknown_options, require, typed_frozen
 
 
 @refuses_unknown_options
@@ -444,16 +443,15 @@ def _find_stops(
     """Return the stops by precedence, each with the rules whose override lifts it."""
     stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
-        figures: dict[str, object] = {"why": loop.cancelled}
-        stops.append((Stop("cancelled", figures=figures), frozenset()))
+        stops.append((Stop("cancelled", figures={"why": loop.cancelled}), frozenset()))
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         # Who raised about a candidate gave it no score; the next one may get it.
         raised = evaluation and any(finding.raised for finding in evaluation.findings)
         if not raised and (missing or evaluation is None):
-            figures = {"scores": [goal.score for goal in missing]}
-            stops.append((Stop("unscored", figures=figures), frozenset()))
+            scores = [goal.score for goal in missing]
+            stops.append((Stop("unscored", figures={"scores": scores}), frozenset()))
 
     for rule in policy.rules:
         stop = ask(rule, loop)

@@ -1,7 +1,8 @@
 """The records of a loop: goals, findings, evaluations, attempts, overrides and usage.
 
-All records are frozen. The best attempt, the improvements and the total cost are
-computed from the attempts, never stored. Scores are compared in integer thousandths.
+No record changes; `typed_frozen` says who sees to that. The best attempt, the
+improvements and the total cost are computed from the attempts, never stored. Scores are
+compared in integer thousandths.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from heedful.errors import InvalidInput
-from heedful.frozen import typed_frozen
 from heedful.loop.finding_key import default_key, distances_in
 from heedful.loop.ladder import (
     Climb,
@@ -32,6 +32,7 @@ from heedful.validation import (
     check_share,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 if TYPE_CHECKING:
@@ -297,13 +298,9 @@ class Evaluation:
             check_number("preference", self.preference, -MAX_SCORE, MAX_SCORE)
         if self.met is not None:
             check_share("met", self.met)
-        if self.scores:
-            self._check_scores()
+        if not self.scores:
+            return
 
-    def _check_scores(self) -> None:
-        """Raise InvalidInput for a score that is no number; one of numpy becomes one of
-        Python.
-        """
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= MAX_SCORE:
                 raise InvalidInput(
@@ -312,6 +309,7 @@ class Evaluation:
                     "a number within ±1e12; leave it out if unknown",
                 )
 
+        # Numbers of numpy become floats.
         if not all(isinstance(value, int | float) for value in self.scores.values()):
             scores = {name: float(score) for name, score in self.scores.items()}
             object.__setattr__(self, "scores", scores)
@@ -456,7 +454,9 @@ def as_data(value: Any) -> Any:
 
     An object with a value that is no JSON is returned unchanged, too.
     """
-    dump = None if isinstance(value, str | type) else getattr(value, "model_dump", None)
+    dump = (
+        None if isinstance(value, (str, type)) else getattr(value, "model_dump", None)
+    )
     if dump is None:
         return value
     try:

@@ -20,7 +20,6 @@ from functools import reduce
 from typing import Any, ClassVar, Literal
 
 from heedful.errors import InvalidInput
-from heedful.frozen import typed_frozen
 from heedful.loop.ladder import REPORTED_UNITS, Allowance
 from heedful.loop.record import (
     Attempt,
@@ -37,6 +36,7 @@ from heedful.validation import (
     check_number,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 StopRule = Callable[[Loop], "Stop | str | None"]
@@ -262,13 +262,10 @@ def uncounted(
     answers = [attempt for attempt in attempts if not attempt.draft]
     if not answers:
         return []
-    limited = set[str]()
-    for rule in limits:
-        limited.update(getattr(rule, "counted_units", ()))
-    units = [unit for unit in REPORTED_UNITS if unit in limited]
+    units = {unit for rule in limits for unit in getattr(rule, "counted_units", ())}
     for answer in answers:
-        units = [unit for unit in units if not answer.reports(unit)]
-    return units
+        units = {unit for unit in units if not answer.reports(unit)}
+    return [unit for unit in REPORTED_UNITS if unit in units]
 
 
 @refuses_unknown_options

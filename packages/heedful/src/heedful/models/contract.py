@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
-from heedful.frozen import typed_frozen
 from heedful.loop.record import Finding, Usage
-from heedful.validation import Fields
+from heedful.validation import Fields, typed_frozen
 
 Role = Literal["system", "user", "assistant"]
 # A function that shows how a download proceeds. It is called with the name of the

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.frozen import typed_frozen
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 if TYPE_CHECKING:
     from heedful.loop.ladder import Ladder

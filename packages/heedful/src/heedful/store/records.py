@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from heedful.frozen import typed_frozen
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
@@ -22,7 +21,7 @@ from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import RaisedError, StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
