@@ -1,10 +1,23 @@
 """The best attempt of a loop, and which attempts improve on those before."""
 
+import copy
+import pickle
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
-from heedful.loop.record import Evaluation, Finding, Improvement, Loop
+from heedful.checks.evaluate import Context
+from heedful.loop.decide import Again, Done, Trigger
+from heedful.loop.record import (
+    Candidate,
+    Evaluation,
+    Finding,
+    Improvement,
+    Loop,
+    Usage,
+)
 from heedful.testing import history
 from tests.loop import support
 from tests.loop.support import (
@@ -210,3 +223,30 @@ def test_an_attempt_improves_only_if_it_becomes_the_best(loop, gain):
     assert all(leads for better, leads in zip(improved, leading, strict=True) if better)
     # Each attempt that becomes the best improves if a thousandth is enough.
     assert replace(loop, improves=Improvement(0.001)).improved == leading
+
+
+RECORDS = (
+    pytest.param(Usage(1, cost=0.5), id="usage"),
+    pytest.param(Finding("words", "3 words", key="words<=2"), id="finding"),
+    pytest.param(Candidate.of("a b"), id="candidate"),
+    pytest.param(Trigger("words", "3 words"), id="trigger"),
+    pytest.param(Again(feedback="shorter"), id="verdict to go on"),
+    pytest.param(Done(1, passed=True), id="verdict that ends"),
+    pytest.param(Context("task", hint="shorter"), id="context"),
+)
+
+
+@pytest.mark.parametrize("record", [*RECORDS, pytest.param(history("a"), id="loop")])
+def test_the_records_of_an_attempt_are_pickled(record: Any) -> None:
+    assert pickle.loads(pickle.dumps(record)) == record
+
+
+@pytest.mark.parametrize("record", [*RECORDS, pytest.param(history("a"), id="loop")])
+def test_the_records_of_an_attempt_are_copied(record: Any) -> None:
+    assert copy.deepcopy(record) == record
+    assert replace(record) == record
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_equal_records_of_an_attempt_are_one_in_a_set(record: Any) -> None:
+    assert {record, copy.copy(record)} == {record}

@@ -26,13 +26,13 @@ from collections.abc import (
     Sequence,
 )
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import lru_cache, partial, wraps
 from itertools import chain
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import CodeType
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.refusal import (
@@ -62,6 +62,7 @@ from heedful.validation import (
     Fields,
     as_float,
     refuses_unknown_options,
+    typed_frozen,
 )
 
 P = ParamSpec("P")
@@ -70,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_KEPT_FINDINGS = 100  # of an attempt and a level; nobody reads more
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Context:
     """The attempt in which a check, an evaluator or a generator is called.
 
@@ -139,7 +140,7 @@ async def call(
                 value = _call_function(function, *arguments)
 
             # Only what waits can be cancelled, and needs a task.
-            if hasattr(value, "__await__") or isinstance(value, AsyncIterator):
+            if hasattr(value, "__await__") or hasattr(value, "__anext__"):
                 value = await in_own_task(_await_value(value))
             return value
     finally:
@@ -173,30 +174,9 @@ def _call_function(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def read_iterator(value: Any) -> Any:
     """Return what an iterator yields, and any other value unchanged."""
-    return Yielded(value) if isinstance(value, Iterator) else value
-
-
-class _Parameters(NamedTuple):
-    """The parameters of a function that a caller may fill.
-
-    The first `required` of the `positional` ones have no default. `is_open` is true
-    with `*args`.
-    """
-
-    positional: Sequence[str]
-    keyword_only: Sequence[str]
-    required: int
-    is_open: bool
-
-    def second(self, names: Sequence[str]) -> str | None:
-        """Return the parameter for a second argument: see `second_parameter`."""
-        positional = self.positional
-        for name in names:
-            if name in (*positional[2:], *self.keyword_only):
-                return name
-        is_second = self.required > 1 or (self.is_open and len(positional) < 2)
-        is_named = len(positional) > 1 and positional[1] in names
-        return "" if is_second or is_named else None
+    # Nearly no value has the method, and the check of a class takes ten times as long.
+    is_iterator = hasattr(value, "__next__") and isinstance(value, Iterator)
+    return Yielded(value) if is_iterator else value
 
 
 @lru_cache(1024)
@@ -209,13 +189,34 @@ def _second_in_code(
     """
     count = code.co_argcount
     positional = code.co_varnames[bound:count]
-    parameters = _Parameters(
-        positional,
-        code.co_varnames[count : count + code.co_kwonlyargcount],
+    return _second_of(
+        names,
+        positional=positional,
+        keyword_only=code.co_varnames[count : count + code.co_kwonlyargcount],
         required=len(positional) - defaults,
         is_open=bool(code.co_flags & inspect.CO_VARARGS),
     )
-    return parameters.second(names)
+
+
+def _second_of(
+    names: Sequence[str],
+    *,
+    positional: Sequence[str],
+    keyword_only: Sequence[str],
+    required: int,
+    is_open: bool,
+) -> str | None:
+    """Return what `second_parameter` does, for parameters that a caller may fill.
+
+    The first `required` of the `positional` ones have no default. `is_open` is true
+    with `*args`.
+    """
+    for name in names:
+        if name in (*positional[2:], *keyword_only):
+            return name
+    is_second = required > 1 or (is_open and len(positional) < 2)
+    is_named = len(positional) > 1 and positional[1] in names
+    return "" if is_second or is_named else None
 
 
 def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str | None:
@@ -227,13 +228,10 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
     >>> second_parameter(lambda task, code=7, *, hint: "", ("hint",))
     'hint'
     """
-    code = getattr(function, "__code__", None)
-    called: Any = function
-    is_bound = hasattr(function, "__self__")
-    if code is None:
-        called = type(function).__call__
-        code = getattr(called, "__code__", None)
-        is_bound = True
+    has_code = hasattr(function, "__code__")
+    called: Any = function if has_code else type(function).__call__
+    code = getattr(called, "__code__", None)
+    is_bound = not has_code or hasattr(function, "__self__")
 
     # Reading the code takes a tenth of the time that a signature takes.
     if code and not hasattr(function, "__wrapped__"):
@@ -246,19 +244,22 @@ def second_parameter(function: Callable[..., Any], names: Sequence[str]) -> str 
     except ValueError:  # some functions written in C have no signature
         return ""
     in_place = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    return _Parameters(
-        [parameter.name for parameter in in_place],
-        [p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
+    return _second_of(
+        names,
+        positional=[parameter.name for parameter in in_place],
+        keyword_only=[p.name for p in parameters if p.kind == p.KEYWORD_ONLY],
         required=sum(p.default is p.empty for p in in_place),
         is_open=any(p.kind == p.VAR_POSITIONAL for p in parameters),
-    ).second(names)
+    )
 
 
 def with_second(
-    function: Callable[..., Any], first: Any, second: Any, names: Sequence[str]
+    function: Callable[..., Any], first: Any, second: Any, parameter: str | None
 ) -> partial[Any]:
-    """Return the call of a function with `first` and, if it takes it, `second`."""
-    parameter = second_parameter(function, names)
+    """Return the call of a function with `first` and, if it takes it, `second`.
+
+    `parameter` is what `second_parameter` returned for the function.
+    """
     if parameter is None:
         return partial(function, first)
     if parameter:
@@ -478,7 +479,7 @@ def _fault_of(candidate: Any, at: Context) -> Finding | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class _Judge:
     """A check or the evaluator; `is_refused` if an earlier one refused the candidate.
 
@@ -563,7 +564,8 @@ class _Judge:
         tries = self.tries
         failed = partial(errors.CheckFailed, rule_name(check))
         thread = not getattr(check, "pure", False) and blocking(check)
-        ask = with_second(check, candidate, attempt, CONTEXT_PARAMETERS)
+        parameter = second_parameter(check, CONTEXT_PARAMETERS)
+        ask = with_second(check, candidate, attempt, parameter)
 
         while True:
             tries -= 1
@@ -708,7 +710,9 @@ def _is_accepted_value(answer: Any, candidate: Any) -> bool:
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
     """Return the answer of a check as a list of findings, texts and truth values."""
-    if answer is None or isinstance(answer, bool | str | Finding):
+    if isinstance(answer, list):
+        return answer
+    if answer is None or isinstance(answer, (bool, str, Finding)):
         return [answer]
     if isinstance(answer, Evaluation):
         return answer.findings

@@ -412,11 +412,11 @@ def remaining_fault(fault: Finding | None, judges: Iterable[Any]) -> Finding | N
     A judge with a schema wants the arguments of a call, those of several calls if its
     schema takes a list.
     """
+    if fault is None:
+        return None
     schemas = [judge.schema for judge in judges if hasattr(judge, "schema")]
     wanted = {CALL_KEY: bool(schemas), CALLS_KEY: any(map(takes_list, schemas))}
-    if fault is not None and wanted.get(fault.key):
-        return None
-    return fault
+    return None if wanted.get(fault.key) else fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ from heedful.validation import (
     check_number,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
@@ -197,17 +198,19 @@ class Rung:
             check_number("cost", self.cost, low=1e-9, high=MAX_SCORE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Producer:
     """What makes the candidates of one rung of a loop.
 
-    A call of `generate` blocks its thread if it `blocks`. `model` is the name of its
-    model, "" if it is unknown. Only a rung with a limit has an `allowance`. `output` is
-    the declared type of the candidates.
+    A call of `generate` blocks its thread if it `blocks`, and gets the feedback as its
+    `hint_parameter` (see `second_parameter`). `model` is the name of its model, "" if
+    it is unknown. Only a rung with a limit has an `allowance`. `output` is the declared
+    type of the candidates.
     """
 
     generate: Generate | Writer
     blocks: bool
+    hint_parameter: str | None = None
     model: str = ""
     price: float | None = None
     allowance: Allowance | None = None
@@ -235,8 +238,7 @@ class Producer:
         if isinstance(self.generate, Writer):
             return ""
         # A decorated function is called by another one, which knows its parameters.
-        parameter = second_parameter(self.generate, HINT_PARAMETERS)
-        hears = getattr(self.generate, "hears", parameter is not None)
+        hears = getattr(self.generate, "hears", self.hint_parameter is not None)
         return "" if hears else self.name or "the function"
 
     async def produce(self, context: Context) -> CandidateBatch:
@@ -244,7 +246,7 @@ class Producer:
         generate = self.generate
         if not isinstance(generate, Writer):
             ask = with_second(
-                generate, context.task, whole_hint(context), HINT_PARAMETERS
+                generate, context.task, whole_hint(context), self.hint_parameter
             )
             return self.with_price(
                 await _ask_function(
@@ -345,7 +347,12 @@ def _producer(rung: Generator, model: str = "") -> Producer:
     if isinstance(generate, Writer):
         model = model or generate.model.name
         return Producer(generate=generate, blocks=False, model=model)
-    return Producer(generate=generate, blocks=blocking(generate), model=model)
+    return Producer(
+        generate=generate,
+        blocks=blocking(generate),
+        hint_parameter=second_parameter(generate, HINT_PARAMETERS),
+        model=model,
+    )
 
 
 def _check_arguments(producer: Producer) -> None:
@@ -356,7 +363,7 @@ def _check_arguments(producer: Producer) -> None:
     function = producer.generate
     if isinstance(function, Writer):
         return
-    ask = with_second(function, "task", "hint", HINT_PARAMETERS)
+    ask = with_second(function, "task", "hint", producer.hint_parameter)
     if inspect.isfunction(function) and not hasattr(function, "__wrapped__"):
         # Reading the code, which is enough for most, takes a tenth of the time.
         code = function.__code__
@@ -391,7 +398,7 @@ def generator(generate: Generate | Writer | Model) -> Generate | Writer:
     return cast("Generate | Writer", generate)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class CandidateBatch:
     """The candidates of one attempt, at least one, their cost, and who wrote them.
 
@@ -497,7 +504,7 @@ async def _ask_function(
 
     if not answers:
         # A pair without a usage is a list of two candidates.
-        candidates = result if isinstance(result, list | tuple) else [result]
+        candidates = result if isinstance(result, (list, tuple)) else [result]
         candidates = candidates or [None]
         for candidate in candidates:
             answers += _answers_in(candidate)

@@ -16,8 +16,8 @@ import json
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar, cast
@@ -163,20 +163,6 @@ def override_entry(
     return replace(entry, overrides=overrides, answer=verdict)
 
 
-@contextmanager
-def resumed_by(id: str) -> Iterator[None]:
-    """Say in a StoreInDoubt of the block that the loop or run `id` may be resumed.
-
-    It keeps the key of a call within the block, such as that of an override.
-    """
-    try:
-        yield
-    except StoreInDoubt as doubt:
-        if doubt.key and doubt.argument == "key":
-            raise
-        raise StoreInDoubt(doubt.what, key=id, argument="id") from doubt
-
-
 async def override_once(
     store: Store,
     scope: Scope,
@@ -268,6 +254,9 @@ class Lease:
     `open`, before the first attempt. Any other loop is created by its first entry. The
     first decision of this process also writes the loop's goals and policy, if they
     differ from the stored ones. Without a store there is nothing to hold.
+
+    A StoreInDoubt of its `with` block says that the loop or run may be resumed by its
+    id. It keeps the key of a call within the block, such as that of an override.
     """
 
     def __init__(
@@ -304,9 +293,15 @@ class Lease:
         self._heartbeats.append(asyncio.create_task(self._beat()))
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if self.store is None:
-            return
+        if self.store is not None:
+            self._let_go(error)
+        if isinstance(error, StoreInDoubt) and (
+            not error.key or error.argument == "id"
+        ):
+            raise StoreInDoubt(error.what, key=self.id, argument="id") from error
 
+    def _let_go(self, error: BaseException | None) -> None:
+        """End the lease, after this `error`. Raises LeaseLost if it ended before."""
         self._timer.cancel()
         loops.working_drivers.discard(self.owner)
 

@@ -6,7 +6,7 @@ own answer by an exception has judged it, too.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from heedful import errors
@@ -25,7 +25,7 @@ from heedful.lessons.check_findings import add_findings
 from heedful.loop import record, stop
 from heedful.loop.decide import triggers
 from heedful.loop.similarity import find_near_repeat
-from heedful.validation import MAX_LISTED_ITEMS
+from heedful.validation import MAX_LISTED_ITEMS, typed_frozen
 
 # The judge of a loop without any other whose function refuses answers by raising.
 FUNCTION_JUDGE = (record.ANSWER_CHECK,)
@@ -48,7 +48,7 @@ def find_repeat(
     return find_near_repeat(candidate, loop.of_rung().attempts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Judges:
     """What judges the candidates of a loop, each by its `names`.
 

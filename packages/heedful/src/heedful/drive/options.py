@@ -22,7 +22,7 @@ from heedful.checks.evaluate import Check, Evaluate
 from heedful.checks.refusal import Refusing
 from heedful.drive import journal
 from heedful.drive.generate import Producer, Revise
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import DEFAULT_SCOPE, Scope
 from heedful.lessons.telling import Tell, check_tell
 from heedful.loop import decide, policies, record
 from heedful.loop.ladder import Ladder
@@ -176,9 +176,9 @@ def open_places(
         memory = client.at_address(memory, project)
     if hasattr(memory, "render_text"):
         place = None if isinstance(store, UnchosenName) else store
-        return cast("Client", memory), open_beside(place, None), scope or Scope()
+        return cast("Client", memory), open_beside(place, None), scope or DEFAULT_SCOPE
     if memory is None:
-        return None, open_beside(store, None), scope or Scope()
+        return None, open_beside(store, None), scope or DEFAULT_SCOPE
     memory = open_memory(memory, scope)
     return memory, open_beside(store, memory.store), scope or memory.scope
 

@@ -46,7 +46,7 @@ from heedful.drive.options import (
 )
 from heedful.drive.result import Result
 from heedful.lessons.briefing import Briefing
-from heedful.loop import codec, decide, policies, record, stop
+from heedful.loop import codec, decide, policies, record
 from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
@@ -327,7 +327,7 @@ class Run(LoopSettings[C]):
         stored loop reads its state from the journal again.
         """
         async with self._lock:
-            with journal.resumed_by(self.id), self._lease:
+            with self._lease:
                 if self._state is None:
                     self._state = await self._open()
 
@@ -378,7 +378,7 @@ class Run(LoopSettings[C]):
         if self.policy.counts_scope:
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
-        if stop.has_user_code(self.policy.rules):
+        if self.policy.has_user_code:
             needed = await self._lease.needed(self.memory_key or "")
             state = replace(state, loop=replace(state.loop, needed=needed))
 

@@ -14,7 +14,7 @@ from heedful.lessons.commands import option_words, quote_words, release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.words import compiled
 from heedful.redact import redact
-from heedful.validation import refuses_unknown_options, require
+from heedful.validation import refuses_unknown_options, require, typed_frozen
 
 JudgedState = Literal["verified", "quarantined", "retired", "superseded"]
 State = Literal["unverified", JudgedState]
@@ -45,7 +45,7 @@ _LESSON_COMMAND_PATTERN = (
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Scope:
     """A tenant and one of its projects; memory and loops belong to one scope."""
 
@@ -70,6 +70,9 @@ class Scope:
     def seed(self) -> str:
         """The text from which draws and digests of this scope are made."""
         return f"{self.tenant}\0{self.project}"
+
+
+DEFAULT_SCOPE = Scope()
 
 
 def short_digest(text: str) -> str:
@@ -155,7 +158,7 @@ def name_tenant(command: str, tenant: str) -> str:
     >>> name_tenant("heedful quarantine list", "--help")
     'heedful quarantine list --tenant=--help'
     """
-    if not command or tenant == Scope().tenant:
+    if not command or tenant == DEFAULT_SCOPE.tenant:
         return command
     return f"{command} {quote_words(option_words('tenant', tenant))}"
 
@@ -175,7 +178,7 @@ def name_scope(text: str, scope: Scope) -> str:
     settings = [
         f"HEEDFUL_{name.upper()}={quote_words([value])} "
         for name, value in asdict(scope).items()
-        if value != getattr(Scope(), name)
+        if value != getattr(DEFAULT_SCOPE, name)
     ]
     return compiled(_LESSON_COMMAND_PATTERN).sub(
         lambda command: f"{''.join(settings)}{command[0]}", text

@@ -100,12 +100,12 @@ def _plain_value(value: Any, redacts: bool) -> Any:
         # What a check returns is redacted at once.
         is_clean = isinstance(value, Evaluation)
         return to_document(value, redacts=redacts and not is_clean)
-    if isinstance(value, Mapping):
-        value = dict(value)
-    elif isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         if any(map(is_dataclass, value)):
             return [_plain_value(item, redacts) for item in value]
         value = [_plain_value(item, redacts=False) for item in value]
+    elif isinstance(value, (dict, Mapping)):
+        value = dict(value)
     return redact_data(value) if redacts and value else value
 
 

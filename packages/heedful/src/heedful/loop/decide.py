@@ -35,10 +35,11 @@ from heedful.loop.stop import (
     StopRule,
     ask,
     flat,
+    has_user_code,
     rule_name,
 )
 from heedful.sanitize import clean
-from heedful.validation import MAX_SCORE, refuses_unknown_options, require
+from heedful.validation import MAX_SCORE, refuses_unknown_options, require, typed_frozen
 
 
 @refuses_unknown_options
@@ -100,12 +101,17 @@ class Policy:
         return tuple(rule for rule in self.rules if isinstance(rule, Budget))
 
     @lazy
+    def has_user_code(self) -> bool:
+        """Whether a rule, or a member of an `All`, is user code."""
+        return has_user_code(self.rules)
+
+    @lazy
     def counts_scope(self) -> bool:
         """Whether a rule counts in earlier loops, too."""
         return any(getattr(part, "across", "") == "scope" for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Trigger:
     """One reason to try again; `code` is the name of a failed check or of a missed
     score.
@@ -119,7 +125,7 @@ class Trigger:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class LiftedStop(Stop):
     """A stop that was suspended: `by` whom, and the index of the `override` in the
     loop.
@@ -129,7 +135,7 @@ class LiftedStop(Stop):
     override: int
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Again:
     """The verdict to make another attempt; the overrides in `lifted` count as used once
     more.
@@ -145,7 +151,7 @@ class Again:
     climbed: tuple[Stop, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Done:
     """The verdict that ends a loop; `best` is the number of its best attempt, if
     any.
@@ -437,16 +443,15 @@ def _find_stops(
     """Return the stops by precedence, each with the rules whose override lifts it."""
     stops: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
-        figures: dict[str, object] = {"why": loop.cancelled}
-        stops.append((Stop("cancelled", figures=figures), frozenset()))
+        stops.append((Stop("cancelled", figures={"why": loop.cancelled}), frozenset()))
 
     if policy.unscored == "stop" and loop.attempts:
         missing = evaluation.unscored(loop.goals) if evaluation else loop.goals
         # Who raised about a candidate gave it no score; the next one may get it.
         raised = evaluation and any(finding.raised for finding in evaluation.findings)
         if not raised and (missing or evaluation is None):
-            figures = {"scores": [goal.score for goal in missing]}
-            stops.append((Stop("unscored", figures=figures), frozenset()))
+            scores = [goal.score for goal in missing]
+            stops.append((Stop("unscored", figures={"scores": scores}), frozenset()))
 
     for rule in policy.rules:
         stop = ask(rule, loop)
@@ -471,7 +476,7 @@ def _liftable_names(rules: Iterable[StopRule]) -> frozenset[str]:
     return LIFTABLE_RULES & {rule_name(part) for part in flat(rules)}
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Standing:
     """How close a loop was to its limits at a decision.
 
@@ -485,7 +490,7 @@ class Standing:
     echoes: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Decision:
     """A recorded verdict; `attempt` is the number of attempts that were made before it.
 

@@ -36,13 +36,14 @@ from heedful.validation import (
     check_number,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 StopRule = Callable[[Loop], "Stop | str | None"]
 Figures = Mapping[str, Any]  # JSON data
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Stop:
     """Why the rule with the name `rule` stops a loop.
 
@@ -259,13 +260,12 @@ def uncounted(
     A draft is no answer. Without answers, all is well.
     """
     answers = [attempt for attempt in attempts if not attempt.draft]
-    limited = set[str]().union(
-        *(getattr(rule, "counted_units", ()) for rule in limits if answers)
-    )
-    units = [unit for unit in REPORTED_UNITS if unit in limited]
+    if not answers:
+        return []
+    units = {unit for rule in limits for unit in getattr(rule, "counted_units", ())}
     for answer in answers:
-        units = [unit for unit in units if not answer.reports(unit)]
-    return units
+        units = {unit for unit in units if not answer.reports(unit)}
+    return [unit for unit in REPORTED_UNITS if unit in units]
 
 
 @refuses_unknown_options

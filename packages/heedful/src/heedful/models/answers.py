@@ -227,7 +227,7 @@ def answer_of(value: Any) -> Answer | None:
     """
     if isinstance(value, Answer):
         return value
-    if isinstance(value, str | Mapping):
+    if isinstance(value, (str, Mapping)):
         return None
     return _read_answer(value)
 

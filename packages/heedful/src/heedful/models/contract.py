@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 from heedful.loop.record import Finding, Usage
-from heedful.validation import Fields
+from heedful.validation import Fields, typed_frozen
 
 Role = Literal["system", "user", "assistant"]
 # A function that shows how a download proceeds. It is called with the name of the
@@ -38,7 +38,7 @@ class ToolCall(NamedTuple):
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Answer:
     """An answer's text, its usage, how it ended, and the model that wrote it.
 

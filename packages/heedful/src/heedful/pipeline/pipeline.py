@@ -30,7 +30,7 @@ from heedful.checks.output import declared_output, read_output
 from heedful.checks.refusal import Refusing
 from heedful.display import counted
 from heedful.drive.generate import Generator, Rung, Writer, generator
-from heedful.drive.journal import Journal, Lease, end_entry, resumed_by
+from heedful.drive.journal import Journal, Lease, end_entry
 from heedful.drive.options import LoopSettings, MemoryPlace, open_places
 from heedful.drive.run_loop import Run
 from heedful.lessons.lesson import Match, Scope
@@ -370,7 +370,7 @@ class PipelineRun:
             kind="run",
         )
 
-        with resumed_by(self.id), self._lease:
+        with self._lease:
             run = await self._lease.open(head)
             if pipeline.store is not None:
                 self._stored_loops = await pipeline.store.read(

@@ -8,10 +8,10 @@ imports nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 if TYPE_CHECKING:
     from heedful.loop.ladder import Ladder
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HEAD_FIELDS = ("task", "goals", "policy", "context")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Head:
     """What is stored when a loop begins: its task, and goals and policy as plain data.
 

@@ -21,7 +21,7 @@ from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import RaisedError, StageHead, StageReport, report_stage
 from heedful.store.head import Head as Head  # noqa: PLC0414 - it is a record, too
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
     from heedful.lessons.briefing import Briefing
@@ -182,7 +182,7 @@ class StoredLoop:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class EntryColumns:
     """What an entry writes, as columns without secrets.
 
