@@ -183,9 +183,7 @@ async def _keep_lines(run: CallRun, lines: Sequence[Fields]) -> None:
             if not kept.call or key not in known:
                 known.add(key)
                 events.append(kept)
-    rows = [episodes.event_row(event) for event in events]
-    root = run.host.root
-    await memory.store.write(memory.scope, episodes.append_events, run.id, rows, root)
+    await run.write(events)
 
 
 def _arguments_of(line: Fields) -> Document:

@@ -54,7 +54,8 @@ insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 1, 10, 1, 'key:1f'
 insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
 insert into call_failure
-  values ('two', 'p', '1f', 's', 'name', 'x', 'npm', 'no', 'local', null, 1, 1.5, 2.5);
+  values
+  ('two', 'p', '1f', 's', 'name', 'x', 'npm', 'x', 'no', 'local', null, 1, 1.5, 2.5);
 insert into call_success values ('two', 'p', '1f', 2.5);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into past_call (tenant, project, session, type, call, ended, record, at)

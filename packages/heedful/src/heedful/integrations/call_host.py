@@ -286,11 +286,11 @@ class CallRun:
 
     async def keep(self, *events: Event) -> None:
         """Keep events of the run."""
-        work = self._keep(events)
+        work = self.write(events)
         await self.host.guarded("keep events", work, otherwise=None)
 
-    async def _keep(self, events: Sequence[Event]) -> None:
-        """Record events of the run, without telling anything."""
+    async def write(self, events: Sequence[Event]) -> None:
+        """Keep events of the run, however long it takes. Raises StoreError."""
         await self._record(
             "question", (), events, reader=self.id, budget=TellingBudget()
         )

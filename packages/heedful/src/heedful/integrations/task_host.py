@@ -121,7 +121,7 @@ class PromptRun(CallRun):
         if not isinstance(text, str):
             text = json.dumps(text, default=repr)
         event = Event("user_message", text, call=call)
-        await self._keep([event])
+        await self.write([event])
         return await self._advise(text)
 
     async def _advise(self, task: str) -> Advice:

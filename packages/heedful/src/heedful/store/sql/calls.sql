@@ -22,6 +22,37 @@ where f.tenant = :tenant and f.project = :project and f.digest in (select value 
   and (s.at is null or f.kind not in ('name', 'path'))
 order by f.failed desc, f.source desc;
 
+-- name: may_speak
+-- Whether memory may have something to say about a call with these words, and this text in lower case. What can never be
+-- told is left out: what the reader was told or met, a name or a path that ever worked, and a call that has worked
+-- since, but for one that needs a step before it. The words of a rule that was edited are not known. Only a hook on
+-- SQLite asks: PostgreSQL says yes if there is a rule.
+select 1 as n where exists (
+  select 1 from call_failure f
+  where f.tenant = :tenant and f.project = :project and f.word <> '' and f.word in (select value from json_each(:words))
+    and not exists (
+      select 1 from session_mark m where m.tenant = :tenant and m.project = :project and m.session = :reader
+        and m.mark in ('told ' || f.digest, 'met ' || f.digest)
+    ) and not exists (
+      select 1 from call_success s where s.tenant = :tenant and s.project = :project and s.digest = f.digest
+        and (f.kind in ('name', 'path') or f.kind <> 'contract' and f.failed <= s.at and not exists (
+          select 1 from lesson l where l.id = f.lesson_id and l.mistake like '%"step"%'
+        ))
+    )
+) or exists (
+  select 1 from hardened h join lesson l on l.id = h.lesson_id
+  where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h.kind = 'call'
+    and lower(trim(l.error_type)) in (select value from json_each(:words))
+) or exists (
+  select 1 from lesson l where l.tenant = :tenant and l.project = :project and l.error_type = 'user rule'
+    and not l.unreviewed and l.kind = 'reflection' and l.state in ('unverified', 'verified')
+    and (/*sqlite json_extract(l.data, '$.said') is not l.text or exists ( *//*postgres :text <> '' or exists ( */
+      select 1 from /*sqlite json_each(l.data, '$.triggers') *//*postgres json_each('[]') */ t
+      where t.value in (select value from json_each(:words))
+        /*sqlite or t.value glob '*[^a-z0-9_]*' and instr(:text, t.value) */
+    ))
+);
+
 -- name: brief_calls
 -- What failed in several runs since and has not worked since, what cost most calls first, each with the newest error. A
 -- contract is broken again and again although it was kept in between.
