@@ -10,6 +10,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -33,6 +34,13 @@ MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
 # A busy machine may need more than the time limits of hooks.
 HOOK = (sys.executable, "-P", *patient_hook(lookup_seconds=600.0))
+# The same with its first stage, which ends at what is silent.
+FIRST_STAGE = f"""
+from heedful_agents import hook_start, session_hooks
+{HOOK[-1].replace("hook.run()", "hook_start.run()")}
+"""
+AT_ONCE = 8  # sessions of the project
+QUIET_CALLS = 12 * SOAK  # of each session
 BAD = {"command": "npx jest --ci pads"}
 GOOD = {"command": "npx jest --ci --config jest.json"}
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
@@ -169,6 +177,77 @@ def test_killed_hooks_keep_what_they_answered_and_a_session_teaches_once(
         engine="SQLite",
         times=project.kills,
         at_work=project.at_work,
+        lost=counts.lost,
+        doubled=counts.doubled,
+    )
+
+
+def look(
+    project: Project, session: str, chance: random.Random
+) -> list[tuple[str, str]]:
+    """Let an agent make silent calls; return the events whose hooks ended."""
+    acknowledged: list[tuple[str, str]] = []
+
+    def send(event: str, fields: Mapping[str, Any]) -> bool:
+        """Send an event to its first stage; return True if it was not killed."""
+        with subprocess.Popen(
+            [sys.executable, "-P", "-c", FIRST_STAGE, event],
+            cwd=project.place.folder,
+            env=environment(project.place.home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            head = {"session_id": session, "cwd": str(project.place.folder)}
+            process.stdin.write(json.dumps({**head, **fields}))
+            process.stdin.close()
+            if "tool_use_id" in fields and chance.random() < KILLED_SHARE:
+                time.sleep(chance.random() * project.usual_seconds)
+                project.kills += process.poll() is None
+                process.kill()
+        return process.returncode == 0
+
+    assert send("SessionStart", {"source": "startup"})
+    for number in range(QUIET_CALLS):
+        call = {"tool_name": "Bash", "tool_input": {"command": f"ls {number}"}}
+        fields = {**call, "tool_use_id": f"{session}-{number}"}
+        if send("PreToolUse", fields):
+            acknowledged.append(("tool_call", fields["tool_use_id"]))
+        if send("PostToolUse", {**fields, "tool_response": FINE}):
+            acknowledged.append(("tool_response", fields["tool_use_id"]))
+        if chance.random() < 0.1:
+            assert send("UserPromptSubmit", {"prompt": "Go on."})
+    assert send("UserPromptSubmit", {"prompt": "Go on."})
+    return acknowledged
+
+
+def test_killed_first_stages_keep_what_they_answered(
+    project: Project, ledger: Ledger
+) -> None:
+    acknowledged: dict[str, list[tuple[str, str]]] = {}
+
+    def work(session: str) -> None:
+        acknowledged[session] = look(project, session, random.Random(session))
+
+    names = [f"s{number}" for number in range(AT_ONCE)]
+    threads = [threading.Thread(target=work, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(acknowledged) == names
+    counts = Counts()
+    kept = project.rows("select type, call from event where call <> ''")
+    for events in acknowledged.values():
+        counts.lost += len(set(events) - set(kept))
+    counts.doubled += len(kept) - len(set(kept))
+    assert project.rows("pragma integrity_check") == HEALTHY
+    ledger.settle(
+        what="kill -9 of the first stage of hooks, in eight sessions at once",
+        engine="SQLite",
+        times=project.kills,
+        at_work=project.kills,
         lost=counts.lost,
         doubled=counts.doubled,
     )
