@@ -238,10 +238,10 @@ def test_killed_first_stages_keep_what_they_answered(
         thread.join()
     assert sorted(acknowledged) == names
     counts = Counts()
-    kept = project.rows("select type, call from event where call <> ''")
+    stored_events = project.rows("select type, call from event where call <> ''")
     for events in acknowledged.values():
-        counts.lost += len(set(events) - set(kept))
-    counts.doubled += len(kept) - len(set(kept))
+        counts.lost += len(set(events) - set(stored_events))
+    counts.doubled += len(stored_events) - len(set(stored_events))
     assert project.rows("pragma integrity_check") == HEALTHY
     ledger.settle(
         what="kill -9 of the first stage of hooks, in eight sessions at once",

@@ -96,12 +96,12 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     start_work: Callable[[str, str, Path], object] = detach,
-    begun: bytes = b"",
+    beginning: bytes = b"",
 ) -> int:
     """Answer one event on standard input; return the exit code.
 
     `start_work` gets the work that the answer leaves, the session and the folder. What
-    was read of the event already has `begun` it.
+    was read of the event already has `beginning` it.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     strict = "--strict" in words
@@ -124,7 +124,13 @@ def main(
             if session:
                 _do_work(event, session, strict)
             else:
-                _answer_event(event, agent_name, strict, start_work, begun)
+                _answer_event(
+                    event,
+                    agent_name,
+                    strict,
+                    start_work=start_work,
+                    beginning=beginning,
+                )
     except Exception as error:  # the edge to the agent, which must not fail by us
         reason = _report_failure(error, event, agent_name)
         if strict:
@@ -154,10 +160,10 @@ def _report_failure(error: Exception, event: str, agent_name: str) -> str:
     return reason or repr(error)
 
 
-def run(begun: bytes = b"") -> None:
+def run(beginning: bytes = b"") -> None:
     """Run `main`, and end without waiting for what a locked database holds up.
 
-    `begun` is what was read of the event already.
+    `beginning` is what was read of the event already.
     """
     # The process ends before there is much to collect.
     gc.disable()
@@ -172,7 +178,7 @@ def run(begun: bytes = b"") -> None:
         if "--work" in sys.argv:
             os.nice(10)
 
-    code = main(begun=begun)
+    code = main(beginning=beginning)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -201,15 +207,16 @@ def _answer_event(
     event: str,
     agent_name: str,
     strict: bool,
+    *,
     start_work: Callable[[str, str, Path], object],
-    begun: bytes,
+    beginning: bytes,
 ) -> None:
     """Print the answer to an event, and start the work that it leaves."""
     agent = find_agent(agent_name)
     kind = agent.events.get(event)
     if kind in IDLE_KINDS:
         _limit_time(IDLE_TIMEOUT_SECONDS)
-    data = read_event(sys.stdin.buffer, begun)
+    data = read_event(sys.stdin.buffer, beginning)
     folder = _project_folder(in_our_names(agent, data))
     notices: list[str] = []
     if kind == "start" or (kind == "prompt" and not agent.event_of("start")):
@@ -241,8 +248,8 @@ def _answer_event(
     complete = partial(_complete, lock_seconds=host.seconds, needs_loop=needs_loop)
     complete(plan.take_in(host))
     reply = complete(work)
-    _print_reply(agent, event, reply, folder, notices)
-    plan.write(host, agent, sys.argv[2:], event, reply)
+    _print_reply(agent, event, reply, folder=folder, notices=notices)
+    plan.write(host, agent, options=sys.argv[2:], name=event, reply=reply)
     if reply.work:
         start_work(reply.work, reply.session, folder)
     if kind == "start":
@@ -362,12 +369,12 @@ class _WarningLines(logging.Handler):
         _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
-def read_event(stream: IO[bytes], begun: bytes = b"") -> Fields:
+def read_event(stream: IO[bytes], beginning: bytes = b"") -> Fields:
     """Read an event, an object in JSON, whose beginning may be read already.
 
     Raises UsageError for anything else.
     """
-    raw = begun + stream.read(MAX_HOOK_EVENT_BYTES + 1 - len(begun))
+    raw = beginning + stream.read(MAX_HOOK_EVENT_BYTES + 1 - len(beginning))
     if len(raw) > MAX_HOOK_EVENT_BYTES:
         # Read on to the end, because the agent must not fail at writing.
         while stream.read(2**20):

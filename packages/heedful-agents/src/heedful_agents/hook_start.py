@@ -40,11 +40,9 @@ MAX_SPOOL_BYTES = 2**20
 # What an agent has written into its file of the session since the plan was made.
 MAX_NEW_TRANSCRIPT_BYTES = 256 * 1024
 FAILURE_SIGN = rb'"is_error" ?: ?true'
-# The trigger of what is asked about at every call.
-ANY_CALL = "*"
 # A status that another program may hide, and the end of a command.
 _HIDING = r"[|;\n`]|\$\(|(?<!&)&(?!&)"
-_COMMAND_END = r"[|;&\n()]+"
+_END_OF_COMMAND = r"[|;&\n()]+"
 # A text that may be JSON, which has fields.
 _DATA = r"(?s)\A\s*[{\[\"].*[}\]\"]\s*\Z"
 _PROGRAM = r"[a-z][a-z0-9_.+-]{0,30}"
@@ -59,9 +57,9 @@ def surroundings(event: Fields) -> list[Any]:
     """Return the folder that an event is about, and what the environment states."""
     roots = event.get("workspace_roots")
     folders = [os.environ.get("CLAUDE_PROJECT_DIR"), *(roots or []), event.get("cwd")]
-    found = [place for place in folders if place and os.path.isdir(place)]
-    names = sorted(name for name in os.environ if name.startswith("HEEDFUL_"))
-    return [*[*found, os.getcwd()][:1], *([name, os.environ[name]] for name in names)]
+    existing = [place for place in folders if place and os.path.isdir(place)]
+    stated = [[*pair] for pair in os.environ.items() if pair[0].startswith("HEEDFUL_")]
+    return [[*existing, os.getcwd()][0], sorted(stated)]
 
 
 def file_state(path: str) -> list[int] | None:
@@ -92,8 +90,10 @@ def texts_in(value: Any) -> list[str]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    items = value if isinstance(value, list) else []
-    return [text for item in items for text in texts_in(item)]
+    texts = []
+    for item in value if isinstance(value, list) else ():
+        texts += texts_in(item)
+    return texts
 
 
 def command_in(arguments: Fields) -> str:
@@ -174,12 +174,12 @@ def may_have_failed(event: Fields, plan: Fields) -> bool:
 def is_doubtful(fields: Fields) -> bool:
     """Return True if a field of a result may say that the call failed."""
     for name, value in fields.items():
-        plain = name.replace("_", "").lower().removeprefix("is")
-        is_bad = plain.startswith(("err", "interrupt")) and value
-        is_code = plain.endswith(("code", "status")) and value not in (0, None)
+        word = name.replace("_", "").lower().removeprefix("is")
+        is_bad = word.startswith(("err", "interrupt")) and value
+        is_code = word.endswith(("code", "status")) and value not in (0, None)
         if is_bad or is_code or value == "error":
             return True
-        if plain in ("success", "ok") and value is not True:
+        if word in ("success", "ok") and value is not True:
             return True
     return False
 
@@ -208,7 +208,7 @@ def words_about(event: Fields, plan: Fields, text: str) -> set[str]:
     arguments = event["tool_input"]
     # Paths in the folder of the project are known without it.
     words = words_of(text) | words_of(text.replace(plan["root"] + "/", ""))
-    words |= {ANY_CALL, tool, tool.rpartition("__")[2]}
+    words |= {plan["any_call"], tool, tool.rpartition("__")[2]}
     words |= {number_of(whole_call(arguments, plan)), number_of(path_at(event, plan))}
     texts = [value for value in arguments.values() if value and isinstance(value, str)]
     if len(texts) > len(set(texts)):
@@ -275,7 +275,7 @@ def path_in(arguments: Fields, plan: Fields) -> str:
 def line_of(kind: str, event: Fields, plan: Fields) -> bytes:
     """Return the line of an event in the spool."""
     arguments = event["tool_input"]
-    commands = [part.split() for part in split(_COMMAND_END, command_in(arguments))]
+    commands = [part.split() for part in split(_END_OF_COMMAND, command_in(arguments))]
     first_words = [words[0] for words in commands if words]
     line = {
         "kind": kind,
@@ -306,12 +306,12 @@ def keep(path: str, line: bytes) -> None:
         os.close(spool)
 
 
-def end_quietly(words: list[str], begun: bytes) -> bool:
+def end_quietly(words: list[str], beginning: bytes) -> bool:
     """Keep a quiet event, and return True; return False for any other."""
-    if len(begun) > MAX_QUIET_EVENT_BYTES:
+    if len(beginning) > MAX_QUIET_EVENT_BYTES:
         return False
     name, *options = words
-    event = json.loads(begun)
+    event = json.loads(beginning)
     with open(session_file(event["session_id"], PLAN_ENDING), "rb") as file:
         plan = json.load(file)
     is_ours = plan["form"] == PLAN_FORM and plan["options"] == options
@@ -324,11 +324,11 @@ def end_quietly(words: list[str], begun: bytes) -> bool:
 
 def run() -> None:
     """Answer an event on standard input, here or in the full hook."""
-    begun = sys.stdin.buffer.read(MAX_QUIET_EVENT_BYTES + 1)
+    beginning = sys.stdin.buffer.read(MAX_QUIET_EVENT_BYTES + 1)
     # Whatever is not plain goes to the full hook.
     with suppress(Exception, KeyboardInterrupt):
-        if end_quietly(sys.argv[1:], begun):
+        if end_quietly(sys.argv[1:], beginning):
             os._exit(0)
     from heedful_agents import hook
 
-    hook.run(begun)
+    hook.run(beginning)

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from heedful.lessons.call_marks import (
 )
 from heedful.lessons.scope import MAX_READ_CHARS, Scope, reader_of
 from heedful.lessons.session_names import BRANCH_COMMANDS
+from heedful.lessons.triggers import ANY_CALL
 from heedful.memory.call_memory import CallMemory
 from heedful.store import episodes
 from heedful.store.connection import key_of, storable
@@ -46,8 +48,8 @@ MAX_READ_FILES = 200
 _READ_FIELDS = frozenset(
     {"session_id", "tool_name", "tool_input", "tool_response", "tool_use_id"}
 )
-_FAILURES = KnowledgeTable("episodes/failures")
-_PROGRAMS = KnowledgeTable("lessons/programs")
+_FAILURE_TABLE = KnowledgeTable("episodes/failures")
+_PROGRAM_TABLE = KnowledgeTable("lessons/programs")
 # A status of HTTP may begin a text.
 _HTTP_SIGN = r"\A(?:<[^>]*>|\s)*(?:HTTP|[\w ]{1,40} status|[45]\d\d\b)"
 # It stands in place of the words of a command that no line has.
@@ -105,6 +107,7 @@ class SessionPlan:
         self,
         host: CallHost,
         agent: Agent,
+        *,
         options: Sequence[str],
         name: str,
         reply: Reply,
@@ -172,7 +175,7 @@ async def _keep_lines(run: CallRun, lines: Sequence[Fields]) -> None:
     if memory is None or not lines:
         return
     ids = [line["call"] for line in lines]
-    known = await memory.store.read(memory.scope, episodes.kept_calls, run.id, ids)
+    stored = await memory.store.read(memory.scope, episodes.kept_calls, run.id, ids)
     events: list[Event] = []
     for line in lines:
         head: Any = {"agent": line["agent"], "tool": line["tool"], "call": line["call"]}
@@ -180,8 +183,8 @@ async def _keep_lines(run: CallRun, lines: Sequence[Fields]) -> None:
         result = Event("tool_response", at=line["at"], **head)
         for kept in [call, result] if line["kind"] == "after" else [call]:
             key = (kept.type, kept.call)
-            if not kept.call or key not in known:
-                known.add(key)
+            if not kept.call or key not in stored:
+                stored.add(key)
                 events.append(kept)
     await run.write(events)
 
@@ -209,14 +212,12 @@ def _signs() -> Document:
 
     They are coarser than what the rooms know that read the tables.
     """
-    texts = _rows_of(_FAILURES, "wrong", "wrong_first", "unable", "error_word")
-    lines = _rows_of(_FAILURES, "trace", "failed_line", "refusal")
-    complaint = _rows_of(_FAILURES, "complaint")
-    ends = _rows_of(_FAILURES, "unfinished", "refused")
-    codes = _rows_of(_FAILURES, "status", "short_status")
-    fetching = _rows_of(
-        _PROGRAMS, "fetching", "fetching_first", "forge", "fetching_tool"
-    )
+    texts = _rows_of(_FAILURE_TABLE, "wrong wrong_first unable error_word")
+    lines = _rows_of(_FAILURE_TABLE, "trace failed_line refusal")
+    complaint = _rows_of(_FAILURE_TABLE, "complaint")
+    ends = _rows_of(_FAILURE_TABLE, "unfinished refused")
+    codes = _rows_of(_FAILURE_TABLE, "status short_status")
+    fetching = _rows_of(_PROGRAM_TABLE, "fetching fetching_first forge fetching_tool")
     naming = "|".join(["mkdir", "touch", "select", *sorted(BRANCH_COMMANDS)])
     return {
         "status": rf"(?m)\b(?:{codes})\W{{0,8}}-?\d|{_HTTP_SIGN}|{ends}",
@@ -225,9 +226,10 @@ def _signs() -> Document:
     }
 
 
-def _rows_of(table: KnowledgeTable, *groups: str) -> str:
-    """Return a pattern of all rows of these groups."""
-    return "|".join(row.regex for group in groups for row in table.rows(group))
+def _rows_of(table: KnowledgeTable, groups: str) -> str:
+    """Return a pattern of all rows of these groups, which are words of a text."""
+    rows = chain.from_iterable(map(table.rows, groups.split()))
+    return "|".join(row.regex for row in rows)
 
 
 def _plan_of(
@@ -263,6 +265,7 @@ def _plan_of(
         "marks_failures": bool(agent.event_of("failed")),
         "signs": old["signs"] if old.get("states") == states else _signs(),
         "root": host.root,
+        "any_call": ANY_CALL,
         "max_chars": MAX_READ_CHARS,
         "path": PATH_ARGUMENTS,
         "search": SEARCH_ARGUMENTS,

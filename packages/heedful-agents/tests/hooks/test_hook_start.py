@@ -22,7 +22,7 @@ from heedful import Memory, Scope
 from heedful.episodes.episode import Event
 from heedful.episodes.failures import reports_failure
 from heedful.integrations import Host
-from heedful.lessons.triggers import trigger_of
+from heedful.lessons.triggers import ANY_CALL, trigger_of
 from heedful.store.inline import run_inline
 from heedful.store.projects import find_project
 from heedful_agents import hook_start as stage, session_plan
@@ -54,9 +54,17 @@ class Session:
         (self.folder / ".git").mkdir(parents=True, exist_ok=True)
         self.more: dict[str, str] = {}
 
-    def send(self, event: str, program: str = RUN, **fields: Any) -> str:
+    def send(
+        self,
+        event: str,
+        fields: Mapping[str, Any] = {},
+        *,
+        program: str = RUN,
+        **more: Any,
+    ) -> str:
         """Send an event; return what the hook prints."""
-        data = {"session_id": self.name, "cwd": str(self.folder), **fields}
+        head = {"session_id": self.name, "cwd": str(self.folder)}
+        data = {**head, **fields, **more}
         done = subprocess.run(
             [sys.executable, "-P", "-c", program, event],
             input=json.dumps(data),
@@ -69,10 +77,10 @@ class Session:
         assert done.stderr == ""
         return done.stdout
 
-    def ends_at_once(self, event: str, **fields: Any) -> bool:
+    def ends_at_once(self, event: str, fields: Mapping[str, Any]) -> bool:
         """Return whether an event ends in the first stage; it is kept then."""
         try:
-            out = self.send(event, PROGRAM, **fields)
+            out = self.send(event, fields, program=PROGRAM)
         except subprocess.CalledProcessError:
             return False
         return out == "True []\n"
@@ -112,14 +120,14 @@ def call(command: str, **more: Any) -> dict[str, Any]:
 
 def test_a_silent_call_imports_nothing_of_ours(session: Session) -> None:
     fields = call("git status --short")
-    assert session.ends_at_once("PreToolUse", **fields)
-    assert session.ends_at_once("PostToolUse", **fields, tool_response=PASSED)
+    assert session.ends_at_once("PreToolUse", fields)
+    assert session.ends_at_once("PostToolUse", fields | {"tool_response": PASSED})
 
 
 def test_a_line_has_no_text(session: Session) -> None:
     words = call("git log --author=mira src/cart.py")
-    assert session.ends_at_once("PreToolUse", **words)
-    assert session.ends_at_once("PostToolUse", **words, tool_response=PASSED)
+    assert session.ends_at_once("PreToolUse", words)
+    assert session.ends_at_once("PostToolUse", words | {"tool_response": PASSED})
     content = session.spool.read_text()
     for word in ("mira", "author", "cart.py", "log"):
         assert word not in content
@@ -145,40 +153,40 @@ LOUD = {
 
 @cases("fields", LOUD)
 def test_what_is_not_plain_goes_on(session: Session, fields: Mapping[str, Any]) -> None:
-    assert not session.ends_at_once("PreToolUse", **fields)
+    assert not session.ends_at_once("PreToolUse", fields)
 
 
 def test_a_changed_setting_goes_on(session: Session) -> None:
     session.more = {"HEEDFUL_STRICT": "true"}
-    assert not session.ends_at_once("PreToolUse", **call("git status"))
+    assert not session.ends_at_once("PreToolUse", call("git status"))
     session.more = {}
     (session.home / ".heedful/heedful.toml").write_text("strict = true")
-    assert not session.ends_at_once("PreToolUse", **call("git status"))
+    assert not session.ends_at_once("PreToolUse", call("git status"))
 
 
 def test_an_open_failure_lets_nothing_end_at_once(session: Session) -> None:
     failed = call("npm ci")
-    session.send("PostToolUseFailure", **failed, error=ERROR)
-    assert not session.ends_at_once("PreToolUse", **call("git status"))
+    session.send("PostToolUseFailure", failed, error=ERROR)
+    assert not session.ends_at_once("PreToolUse", call("git status"))
     # The same call works.
-    session.send("PreToolUse", **failed)
-    session.send("PostToolUse", **failed, tool_response=PASSED)
-    assert session.ends_at_once("PreToolUse", **call("git status"))
+    session.send("PreToolUse", failed)
+    session.send("PostToolUse", failed, tool_response=PASSED)
+    assert session.ends_at_once("PreToolUse", call("git status"))
 
 
 def test_a_call_that_failed_before_goes_on(session: Session) -> None:
-    session.send("PostToolUseFailure", **call("npm ci --frozen"), error=ERROR)
+    session.send("PostToolUseFailure", call("npm ci --frozen"), error=ERROR)
     other = Session(session.home, "s2")
     other.send("SessionStart", source="startup")
-    assert not other.ends_at_once("PreToolUse", **call("npm ci --frozen | tail -3"))
-    assert other.ends_at_once("PreToolUse", **call("npm run lint"))
+    assert not other.ends_at_once("PreToolUse", call("npm ci --frozen | tail -3"))
+    assert other.ends_at_once("PreToolUse", call("npm run lint"))
 
 
 def test_a_call_that_a_rule_speaks_of_goes_on(session: Session) -> None:
     session.send("UserPromptSubmit", prompt="we use pnpm, never yarn")
-    assert not session.ends_at_once("PreToolUse", **call("yarn add x"))
-    assert not session.ends_at_once("PreToolUse", **call("pnpm add x"))
-    assert session.ends_at_once("PreToolUse", **call("make test"))
+    assert not session.ends_at_once("PreToolUse", call("yarn add x"))
+    assert not session.ends_at_once("PreToolUse", call("pnpm add x"))
+    assert session.ends_at_once("PreToolUse", call("make test"))
 
 
 def test_a_failure_that_only_the_file_of_the_session_tells_goes_on(
@@ -187,18 +195,18 @@ def test_a_failure_that_only_the_file_of_the_session_tells_goes_on(
     place = session.home / "s1.jsonl"
     place.write_text('{"is_error":false}\n')
     fields = call("git status", transcript_path=str(place))
-    assert session.ends_at_once("PreToolUse", **fields)
+    assert session.ends_at_once("PreToolUse", fields)
     place.write_text('{"is_error":true}\n')
-    assert not session.ends_at_once("PreToolUse", **fields)
+    assert not session.ends_at_once("PreToolUse", fields)
 
 
 def test_quiet_events_are_kept_before_the_next_other_event(session: Session) -> None:
     quiet = call("git status")
-    assert session.ends_at_once("PreToolUse", **quiet)
-    assert session.ends_at_once("PostToolUse", **quiet, tool_response=PASSED)
+    assert session.ends_at_once("PreToolUse", quiet)
+    assert session.ends_at_once("PostToolUse", quiet | {"tool_response": PASSED})
     before = call("npm ci")
-    assert session.ends_at_once("PreToolUse", **before)
-    session.send("PostToolUseFailure", **before, error=ERROR)
+    assert session.ends_at_once("PreToolUse", before)
+    session.send("PostToolUseFailure", before, error=ERROR)
     ids = [quiet["tool_use_id"], before["tool_use_id"]]
     assert session.events()[1:] == [
         ("tool_call", ids[0]),
@@ -216,7 +224,7 @@ def test_quiet_events_are_kept_before_the_next_other_event(session: Session) -> 
 
 def test_lines_that_are_kept_twice_count_once(session: Session) -> None:
     fields = call("git status")
-    assert session.ends_at_once("PreToolUse", **fields)
+    assert session.ends_at_once("PreToolUse", fields)
     lines = session.spool.read_bytes()
     session.send("UserPromptSubmit", prompt="Go on.")
     kept = session.events()
@@ -229,11 +237,11 @@ def test_lines_that_are_kept_twice_count_once(session: Session) -> None:
 
 def test_damaged_lines_are_left_out(session: Session) -> None:
     first = call("git status")
-    assert session.ends_at_once("PreToolUse", **first)
+    assert session.ends_at_once("PreToolUse", first)
     with session.spool.open("ab") as file:
         file.write(b'{"kind": "before", "ca')
     second = call("git diff")
-    assert session.ends_at_once("PreToolUse", **second)
+    assert session.ends_at_once("PreToolUse", second)
     with session.spool.open("ab") as file:
         file.write(b"\xff\x00 rubbish\n[]\n")
     session.send("UserPromptSubmit", prompt="Go on.")
@@ -243,18 +251,18 @@ def test_damaged_lines_are_left_out(session: Session) -> None:
 
 def test_a_full_or_held_spool_goes_on(session: Session) -> None:
     session.spool.write_bytes(b"\n" * (stage.MAX_SPOOL_BYTES + 1))
-    assert not session.ends_at_once("PreToolUse", **call("git status"))
+    assert not session.ends_at_once("PreToolUse", call("git status"))
     session.spool.write_bytes(b"")
     held = stage.open_spool(str(session.spool))
     try:
-        assert not session.ends_at_once("PreToolUse", **call("git status"))
+        assert not session.ends_at_once("PreToolUse", call("git status"))
     finally:
         os.close(held)
 
 
 def test_any_start_keeps_what_other_sessions_left(session: Session) -> None:
     fields = call("git status")
-    assert session.ends_at_once("PreToolUse", **fields)
+    assert session.ends_at_once("PreToolUse", fields)
     other = Session(session.home, "s2", "mill")
     other.send("SessionStart", source="startup")
     assert ("tool_call", fields["tool_use_id"]) in session.events()
@@ -262,7 +270,7 @@ def test_any_start_keeps_what_other_sessions_left(session: Session) -> None:
 
 
 def test_the_end_removes_the_plan_and_the_spool(session: Session) -> None:
-    assert session.ends_at_once("PreToolUse", **call("git status"))
+    assert session.ends_at_once("PreToolUse", call("git status"))
     session.send("SessionEnd", reason="other")
     assert not session.plan.exists()
     assert not session.spool.exists()
@@ -271,13 +279,13 @@ def test_the_end_removes_the_plan_and_the_spool(session: Session) -> None:
 def test_a_file_that_was_read_may_be_edited_at_once(session: Session) -> None:
     edit = {"tool_name": "Edit", "tool_input": EDIT}
     error = "File has not been read yet. Read it first before writing to it."
-    session.send("PostToolUseFailure", **call("", **edit), error=error)
+    session.send("PostToolUseFailure", call("") | edit, error=error)
     other = Session(session.home, "s2")
     other.send("SessionStart", source="startup")
-    assert not other.ends_at_once("PreToolUse", **call("", **edit))
+    assert not other.ends_at_once("PreToolUse", call("") | edit)
     read = call("", tool_name="Read", tool_input={"file_path": "cart.py"})
-    assert other.ends_at_once("PostToolUse", **read, tool_response="total = 0")
-    assert other.ends_at_once("PreToolUse", **call("", **edit))
+    assert other.ends_at_once("PostToolUse", read | {"tool_response": "total = 0"})
+    assert other.ends_at_once("PreToolUse", call("") | edit)
 
 
 def failing_texts() -> Iterator[str]:
@@ -317,7 +325,7 @@ def test_only_plain_results_worked(response: Any, may_have_failed: bool) -> None
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
 def test_a_trigger_is_a_word_of_its_text(text: str) -> None:
     trigger = trigger_of(text)
-    assert trigger == stage.ANY_CALL or trigger in stage.words_of(text)
+    assert trigger == ANY_CALL or trigger in stage.words_of(text)
 
 
 # Calls that failed in an earlier session, with their errors, and rules of the user.
@@ -398,5 +406,6 @@ def test_no_plan_for_an_agent_with_other_names(session: Session) -> None:
     with as_user(session.folder, session.home):
         host = Host(memory=Memory(":memory:"))
         plan = session_plan.SessionPlan({"session_id": "s9"})
-        plan.write(host, AGENTS["cursor"], [], "postToolUse", Reply())
+        cursor = AGENTS["cursor"]
+        plan.write(host, cursor, options=[], name="postToolUse", reply=Reply())
         assert not plan.plan_path.exists()

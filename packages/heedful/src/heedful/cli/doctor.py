@@ -210,15 +210,15 @@ def _check_embedder(values: Settings) -> Iterator[Sign]:
     embedder = embedder_of(values)
     if embedder is None or not embedder_here(values.cache):
         return
-    found = f"{embedder.name} works"
+    problem = ""
     try:
         run_interruptibly(embed(embedder, ["a text"]))
     except HeedfulError as error:
-        found = str(error)
+        problem = str(error)
     yield Sign(
         name="embedder",
-        well=found.endswith(" works"),
-        found=found,
+        well=not problem,
+        found=problem or f"{embedder.name} works",
         todo="heedful model fetch minilm-int8, or HEEDFUL_EMBEDDER=none",
     )
 

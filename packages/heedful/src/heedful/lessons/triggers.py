@@ -18,11 +18,11 @@ from heedful.redact import has_mark
 
 # The trigger of what has no word that each of its calls has.
 ANY_CALL = "*"
-_WORD_PATTERN = re.compile(r"[a-z0-9_]+")
+_TRIGGER_PATTERN = re.compile(r"[a-z0-9_]+")
 # It stands in a mark in place of a secret, which the call itself has.
 _REDACTED_PATTERN = re.compile(r"\[redacted: [^\]]*\]")
 # Options come in several forms: "-rf", "-r -f".
-_OPTION_PATTERN = re.compile(r"(?<!\S)-\S*")
+_FLAG_PATTERN = re.compile(r"(?<!\S)-\S*")
 
 
 def trigger_of(text: str) -> str:
@@ -31,11 +31,11 @@ def trigger_of(text: str) -> str:
     >>> trigger_of("npx vitest --run"), trigger_of("src/cart.ts"), trigger_of("-k")
     ('vitest', 'cart', '*')
     """
-    plain = _REDACTED_PATTERN.sub(" ", text.casefold())
-    words = _WORD_PATTERN.findall(_OPTION_PATTERN.sub(" ", plain))
+    clean_text = _REDACTED_PATTERN.sub(" ", text.casefold())
+    words = _TRIGGER_PATTERN.findall(_FLAG_PATTERN.sub(" ", clean_text))
     # A name that ends so may go on in the call.
-    whole = [word for word in words if not word.endswith("_")]
-    longest = max(whole, key=len, default=ANY_CALL)
+    closed_words = [word for word in words if not word.endswith("_")]
+    longest = max(closed_words, key=len, default=ANY_CALL)
     return longest.rstrip("0123456789") or longest
 
 

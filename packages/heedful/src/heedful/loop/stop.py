@@ -262,7 +262,9 @@ def uncounted(
     answers = [attempt for attempt in attempts if not attempt.draft]
     if not answers:
         return []
-    units = {unit for rule in limits for unit in getattr(rule, "counted_units", ())}
+    units: set[str] = set()
+    for rule in limits:
+        units.update(getattr(rule, "counted_units", ()))
     for answer in answers:
         units = {unit for unit in units if not answer.reports(unit)}
     return [unit for unit in REPORTED_UNITS if unit in units]
