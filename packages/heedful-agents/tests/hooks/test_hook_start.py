@@ -227,12 +227,12 @@ def test_lines_that_are_kept_twice_count_once(session: Session) -> None:
     assert session.ends_at_once("PreToolUse", fields)
     lines = session.spool.read_bytes()
     session.send("UserPromptSubmit", prompt="Go on.")
-    kept = session.events()
+    events_before = session.events()
     # As after a kill between the commit and the end of the spool.
     session.spool.write_bytes(lines)
     session.send("UserPromptSubmit", prompt="Go on.")
     calls = [event for event in session.events() if event[0] == "tool_call"]
-    assert calls == [event for event in kept if event[0] == "tool_call"]
+    assert calls == [event for event in events_before if event[0] == "tool_call"]
 
 
 def test_damaged_lines_are_left_out(session: Session) -> None:
@@ -253,11 +253,11 @@ def test_a_full_or_held_spool_goes_on(session: Session) -> None:
     session.spool.write_bytes(b"\n" * (stage.MAX_SPOOL_BYTES + 1))
     assert not session.ends_at_once("PreToolUse", call("git status"))
     session.spool.write_bytes(b"")
-    held = stage.open_spool(str(session.spool))
+    lock = stage.open_spool(str(session.spool))
     try:
         assert not session.ends_at_once("PreToolUse", call("git status"))
     finally:
-        os.close(held)
+        os.close(lock)
 
 
 def test_any_start_keeps_what_other_sessions_left(session: Session) -> None:
@@ -363,7 +363,7 @@ _CASES = st.sampled_from([str, str.upper])
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> tuple[Host, Path]:
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Host, Path]:
     """A memory with failures and rules, and the folder of its project."""
     folder = tmp_path_factory.mktemp("known")
     memory = Memory(str(folder / "heedful.db"), Scope(), holdout=0.0)
@@ -388,9 +388,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> tuple[Host, Path]:
 @settings(max_examples=150)
 @given(st.sampled_from([*FAILED, *BREAKING]), _BEFORE, _AFTER, _CASES)
 def test_where_memory_speaks_a_trigger_hits(
-    known: tuple[Host, Path], command: str, before: str, after: str, case: Any
+    learnt: tuple[Host, Path], command: str, before: str, after: str, case: Any
 ) -> None:
-    host, folder = known
+    host, folder = learnt
     line = f"{before}{case(command)}{after}".replace("{root}", str(folder))
     event = {"session_id": f"s{next(_numbers)}", **call(line), "cwd": str(folder)}
     run = host.run(event["session_id"])
