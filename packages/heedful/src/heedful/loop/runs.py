@@ -281,6 +281,15 @@ class StageReport:
         return self.action in ("continued", "best", "stopped")
 
     @property
+    def kept_as(self) -> str:
+        """What became of the kept attempt, in words.
+
+        "best" if a task ended without passing, "" if the stage was halted or is open.
+        """
+        ends = {"halted": "", "open": "", "raised": "", "stopped": "best"}
+        return ends.get(self.action, "its output went on")
+
+    @property
     def recovered(self) -> bool:
         """True if the stage passed, but not at its first attempt."""
         return self.action == "passed" and len(self.attempts) > 1

@@ -113,6 +113,11 @@ class StoredLoop:
         return f"{part} failed: {failure.error}"
 
     @property
+    def awaits_judgement(self) -> bool:
+        """True if the current attempt has an answer that is not judged yet."""
+        return bool(self.journal.keys() - {FAILURE_STEP})
+
+    @property
     def shown_state(self) -> str:
         """Its state as pages and the terminal show it.
 
